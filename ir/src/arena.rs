@@ -1,0 +1,139 @@
+//! Typed ids, the dense arenas that hand them out, and side tables keyed by them.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+
+/// A dense `u32` index that belongs to one kind of entity.
+pub trait Id: Copy + Eq + Ord + fmt::Debug {
+    /// The id with this index.
+    fn new(index: usize) -> Self;
+    /// The index behind the id.
+    fn index(self) -> usize;
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u32);
+
+        impl Id for $name {
+            fn new(index: usize) -> Self {
+                Self(u32::try_from(index).expect("an arena holds fewer than 2^32 entries"))
+            }
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// An instruction of one [`crate::Module`].
+    InstructionId, "i"
+);
+id!(
+    /// A computation of one [`crate::Module`].
+    ComputationId, "c"
+);
+
+/// Owner of all entities of one kind; ids are handed out in order and never reused.
+#[derive(Clone, Debug)]
+pub struct Arena<I, T> {
+    items: Vec<T>,
+    id: PhantomData<I>,
+}
+
+impl<I: Id, T> Arena<I, T> {
+    /// An arena without entries.
+    pub const fn new() -> Self {
+        Self { items: Vec::new(), id: PhantomData }
+    }
+    /// Adds `item` and returns its id.
+    pub fn push(&mut self, item: T) -> I {
+        let id = I::new(self.items.len());
+        self.items.push(item);
+        id
+    }
+    /// Number of entries ever added.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+    /// Whether nothing was ever added.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+    /// Forgets every entry from index `len` on; only undo does this.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.items.truncate(len);
+    }
+    /// The entry, or `None` for an id of another arena.
+    pub fn get(&self, id: I) -> Option<&T> {
+        self.items.get(id.index())
+    }
+    /// All entries with their ids, in id order.
+    pub fn iter(&self) -> impl Iterator<Item = (I, &T)> {
+        self.items.iter().enumerate().map(|(index, item)| (I::new(index), item))
+    }
+}
+
+impl<I: Id, T> Default for Arena<I, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<I: Id, T> Index<I> for Arena<I, T> {
+    type Output = T;
+    fn index(&self, id: I) -> &T {
+        &self.items[id.index()]
+    }
+}
+
+impl<I: Id, T> IndexMut<I> for Arena<I, T> {
+    fn index_mut(&mut self, id: I) -> &mut T {
+        &mut self.items[id.index()]
+    }
+}
+
+/// Facts about entities, kept beside them: unset entries read as the default value.
+#[derive(Clone, Debug)]
+pub struct SideTable<I, T> {
+    items: Vec<T>,
+    default: T,
+    id: PhantomData<I>,
+}
+
+impl<I: Id, T: Clone> SideTable<I, T> {
+    /// A table in which every entry reads as `default`.
+    pub const fn new(default: T) -> Self {
+        Self { items: Vec::new(), default, id: PhantomData }
+    }
+    /// Sets the fact about `id`.
+    pub fn set(&mut self, id: I, value: T) {
+        self[id] = value;
+    }
+}
+
+impl<I: Id, T> Index<I> for SideTable<I, T> {
+    type Output = T;
+    fn index(&self, id: I) -> &T {
+        self.items.get(id.index()).unwrap_or(&self.default)
+    }
+}
+
+impl<I: Id, T: Clone> IndexMut<I> for SideTable<I, T> {
+    fn index_mut(&mut self, id: I) -> &mut T {
+        if id.index() >= self.items.len() {
+            self.items.resize(id.index() + 1, self.default.clone());
+        }
+        &mut self.items[id.index()]
+    }
+}

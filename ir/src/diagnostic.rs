@@ -1,0 +1,54 @@
+//! What went wrong and where; rendering with the source text happens at the edge of the tool.
+
+/// A half-open range of byte offsets in the input text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// The bytes from `start` up to but not including `end`.
+    pub fn new(start: usize, end: usize) -> Self {
+        Self { start: start as u32, end: end as u32 }
+    }
+}
+
+/// One problem of an input: a message, where it stands, and what else helps to understand it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Diagnostic {
+    /// What is wrong, in one line, lower case, no full stop.
+    pub message: String,
+    /// Where it stands; `None` for a module that was not read from text.
+    pub span: Option<Span>,
+    /// Other places with a remark each, such as "previously defined here".
+    pub labels: Vec<(Span, String)>,
+    /// Help texts, such as a did-you-mean.
+    pub notes: Vec<String>,
+}
+
+impl Diagnostic {
+    /// A problem at a place.
+    pub fn at(span: Span, message: impl Into<String>) -> Self {
+        Self { message: message.into(), span: Some(span), labels: Vec::new(), notes: Vec::new() }
+    }
+    /// A problem that has no place in a text.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), span: None, labels: Vec::new(), notes: Vec::new() }
+    }
+    /// Adds a remark about another place.
+    #[must_use]
+    pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.labels.push((span, text.into()));
+        self
+    }
+    /// Adds a help text.
+    #[must_use]
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.notes.push(text.into());
+        self
+    }
+}

@@ -1,0 +1,62 @@
+//! A structural hash of a module: equal for equal programs, whatever the names and ids. The pass manager compares it with what a
+//! pass claims to have changed.
+
+use std::hash::{Hash, Hasher};
+
+use crate::arena::SideTable;
+use crate::{AttrKey, AttrValue, ComputationId, InstructionId, Module};
+
+/// Hash of everything that decides what `module` computes; names, metadata and source positions do not count.
+pub fn structural_hash(module: &Module) -> u64 {
+    let mut hasher = Fnv::default();
+    for attribute in &module.attributes {
+        attribute.hash(&mut hasher);
+    }
+    let mut known = SideTable::new(0_u64);
+    for &id in module.computation_ids() {
+        known.set(id, computation_hash(module, id, &known));
+        known[id].hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn computation_hash(module: &Module, id: ComputationId, known: &SideTable<ComputationId, u64>) -> u64 {
+    let mut number = SideTable::<InstructionId, u32>::new(u32::MAX);
+    let mut hasher = Fnv::default();
+    for (position, (id, inst)) in module.instructions_of(id).enumerate() {
+        number.set(id, position as u32);
+        (inst.opcode, &inst.shape, &inst.payload).hash(&mut hasher);
+        inst.operands.iter().for_each(|&operand| number[operand].hash(&mut hasher));
+        for attribute in inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata) {
+            attribute.key.hash(&mut hasher);
+            match &attribute.value {
+                AttrValue::Computation(callee) => known[*callee].hash(&mut hasher),
+                AttrValue::Computations(callees) => callees.iter().for_each(|callee| known[*callee].hash(&mut hasher)),
+                AttrValue::Instructions(ids) => ids.iter().for_each(|id| number[*id].hash(&mut hasher)),
+                value => value.hash(&mut hasher),
+            }
+        }
+    }
+    number[module.computation(id).root].hash(&mut hasher);
+    hasher.finish()
+}
+
+/// FNV-1a: the same on every machine and every run, unlike the standard library's hasher.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Modules, computations and instructions, read-only from outside this crate: [`crate::edit`] is the one way to change them.
+
+use smallvec::SmallVec;
+use smol_str::SmolStr;
+
+use crate::arena::Arena;
+use crate::attribute::{self, Alias, AttrKey, AttrValue, Attribute};
+use crate::shape::{ArrayShape, Shape, ShapeRef};
+use crate::{ComputationId, InstructionId, Opcode, Span};
+
+/// What stands between the parentheses of an instruction when it is not a list of operands.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Payload {
+    /// Operands only.
+    #[default]
+    None,
+    /// `parameter(3)`.
+    Parameter(i64),
+    /// `constant({1, 2})`: the literal's text, verbatim.
+    Literal(SmolStr),
+    /// Spelling of an [`Opcode::Unknown`] and, if its operands could not be read as names, their text.
+    Unknown {
+        /// The opcode as written.
+        opcode: SmolStr,
+        /// The text between the parentheses, when it is not a list of instruction names.
+        operands: Option<SmolStr>,
+    },
+}
+
+/// Operand lists; nearly all have at most four entries.
+pub type Operands = SmallVec<[InstructionId; 4]>;
+
+/// One instruction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Instruction {
+    /// Name without `%`.
+    pub name: SmolStr,
+    /// What it produces.
+    pub shape: ShapeRef,
+    /// What it does.
+    pub opcode: Opcode,
+    /// Operands by id.
+    pub operands: Operands,
+    /// Parameter number, literal, or the text of an unknown opcode.
+    pub payload: Payload,
+    /// Attributes in text order.
+    pub attributes: Vec<Attribute>,
+    /// The computation it stands in.
+    pub parent: ComputationId,
+    /// Where its text stood; `None` for instructions made by a pass.
+    pub span: Option<Span>,
+}
+
+impl Instruction {
+    /// An instruction without attributes; its parent is set when it is added to a computation.
+    pub fn new(
+        name: impl Into<SmolStr>,
+        shape: ShapeRef,
+        opcode: Opcode,
+        operands: impl IntoIterator<Item = InstructionId>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            shape,
+            opcode,
+            operands: operands.into_iter().collect(),
+            payload: Payload::None,
+            attributes: Vec::new(),
+            parent: <ComputationId as crate::arena::Id>::new(0),
+            span: None,
+        }
+    }
+    /// Adds an attribute.
+    #[must_use]
+    pub fn with(mut self, attribute: Attribute) -> Self {
+        self.attributes.push(attribute);
+        self
+    }
+    /// Sets the payload.
+    #[must_use]
+    pub fn with_payload(mut self, payload: Payload) -> Self {
+        self.payload = payload;
+        self
+    }
+    /// The value of an attribute.
+    pub fn attribute(&self, key: &AttrKey) -> Option<&AttrValue> {
+        attribute::find(&self.attributes, key)
+    }
+    /// Replaces the value of an attribute, or appends it.
+    pub fn set_attribute(&mut self, key: AttrKey, value: AttrValue) {
+        match self.attributes.iter_mut().find(|attribute| attribute.key == key) {
+            Some(attribute) => attribute.value = value,
+            None => self.attributes.push(Attribute::new(key, value)),
+        }
+    }
+    /// A list of integers; empty if the attribute is absent.
+    pub fn ints(&self, key: &AttrKey) -> &[i64] {
+        match self.attribute(key) {
+            Some(AttrValue::Ints(values)) => values,
+            _ => &[],
+        }
+    }
+    /// An integer attribute.
+    pub fn int(&self, key: &AttrKey) -> Option<i64> {
+        match self.attribute(key) {
+            Some(AttrValue::Int(value)) => Some(*value),
+            _ => None,
+        }
+    }
+    /// A boolean attribute; `false` if absent.
+    pub fn flag(&self, key: &AttrKey) -> bool {
+        matches!(self.attribute(key), Some(AttrValue::Bool(true)))
+    }
+    /// A bare-word attribute such as `direction=EQ`.
+    pub fn word(&self, key: &AttrKey) -> Option<&str> {
+        match self.attribute(key) {
+            Some(AttrValue::Word(word)) => Some(word),
+            _ => None,
+        }
+    }
+    /// Verbatim text of an attribute without a typed form.
+    pub fn raw(&self, key: &AttrKey) -> Option<&str> {
+        match self.attribute(key) {
+            Some(AttrValue::Raw(text)) => Some(text),
+            _ => None,
+        }
+    }
+    /// A computation named by an attribute.
+    pub fn computation(&self, key: &AttrKey) -> Option<ComputationId> {
+        match self.attribute(key) {
+            Some(AttrValue::Computation(id)) => Some(*id),
+            _ => None,
+        }
+    }
+    /// Every computation the instruction names, in attribute order.
+    pub fn called_computations(&self) -> impl Iterator<Item = ComputationId> + '_ {
+        self.attributes
+            .iter()
+            .flat_map(|attribute| match &attribute.value {
+                AttrValue::Computation(id) => std::slice::from_ref(id),
+                AttrValue::Computations(ids) => ids,
+                _ => &[],
+            })
+            .copied()
+    }
+    /// Instructions that must run before this one without giving it a value.
+    pub fn control_predecessors(&self) -> &[InstructionId] {
+        match self.attribute(&AttrKey::ControlPredecessors) {
+            Some(AttrValue::Instructions(ids)) => ids,
+            _ => &[],
+        }
+    }
+    /// The array it produces; `None` for tuples and tokens.
+    pub fn array(&self) -> Option<&ArrayShape> {
+        self.shape.as_array()
+    }
+    /// The number of a `parameter`.
+    pub fn parameter_number(&self) -> Option<i64> {
+        match self.payload {
+            Payload::Parameter(number) => Some(number),
+            _ => None,
+        }
+    }
+    /// The text of a `constant`'s literal.
+    pub fn literal(&self) -> Option<&str> {
+        match &self.payload {
+            Payload::Literal(text) => Some(text),
+            _ => None,
+        }
+    }
+    /// The opcode as it is written.
+    pub fn opcode_name(&self) -> &str {
+        match &self.payload {
+            Payload::Unknown { opcode, .. } => opcode,
+            _ => self.opcode.name(),
+        }
+    }
+    /// A key of `metadata={...}`, such as `op_name`, without its quotes.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        metadata_value(self.raw(&AttrKey::Metadata)?, key)
+    }
+}
+
+/// Finds `key=value` or `key="value"` in the text of a metadata attribute.
+fn metadata_value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let mut rest = text;
+    loop {
+        let at = rest.find(key)?;
+        let starts_word = rest[..at].chars().next_back().is_none_or(|c| matches!(c, '{' | ' ' | ','));
+        let after = &rest[at + key.len()..];
+        if let (true, Some(value)) = (starts_word, after.strip_prefix('=')) {
+            return match value.strip_prefix('"') {
+                Some(quoted) => quoted.split('"').next(),
+                None => value.split([' ', ',', '}']).next(),
+            };
+        }
+        rest = after;
+    }
+}
+
+/// A list of instructions with one root.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Computation {
+    /// Name without `%`.
+    pub name: SmolStr,
+    /// Live instructions in text order; the schedule if the module is scheduled.
+    pub instructions: Vec<InstructionId>,
+    /// The instruction whose value the computation returns.
+    pub root: InstructionId,
+    /// Attributes behind the closing brace.
+    pub attributes: Vec<Attribute>,
+    /// Where its text stood.
+    pub span: Option<Span>,
+}
+
+/// A place in the user's program.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SourceLine {
+    /// File name as the dump gives it.
+    pub file: SmolStr,
+    /// Line, counted from 1.
+    pub line: i64,
+}
+
+/// The tables behind the header that say which source line a stack frame is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StackTables {
+    /// The four tables verbatim, from `FileNames` to the last frame; empty if the module has none.
+    pub text: SmolStr,
+    /// Source line of frame `k`, at index `k - 1`.
+    pub frames: Vec<SourceLine>,
+}
+
+/// How a text was written, so that it can be printed back the same way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TextStyle {
+    /// Names carry `%`.
+    pub percent: bool,
+    /// Computations carry `(parameters) -> result`.
+    pub program_shape: bool,
+}
+
+impl Default for TextStyle {
+    fn default() -> Self {
+        Self { percent: true, program_shape: true }
+    }
+}
+
+/// A whole HLO module.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    /// Name without `%`.
+    pub name: SmolStr,
+    /// Header attributes in text order.
+    pub attributes: Vec<Attribute>,
+    /// Stack-frame tables.
+    pub stack_tables: StackTables,
+    /// How it was written.
+    pub style: TextStyle,
+    pub(crate) instructions: Arena<InstructionId, Instruction>,
+    pub(crate) computations: Arena<ComputationId, Computation>,
+    pub(crate) order: Vec<ComputationId>,
+    pub(crate) entry: Option<ComputationId>,
+}
+
+impl Module {
+    /// An instruction by id; also one that was removed from its computation.
+    pub fn instruction(&self, id: InstructionId) -> &Instruction {
+        &self.instructions[id]
+    }
+    /// A computation by id.
+    pub fn computation(&self, id: ComputationId) -> &Computation {
+        &self.computations[id]
+    }
+    /// Live computations in text order, callees before callers.
+    pub fn computation_ids(&self) -> &[ComputationId] {
+        &self.order
+    }
+    /// The entry computation.
+    pub fn entry(&self) -> ComputationId {
+        self.entry.expect("a parsed or built module has an entry")
+    }
+    /// Number of instruction ids ever handed out, the length side tables need.
+    pub fn instruction_count(&self) -> usize {
+        self.instructions.len()
+    }
+    /// Number of computation ids ever handed out.
+    pub fn computation_count(&self) -> usize {
+        self.computations.len()
+    }
+    /// Live instructions of a computation in text order.
+    pub fn instructions_of(&self, id: ComputationId) -> impl Iterator<Item = (InstructionId, &Instruction)> {
+        self.computations[id].instructions.iter().map(|&id| (id, &self.instructions[id]))
+    }
+    /// All live instructions, computation by computation.
+    pub fn live_instructions(&self) -> impl Iterator<Item = (InstructionId, &Instruction)> {
+        self.order.iter().flat_map(|&id| self.instructions_of(id))
+    }
+    /// Parameters of a computation, by number.
+    pub fn parameters(&self, id: ComputationId) -> Vec<InstructionId> {
+        let mut parameters: Vec<_> =
+            self.instructions_of(id).filter_map(|(id, inst)| Some((inst.parameter_number()?, id))).collect();
+        parameters.sort_unstable();
+        parameters.into_iter().map(|(_, id)| id).collect()
+    }
+    /// Shape of an instruction.
+    pub fn shape(&self, id: InstructionId) -> &Shape {
+        &self.instructions[id].shape
+    }
+    /// A header attribute.
+    pub fn attribute(&self, key: &AttrKey) -> Option<&AttrValue> {
+        attribute::find(&self.attributes, key)
+    }
+    /// Whether text order is the schedule.
+    pub fn is_scheduled(&self) -> bool {
+        matches!(self.attribute(&AttrKey::IsScheduled), Some(AttrValue::Bool(true)))
+    }
+    /// Outputs that share memory with a parameter (donated arguments).
+    pub fn input_output_aliases(&self) -> &[Alias] {
+        match self.attribute(&AttrKey::InputOutputAlias) {
+            Some(AttrValue::Aliases(aliases)) => aliases.as_slice(),
+            _ => &[],
+        }
+    }
+    /// Number of devices the module is partitioned over, 1 if not stated.
+    pub fn num_partitions(&self) -> i64 {
+        match self.attribute(&AttrKey::NumPartitions) {
+            Some(AttrValue::Int(count)) => *count,
+            _ => 1,
+        }
+    }
+    /// The source line an instruction came from, by stack frame or by `source_file`/`source_line`.
+    pub fn source_line(&self, id: InstructionId) -> Option<SourceLine> {
+        let inst = self.instruction(id);
+        if let Some(frame) = inst.metadata("stack_frame_id").and_then(|text| text.parse::<usize>().ok()) {
+            return self.stack_tables.frames.get(frame.checked_sub(1)?).cloned();
+        }
+        let line = inst.metadata("source_line")?.parse().ok()?;
+        Some(SourceLine { file: inst.metadata("source_file")?.into(), line })
+    }
+}

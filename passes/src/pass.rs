@@ -1,0 +1,160 @@
+//! The interface of a pass: what it is given and what it answers.
+
+use hlo_ir::edit::Patch;
+use hlo_ir::graph::Users;
+use hlo_ir::{InstructionId, Module};
+use hlo_memory::{Bytes, Estimate, Target};
+
+/// How equal the results of a rewritten program are; each grade includes the ones before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Grade {
+    /// The same bits.
+    Bitwise,
+    /// The same HLO operations on the same elements; last bits can differ as between two XLA versions.
+    HloExact,
+    /// A float sum is split across blocks.
+    Reassociate,
+    /// Exact only under a promise of the user.
+    Assume,
+}
+
+impl Grade {
+    /// The spelling in flags and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bitwise => "bitwise",
+            Self::HloExact => "hlo-exact",
+            Self::Reassociate => "reassociate",
+            Self::Assume => "assume",
+        }
+    }
+}
+
+/// A promise of the user about the run-time data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Assumption {
+    /// Every index lies in `[0, size of the dimension)`.
+    IndicesInBounds,
+}
+
+impl Assumption {
+    /// The spelling in `--assume`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::IndicesInBounds => "indices-in-bounds",
+        }
+    }
+}
+
+/// What the user asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The compiler that will run the result.
+    pub target: Target,
+    /// The weakest grade allowed (never [`Grade::Assume`], which needs `assumptions`).
+    pub exactness: Grade,
+    /// Promises of the user.
+    pub assumptions: Vec<Assumption>,
+    /// Most bytes of block temporaries per loop; `None` lets each loop decide by rule.
+    pub chunk_bytes: Option<Bytes>,
+    /// Savings below this are left alone.
+    pub min_saving: Bytes,
+    /// Verify the module after every pass.
+    pub verify_each: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            target: Target::Cpu,
+            exactness: Grade::HloExact,
+            assumptions: Vec::new(),
+            chunk_bytes: None,
+            min_saving: Bytes(1 << 20),
+            verify_each: false,
+        }
+    }
+}
+
+/// What a pass may look at.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The module as it is now.
+    pub module: &'a Module,
+    /// Who uses whom in it.
+    pub users: &'a Users,
+    /// Its memory as it is now.
+    pub estimate: &'a Estimate,
+    /// What the user asked for.
+    pub options: &'a Options,
+}
+
+/// A side condition of a rewrite and how it was proven.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// The condition, in one sentence.
+    pub text: String,
+    /// `range`, `shape`, `structure` or `assumption`.
+    pub discharged_by: &'static str,
+}
+
+/// Why a chance was missed: a stable code and one sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reason {
+    /// Stable code such as `range-unknown`.
+    pub code: &'static str,
+    /// What stood in the way and what would help.
+    pub message: String,
+}
+
+/// What a finding leads to.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The waste can be removed.
+    Rewrite {
+        /// The change.
+        patch: Patch,
+        /// What is done, in a few words, such as `2048 blocks of 4194304 rows`.
+        note: String,
+        /// Side conditions, each proven.
+        conditions: Vec<Condition>,
+    },
+    /// The waste is there but must stay.
+    Missed(Reason),
+}
+
+/// Waste found at one instruction.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The instruction that owns the waste, such as the scatter.
+    pub instruction: InstructionId,
+    /// How equal the results stay.
+    pub grade: Grade,
+    /// Bytes that the rewrite should save, by the pass's own reckoning.
+    pub wasted: Bytes,
+    /// What can be done about it.
+    pub outcome: Outcome,
+}
+
+/// What a pass is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PassKind {
+    /// Kept only when the estimated peak falls.
+    Rewrite,
+    /// Kept when the module stays legal and the peak does not rise.
+    CleanUp,
+}
+
+/// One kind of waste and its cure.
+pub trait Pass {
+    /// The name in `--passes`, in reports, and of the file and the corpus folder.
+    fn name(&self) -> &'static str;
+    /// One line for `--list-passes`.
+    fn summary(&self) -> &'static str;
+    /// The header of the pass's file, which `--explain` prints.
+    fn explanation(&self) -> &'static str;
+    /// Rewrite or clean-up.
+    fn kind(&self) -> PassKind;
+    /// Looks for waste. Findings come in a deterministic order.
+    fn find(&self, context: &Context<'_>) -> Vec<Finding>;
+}

@@ -1,0 +1,1 @@
+//! The hlo-opt library.

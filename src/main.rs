@@ -1,0 +1,2 @@
+//! The hlo-opt command.
+fn main() {}
