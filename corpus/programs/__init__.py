@@ -1,0 +1,1 @@
+"""Programs of the corpus, one file per group."""
