@@ -31,6 +31,8 @@ pub struct Patch {
     computations: Vec<Computation>,
     replaced: Vec<(InstructionId, InstructionId)>,
     rewritten: Vec<(InstructionId, Instruction)>,
+    removed: Vec<InstructionId>,
+    removed_computations: Vec<ComputationId>,
     header: Option<Vec<crate::Attribute>>,
 }
 
@@ -55,12 +57,20 @@ impl Patch {
             computations: Vec::new(),
             replaced: Vec::new(),
             rewritten: Vec::new(),
+            removed: Vec::new(),
+            removed_computations: Vec::new(),
             header: None,
         }
     }
     /// Whether applying it would change nothing.
     pub fn is_empty(&self) -> bool {
-        self.instructions.is_empty() && self.replaced.is_empty() && self.rewritten.is_empty() && self.header.is_none()
+        self.instructions.is_empty()
+            && self.computations.is_empty()
+            && self.replaced.is_empty()
+            && self.rewritten.is_empty()
+            && self.removed.is_empty()
+            && self.removed_computations.is_empty()
+            && self.header.is_none()
     }
     /// Adds an instruction to `computation` (old or new). Its name is made unique when the patch is applied.
     pub fn add(&mut self, computation: ComputationId, mut instruction: Instruction) -> InstructionId {
@@ -97,6 +107,18 @@ impl Patch {
     /// Replaces the contents of an existing instruction, keeping its id, name and place.
     pub fn rewrite(&mut self, id: InstructionId, instruction: Instruction) {
         self.rewritten.push((id, instruction));
+    }
+    /// Removes `id` if nothing uses it any more once the rest of the patch is applied; parameters, roots and side effects stay.
+    pub fn remove(&mut self, id: InstructionId) {
+        self.removed.push(id);
+    }
+    /// Removes `id` if nothing calls it any more once the rest of the patch is applied.
+    pub fn remove_computation(&mut self, id: ComputationId) {
+        self.removed_computations.push(id);
+    }
+    /// Which instruction stands in for which: (old, new) in the order of [`Patch::replace`].
+    pub fn replaced(&self) -> &[(InstructionId, InstructionId)] {
+        &self.replaced
     }
     /// Replaces the attributes of the module header.
     pub fn set_header(&mut self, attributes: Vec<crate::Attribute>) {
@@ -170,6 +192,7 @@ impl<'m> Editor<'m> {
 
     fn run(&mut self, patch: Patch) -> Result<(), PatchError> {
         let Patch { instructions, mut computations, replaced, rewritten, header, base_instructions, .. } = patch;
+        let (removed, removed_computations) = (patch.removed, patch.removed_computations);
         let users = Users::of(self.module);
         self.name_uniquely(&mut computations);
         let mut touched = IndexSet::new();
@@ -183,7 +206,7 @@ impl<'m> Editor<'m> {
         }
         self.insert_new_into_old_lists(base_instructions, &replaced);
         self.name_instructions(base_instructions, &touched);
-        let mut loose = Vec::new();
+        let mut loose = removed;
         for (id, instruction) in rewritten {
             touched.insert(instruction.parent);
             loose.extend(self.module.instruction(id).operands.iter().copied());
@@ -196,6 +219,7 @@ impl<'m> Editor<'m> {
             loose.push(old);
         }
         self.drop_dead(loose);
+        self.drop_uncalled(removed_computations);
         for id in touched {
             let list = &self.module.computation(id).instructions;
             let sorted = graph::stable_order(self.module, list)

@@ -143,6 +143,8 @@ pub enum PassKind {
     Rewrite,
     /// Kept when the module stays legal and the peak does not rise.
     CleanUp,
+    /// Saves nothing by itself; kept only when a rewrite gains because of it.
+    Enabling,
 }
 
 /// One kind of waste and its cure.
