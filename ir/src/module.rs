@@ -263,7 +263,31 @@ pub struct Module {
     pub(crate) entry: Option<ComputationId>,
 }
 
+/// Everything a module is made of, for code that builds one as a whole.
+#[derive(Clone, Debug)]
+pub struct ModuleParts {
+    /// Name without `%`.
+    pub name: SmolStr,
+    /// Header attributes in text order.
+    pub attributes: Vec<Attribute>,
+    /// Stack-frame tables.
+    pub stack_tables: StackTables,
+    /// How it is to be written.
+    pub style: TextStyle,
+    /// All instructions; each names its computation.
+    pub instructions: Arena<InstructionId, Instruction>,
+    /// All computations, callees before callers; the last one is the entry.
+    pub computations: Arena<ComputationId, Computation>,
+}
+
 impl Module {
+    /// A module from its parts. The caller vouches that ids agree and that lists define operands before users.
+    pub fn from_parts(parts: ModuleParts) -> Self {
+        let ModuleParts { name, attributes, stack_tables, style, instructions, computations } = parts;
+        let order: Vec<ComputationId> = computations.iter().map(|(id, _)| id).collect();
+        let entry = order.last().copied();
+        Self { name, attributes, stack_tables, style, instructions, computations, order, entry }
+    }
     /// An instruction by id; also one that was removed from its computation.
     pub fn instruction(&self, id: InstructionId) -> &Instruction {
         &self.instructions[id]

@@ -1,5 +1,8 @@
 //! What XLA:CPU does to an unscheduled module before it assigns buffers: the stages in order, each its own file.
 
+#[allow(dead_code, reason = "the stages that use it land one by one")]
+pub(crate) mod graph;
+
 use hlo_ir::Module;
 
 use crate::EstimateError;

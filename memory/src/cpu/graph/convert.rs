@@ -1,0 +1,171 @@
+//! From a module to the graph and back.
+
+use hlo_ir::arena::{Arena, SideTable};
+use hlo_ir::module::{ModuleParts, TextStyle};
+use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module};
+use indexmap::IndexMap;
+use smol_str::{SmolStr, format_smolstr};
+
+use super::{Body, Graph, Schedule};
+
+impl Graph {
+    /// The graph of a module. Instruction lists start with the parameters by number, then follow the text: this is how JAX builds modules,
+    /// and text is a post-order, so the rest of the original order is lost.
+    pub(crate) fn from_module(module: &Module) -> Self {
+        let mut graph = Self {
+            name: module.name.clone(),
+            attributes: module.attributes.clone(),
+            stack_tables: module.stack_tables.clone(),
+            nodes: Arena::new(),
+            bodies: Arena::new(),
+            entry: module.entry(),
+        };
+        let mut computations = SideTable::new(None);
+        for &id in module.computation_ids() {
+            computations.set(id, Some(graph.add_computation(module.computation(id).name.clone())));
+        }
+        for &id in module.computation_ids() {
+            let target = computations[id].expect("every live computation was added");
+            graph.fill(target, module, id, &computations);
+        }
+        graph.entry = computations[module.entry()].expect("the entry is a live computation");
+        graph
+    }
+
+    /// Copies the instructions of one computation, parameters first.
+    fn fill(
+        &mut self,
+        target: ComputationId,
+        module: &Module,
+        source: ComputationId,
+        computations: &SideTable<ComputationId, Option<ComputationId>>,
+    ) {
+        let mut map = SideTable::new(None);
+        let parameters = module.parameters(source);
+        let rest = module.instructions_of(source).filter(|(_, inst)| inst.parameter_number().is_none());
+        for id in parameters.into_iter().chain(rest.map(|(id, _)| id)) {
+            let mut inst = module.instruction(id).clone();
+            for operand in &mut inst.operands {
+                *operand = map[*operand].expect("text defines operands before users");
+            }
+            map_callees(&mut inst, |callee| computations[callee].expect("callees are live computations"));
+            let new = self.add(target, inst);
+            map.set(id, Some(new));
+            for &before in module.instruction(id).control_predecessors() {
+                let before = map[before].expect("text defines control predecessors before successors");
+                self.add_control(before, new);
+            }
+        }
+        let body = module.computation(source);
+        self.bodies[target].attributes.clone_from(&body.attributes);
+        self.bodies[target].root = map[body.root].expect("the root is an instruction of its computation");
+    }
+
+    /// The module in which every computation is printed in post-order: not scheduled.
+    pub(crate) fn to_module(&self) -> Module {
+        let mut schedule = Schedule::new(Vec::new());
+        for id in self.computation_order() {
+            schedule.set(id, self.post_order(id));
+        }
+        self.build(&schedule, false)
+    }
+
+    /// The scheduled module. Computations the schedule does not order (fusion bodies, reducers) are written in post-order.
+    pub(crate) fn to_scheduled_module(&self, schedule: &Schedule) -> Module {
+        self.build(schedule, true)
+    }
+
+    fn build(&self, schedule: &Schedule, scheduled: bool) -> Module {
+        let order = self.computation_order();
+        let mut new_computation = SideTable::new(None);
+        for (index, &id) in order.iter().enumerate() {
+            new_computation.set(id, Some(<ComputationId as hlo_ir::arena::Id>::new(index)));
+        }
+        let mut names = Names::default();
+        let mut instructions: Arena<InstructionId, Instruction> = Arena::new();
+        let mut computations: Arena<ComputationId, Computation> = Arena::new();
+        let mut map = SideTable::new(None);
+        for &id in &order {
+            let sequence = if schedule[id].is_empty() { self.post_order(id) } else { schedule[id].clone() };
+            let parent = new_computation[id].expect("numbered above");
+            let list = sequence
+                .into_iter()
+                .map(|inst| {
+                    let new = self.export(inst, parent, &map, &new_computation, &mut names);
+                    let new = instructions.push(new);
+                    map.set(inst, Some(new));
+                    new
+                })
+                .collect();
+            let Body { name, attributes, root, .. } = &self.bodies[id];
+            let root = map[*root].expect("the root is an instruction of its computation");
+            let (name, attributes) = (names.take(name), attributes.clone());
+            computations.push(Computation { name, instructions: list, root, attributes, span: None });
+        }
+        let mut attributes = self.attributes.clone();
+        attributes.retain(|attribute| attribute.key != AttrKey::IsScheduled);
+        if scheduled {
+            attributes.insert(0, Attribute::new(AttrKey::IsScheduled, AttrValue::Bool(true)));
+        }
+        Module::from_parts(ModuleParts {
+            name: self.name.clone(),
+            attributes,
+            stack_tables: self.stack_tables.clone(),
+            style: TextStyle::default(),
+            instructions,
+            computations,
+        })
+    }
+
+    fn export(
+        &self,
+        id: InstructionId,
+        parent: ComputationId,
+        map: &SideTable<InstructionId, Option<InstructionId>>,
+        computations: &SideTable<ComputationId, Option<ComputationId>>,
+        names: &mut Names,
+    ) -> Instruction {
+        let mapped = |id: InstructionId| map[id].expect("an order defines operands before users");
+        let mut inst = self.inst(id).clone();
+        inst.parent = parent;
+        inst.name = names.take(&inst.name);
+        inst.operands.iter_mut().for_each(|operand| *operand = mapped(*operand));
+        map_callees(&mut inst, |callee| computations[callee].expect("callees are reachable"));
+        let before: Vec<InstructionId> = self.control_predecessors(id).iter().map(|&other| mapped(other)).collect();
+        if !before.is_empty() {
+            inst.set_attribute(AttrKey::ControlPredecessors, AttrValue::Instructions(before));
+        }
+        inst
+    }
+}
+
+/// Replaces every computation an instruction names.
+fn map_callees(inst: &mut Instruction, map: impl Fn(ComputationId) -> ComputationId) {
+    for attribute in &mut inst.attributes {
+        match &mut attribute.value {
+            AttrValue::Computation(id) => *id = map(*id),
+            AttrValue::Computations(ids) => ids.iter_mut().for_each(|id| *id = map(*id)),
+            _ => {}
+        }
+    }
+}
+
+/// Names handed out so far, each with the number its next duplicate will carry.
+#[derive(Default)]
+struct Names {
+    next: IndexMap<SmolStr, u32>,
+}
+
+impl Names {
+    /// `wanted`, or `wanted.1`, `wanted.2`, ... whichever is free.
+    fn take(&mut self, wanted: &SmolStr) -> SmolStr {
+        let mut name = wanted.clone();
+        while self.next.contains_key(&name) {
+            let count = self.next.get_mut(wanted).expect("a taken name has a counter");
+            name = format_smolstr!("{wanted}.{count}");
+            *count += 1;
+        }
+        self.next.insert(name.clone(), 1);
+        name
+    }
+}

@@ -1,0 +1,297 @@
+//! Changes of the graph, with XLA's effect on instruction lists and user lists.
+
+use std::collections::VecDeque;
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode, Payload};
+use indexmap::IndexMap;
+use smallvec::SmallVec;
+use smol_str::SmolStr;
+
+use super::users::Users;
+use super::{Body, Graph, Node, REMOVED};
+
+impl Graph {
+    /// Appends an instruction to a computation and to the user lists of its operands. Control predecessors among its attributes are ignored;
+    /// see [`Graph::add_control`].
+    pub(crate) fn add(&mut self, computation: ComputationId, mut inst: Instruction) -> InstructionId {
+        inst.parent = computation;
+        inst.attributes.retain(|attribute| attribute.key != AttrKey::ControlPredecessors);
+        let operands = inst.operands.clone();
+        let slot = self.bodies[computation].list.len() as u32;
+        let id = self.nodes.push(Node {
+            inst,
+            users: Users::new(),
+            control_predecessors: SmallVec::new(),
+            control_successors: SmallVec::new(),
+            slot,
+        });
+        let body = &mut self.bodies[computation];
+        body.list.push(Some(id));
+        body.live += 1;
+        for operand in operands {
+            self.nodes[operand].users.add(id);
+        }
+        id
+    }
+
+    /// Adds a computation without instructions; its root must be set before anything else looks at it.
+    pub(crate) fn add_computation(&mut self, name: impl Into<SmolStr>) -> ComputationId {
+        let root = <InstructionId as hlo_ir::arena::Id>::new(0);
+        self.bodies.push(Body { name: name.into(), list: Vec::new(), live: 0, root, attributes: Vec::new() })
+    }
+
+    /// Makes `root` the result of its computation.
+    pub(crate) fn set_root(&mut self, root: InstructionId) {
+        let parent = self.parent(root);
+        self.bodies[parent].root = root;
+    }
+
+    /// Lets `user` run after `before`.
+    pub(crate) fn add_control(&mut self, before: InstructionId, user: InstructionId) {
+        if !self.nodes[before].control_successors.contains(&user) {
+            self.nodes[before].control_successors.push(user);
+            self.nodes[user].control_predecessors.push(before);
+        }
+    }
+
+    /// Removes all control dependencies of an instruction.
+    pub(crate) fn drop_control(&mut self, id: InstructionId) {
+        for before in std::mem::take(&mut self.nodes[id].control_predecessors) {
+            self.nodes[before].control_successors.retain(|other| *other != id);
+        }
+        for after in std::mem::take(&mut self.nodes[id].control_successors) {
+            self.nodes[after].control_predecessors.retain(|other| *other != id);
+        }
+    }
+
+    /// Whether control dependencies tie the instruction to others.
+    pub(crate) fn has_control(&self, id: InstructionId) -> bool {
+        let node = &self.nodes[id];
+        !node.control_predecessors.is_empty() || !node.control_successors.is_empty()
+    }
+
+    /// Replaces one operand.
+    ///
+    /// Source: `HloInstruction::ReplaceOperandWithDifferentShape`.
+    pub(crate) fn replace_operand(&mut self, user: InstructionId, index: usize, new: InstructionId) {
+        let old = std::mem::replace(&mut self.nodes[user].inst.operands[index], new);
+        if old == new {
+            return;
+        }
+        if !self.operands(user).contains(&old) {
+            self.nodes[old].users.remove(user);
+        }
+        self.nodes[new].users.add(user);
+    }
+
+    /// Replaces every use of `old` by `user`.
+    ///
+    /// Source: `HloInstruction::ReplaceUseWithDifferentShape`.
+    pub(crate) fn replace_use(&mut self, old: InstructionId, user: InstructionId, new: InstructionId) {
+        self.nodes[old].users.remove(user);
+        self.redirect(old, user, new);
+    }
+
+    fn redirect(&mut self, old: InstructionId, user: InstructionId, new: InstructionId) {
+        for operand in &mut self.nodes[user].inst.operands {
+            if *operand == old {
+                *operand = new;
+            }
+        }
+        self.nodes[new].users.add(user);
+        self.merge_equal_fusion_operands(user);
+    }
+
+    /// Lets every user of `old` use `new`, which also becomes the root if `old` was. If `new` uses `old` itself, it stays its only user.
+    ///
+    /// Source: `HloInstruction::ReplaceAllUsesWithDifferentShape`.
+    pub(crate) fn replace_all_uses(&mut self, old: InstructionId, new: InstructionId) {
+        let users = self.nodes[old].users.take();
+        let new_is_user = users.contains(&new);
+        for user in users.into_iter().filter(|&user| user != new) {
+            self.redirect(old, user, new);
+        }
+        if new_is_user {
+            self.nodes[old].users.add(new);
+        }
+        if self.is_root(old) {
+            self.set_root(new);
+        }
+    }
+
+    /// Replaces `old` by `new` everywhere and removes it with all operands only it needed; its control dependencies and, if `new` has none,
+    /// its metadata pass on.
+    ///
+    /// Source: `HloComputation::ReplaceInstructionWithDifferentShape`.
+    pub(crate) fn replace(&mut self, old: InstructionId, new: InstructionId) {
+        let (before, after) =
+            (self.nodes[old].control_predecessors.clone(), self.nodes[old].control_successors.clone());
+        self.drop_control(old);
+        before.into_iter().for_each(|other| self.add_control(other, new));
+        after.into_iter().for_each(|other| self.add_control(new, other));
+        self.pass_metadata(old, new);
+        self.replace_all_uses(old, new);
+        self.remove_with_operands(old);
+    }
+
+    /// Adds `inst` to the computation of `old` and replaces `old` by it.
+    pub(crate) fn replace_with(&mut self, old: InstructionId, inst: Instruction) -> InstructionId {
+        let new = self.add(self.parent(old), inst);
+        self.replace(old, new);
+        new
+    }
+
+    /// Gives `new` the metadata of `old` if it has none.
+    pub(crate) fn pass_metadata(&mut self, old: InstructionId, new: InstructionId) {
+        if self.inst(new).attribute(&AttrKey::Metadata).is_none() {
+            let metadata = self.inst(old).attribute(&AttrKey::Metadata).cloned();
+            if let Some(value) = metadata {
+                self.nodes[new].inst.attributes.push(Attribute::new(AttrKey::Metadata, value));
+            }
+        }
+    }
+
+    /// Takes a dead instruction out of its computation.
+    pub(crate) fn remove(&mut self, id: InstructionId) {
+        debug_assert!(self.is_dead(id) && !self.has_control(id), "only dead instructions are removed");
+        let operands = std::mem::take(&mut self.nodes[id].inst.operands);
+        for operand in operands {
+            self.nodes[operand].users.remove(id);
+        }
+        let slot = std::mem::replace(&mut self.nodes[id].slot, REMOVED);
+        let parent = self.parent(id);
+        self.bodies[parent].list[slot as usize] = None;
+        self.bodies[parent].live -= 1;
+    }
+
+    /// Removes a dead instruction, then operands that became dead, level by level. Parameters outside fusions, side effects and
+    /// instructions with control dependencies stay.
+    ///
+    /// Source: `HloComputation::RemoveInstructionAndUnusedOperands`.
+    pub(crate) fn remove_with_operands(&mut self, id: InstructionId) {
+        let mut queue = VecDeque::from([id]);
+        while let Some(item) = queue.pop_front() {
+            let kept = !self.is_alive(item)
+                || !self.is_dead(item)
+                || self.opcode(item) == Opcode::Parameter
+                || self.has_control(item)
+                || (item != id && self.has_side_effect(item));
+            if !kept {
+                queue.extend(self.operands(item).iter().copied());
+                self.remove(item);
+            }
+        }
+    }
+
+    /// Merges operands that a fusion has twice, as XLA does whenever it redirects a use; custom fusions keep theirs.
+    ///
+    /// Source: `HloFusionInstruction::DeduplicateFusionOperands`.
+    fn merge_equal_fusion_operands(&mut self, fusion: InstructionId) {
+        let Some(body) = self.fused(fusion) else { return };
+        let mut first: IndexMap<InstructionId, usize> = IndexMap::new();
+        let operands: SmallVec<[InstructionId; 8]> = self.operands(fusion).iter().copied().collect();
+        let twice: Vec<(usize, usize)> = operands
+            .iter()
+            .enumerate()
+            .filter_map(|(index, &operand)| {
+                let seen = *first.entry(operand).or_insert(index);
+                (seen != index).then_some((index, seen))
+            })
+            .collect();
+        if twice.is_empty() || self.inst(fusion).word(&AttrKey::Kind) == Some("kCustom") {
+            return;
+        }
+        let parameters = self.parameters(body);
+        for &(index, seen) in &twice {
+            self.replace_all_uses(parameters[index], parameters[seen]);
+            self.remove(parameters[index]);
+        }
+        self.renumber_parameters(body);
+        self.nodes[fusion].inst.operands = first.into_keys().collect();
+    }
+
+    /// Removes parameter `number` of a fused computation, which nothing uses any more, together with the fusion's operand.
+    pub(crate) fn remove_fusion_operand(&mut self, fusion: InstructionId, number: usize) {
+        let Some(body) = self.fused(fusion) else { return };
+        let parameter = self.parameters(body)[number];
+        self.remove(parameter);
+        self.renumber_parameters(body);
+        let operand = self.nodes[fusion].inst.operands.remove(number);
+        if !self.operands(fusion).contains(&operand) {
+            self.nodes[operand].users.remove(fusion);
+        }
+    }
+
+    /// Appends an operand to an instruction.
+    pub(crate) fn append_operand(&mut self, user: InstructionId, operand: InstructionId) {
+        self.nodes[user].inst.operands.push(operand);
+        self.nodes[operand].users.add(user);
+    }
+
+    fn renumber_parameters(&mut self, computation: ComputationId) {
+        for (number, id) in self.parameters(computation).into_iter().enumerate() {
+            self.nodes[id].inst.payload = Payload::Parameter(number as i64);
+        }
+    }
+
+    /// Copies a computation: the same instruction list, user lists and control dependencies. Callees are shared with the original.
+    /// `map` receives old id -> new id.
+    ///
+    /// Source: `HloComputation::CloneInContext`, which restores the original's orders in the clone.
+    pub(crate) fn clone_computation(
+        &mut self,
+        source: ComputationId,
+        map: &mut SideTable<InstructionId, Option<InstructionId>>,
+    ) -> ComputationId {
+        let target = self.add_computation(self.bodies[source].name.clone());
+        self.bodies[target].attributes = self.bodies[source].attributes.clone();
+        for id in self.post_order(source) {
+            let mut inst = self.inst(id).clone();
+            for operand in &mut inst.operands {
+                *operand = map[*operand].expect("post-order visits operands first");
+            }
+            map.set(id, Some(self.add(target, inst)));
+        }
+        let mapped = |id: InstructionId| map[id].expect("every instruction of the source was copied");
+        let originals: Vec<InstructionId> = self.list(source).collect();
+        for (slot, &id) in originals.iter().enumerate() {
+            let copy = mapped(id);
+            self.nodes[copy].slot = slot as u32;
+            self.bodies[target].list[slot] = Some(copy);
+            let mut users = Users::new();
+            self.users(id).into_iter().for_each(|user| users.add(mapped(user)));
+            self.nodes[copy].users = users;
+            self.nodes[copy].control_predecessors =
+                self.control_predecessors(id).iter().map(|&other| mapped(other)).collect();
+            self.nodes[copy].control_successors =
+                self.control_successors(id).iter().map(|&other| mapped(other)).collect();
+        }
+        self.bodies[target].root = mapped(self.root(source));
+        target
+    }
+
+    /// Copies a computation and everything it calls, so that the copy shares nothing.
+    pub(crate) fn deep_clone(&mut self, source: ComputationId) -> ComputationId {
+        let target = self.clone_computation(source, &mut SideTable::new(None));
+        let callers: Vec<InstructionId> =
+            self.list(target).filter(|&id| self.inst(id).called_computations().next().is_some()).collect();
+        for caller in callers {
+            let attributes = self.inst(caller).attributes.clone();
+            for Attribute { key, value } in attributes {
+                match value {
+                    AttrValue::Computation(callee) => {
+                        let copy = self.deep_clone(callee);
+                        self.set_attribute(caller, key, AttrValue::Computation(copy));
+                    }
+                    AttrValue::Computations(callees) => {
+                        let copies = callees.into_iter().map(|callee| self.deep_clone(callee)).collect();
+                        self.set_attribute(caller, key, AttrValue::Computations(copies));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        target
+    }
+}

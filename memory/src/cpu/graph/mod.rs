@@ -1,0 +1,225 @@
+//! The mutable graph on which the model of the compiler works.
+//!
+//! XLA works on lists whose order depends on the history of all changes, and that order decides ties later (schedule, copies, buffers).
+//! The graph therefore keeps four ordered structures the way XLA does: the instruction list of a computation (parameters first; new
+//! instructions go to the end, removed ones leave the rest in place), the user list of an instruction, and from these the post-order of a
+//! computation and the order of computations.
+//!
+//! Source: `HloComputation`, `HloInstruction`, `HloModule` (xla/hlo/ir).
+
+mod convert;
+mod edit;
+mod order;
+mod users;
+
+use hlo_ir::arena::{Arena, SideTable};
+use hlo_ir::module::StackTables;
+use hlo_ir::shape::{ArrayShape, Shape, ShapeRef};
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode};
+use smallvec::SmallVec;
+use smol_str::SmolStr;
+
+use users::Users;
+
+/// A schedule: the order in which each computation runs. Computations without an entry run nothing (fusion bodies, reducers).
+pub(crate) type Schedule = SideTable<ComputationId, Vec<InstructionId>>;
+
+/// A list of instructions, short enough to stay on the stack in the common case.
+pub(crate) type Ids = SmallVec<[InstructionId; 8]>;
+
+/// An instruction together with its place in the graph.
+#[derive(Clone, Debug)]
+struct Node {
+    /// The instruction; its control predecessors stand beside it, not among its attributes.
+    inst: Instruction,
+    users: Users,
+    control_predecessors: SmallVec<[InstructionId; 1]>,
+    control_successors: SmallVec<[InstructionId; 1]>,
+    /// Position in the list of its computation; [`REMOVED`] once it was taken out.
+    slot: u32,
+}
+
+/// The slot of an instruction that is no longer in any list.
+const REMOVED: u32 = u32::MAX;
+
+/// A computation: its instruction list, with holes where instructions were removed.
+#[derive(Clone, Debug)]
+struct Body {
+    name: SmolStr,
+    list: Vec<Option<InstructionId>>,
+    live: usize,
+    root: InstructionId,
+    attributes: Vec<Attribute>,
+}
+
+/// A module that passes rewrite.
+#[derive(Clone, Debug)]
+pub(crate) struct Graph {
+    /// Name of the module.
+    pub(crate) name: SmolStr,
+    /// Header attributes.
+    pub(crate) attributes: Vec<Attribute>,
+    stack_tables: StackTables,
+    nodes: Arena<InstructionId, Node>,
+    bodies: Arena<ComputationId, Body>,
+    entry: ComputationId,
+}
+
+impl Graph {
+    /// The entry computation.
+    pub(crate) fn entry(&self) -> ComputationId {
+        self.entry
+    }
+    /// An instruction. Its users and control dependencies are asked for separately.
+    pub(crate) fn inst(&self, id: InstructionId) -> &Instruction {
+        &self.nodes[id].inst
+    }
+    /// What an instruction does.
+    pub(crate) fn opcode(&self, id: InstructionId) -> Opcode {
+        self.nodes[id].inst.opcode
+    }
+    /// What an instruction produces.
+    pub(crate) fn shape(&self, id: InstructionId) -> &ShapeRef {
+        &self.nodes[id].inst.shape
+    }
+    /// The array an instruction produces; `None` for tuples and tokens.
+    pub(crate) fn array(&self, id: InstructionId) -> Option<&ArrayShape> {
+        self.nodes[id].inst.shape.as_array()
+    }
+    /// Operands in order.
+    pub(crate) fn operands(&self, id: InstructionId) -> &[InstructionId] {
+        &self.nodes[id].inst.operands
+    }
+    /// One operand.
+    pub(crate) fn operand(&self, id: InstructionId, index: usize) -> InstructionId {
+        self.nodes[id].inst.operands[index]
+    }
+    /// The computation an instruction stands in.
+    pub(crate) fn parent(&self, id: InstructionId) -> ComputationId {
+        self.nodes[id].inst.parent
+    }
+    /// A snapshot of the users in XLA's order, each once.
+    pub(crate) fn users(&self, id: InstructionId) -> Ids {
+        self.nodes[id].users.to_vec()
+    }
+    /// How many instructions use `id`.
+    pub(crate) fn user_count(&self, id: InstructionId) -> usize {
+        self.nodes[id].users.len()
+    }
+    /// The user at a position of the user list.
+    pub(crate) fn user(&self, id: InstructionId, position: usize) -> Option<InstructionId> {
+        self.nodes[id].users.get(position)
+    }
+    /// Whether `user` has `id` as an operand.
+    pub(crate) fn is_user(&self, id: InstructionId, user: InstructionId) -> bool {
+        self.nodes[id].users.contains(user)
+    }
+    /// Instructions that must run before `id` without giving it a value.
+    pub(crate) fn control_predecessors(&self, id: InstructionId) -> &[InstructionId] {
+        &self.nodes[id].control_predecessors
+    }
+    /// Instructions that must run after `id` without reading its value.
+    pub(crate) fn control_successors(&self, id: InstructionId) -> &[InstructionId] {
+        &self.nodes[id].control_successors
+    }
+    /// Whether the instruction still stands in its computation.
+    pub(crate) fn is_alive(&self, id: InstructionId) -> bool {
+        self.nodes[id].slot != REMOVED
+    }
+    /// Number of instruction ids ever handed out.
+    pub(crate) fn instruction_count(&self) -> usize {
+        self.nodes.len()
+    }
+    /// Number of computation ids ever handed out.
+    pub(crate) fn computation_count(&self) -> usize {
+        self.bodies.len()
+    }
+    /// Name of a computation.
+    pub(crate) fn computation_name(&self, id: ComputationId) -> &SmolStr {
+        &self.bodies[id].name
+    }
+    /// Number of instructions in a computation.
+    pub(crate) fn len(&self, id: ComputationId) -> usize {
+        self.bodies[id].live
+    }
+    /// The instruction list of a computation, in list order (not an execution order).
+    pub(crate) fn list(&self, id: ComputationId) -> impl DoubleEndedIterator<Item = InstructionId> + '_ {
+        self.bodies[id].list.iter().copied().flatten()
+    }
+    /// The instruction whose value a computation returns.
+    pub(crate) fn root(&self, id: ComputationId) -> InstructionId {
+        self.bodies[id].root
+    }
+    /// Whether `id` is the root of its computation.
+    pub(crate) fn is_root(&self, id: InstructionId) -> bool {
+        self.bodies[self.parent(id)].root == id
+    }
+    /// Parameters of a computation, by number.
+    pub(crate) fn parameters(&self, id: ComputationId) -> Vec<InstructionId> {
+        let mut found: Vec<_> =
+            self.list(id).filter_map(|inst| Some((self.inst(inst).parameter_number()?, inst))).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, inst)| inst).collect()
+    }
+    /// Computations an instruction calls, in XLA's order: a `while` calls its body, then its condition.
+    pub(crate) fn callees(&self, id: InstructionId) -> SmallVec<[ComputationId; 2]> {
+        let inst = self.inst(id);
+        let mut callees: SmallVec<[ComputationId; 2]> = inst.called_computations().collect();
+        if let (Opcode::While, Some(body), Some(condition)) =
+            (inst.opcode, inst.computation(&AttrKey::Body), inst.computation(&AttrKey::Condition))
+        {
+            callees.clear();
+            callees.extend([body, condition]);
+        }
+        callees
+    }
+    /// The fused computation of a fusion.
+    pub(crate) fn fused(&self, id: InstructionId) -> Option<ComputationId> {
+        if self.opcode(id) == Opcode::Fusion { self.inst(id).computation(&AttrKey::Calls) } else { None }
+    }
+    /// Whether nothing needs the value: no users, and not the root.
+    pub(crate) fn is_dead(&self, id: InstructionId) -> bool {
+        self.user_count(id) == 0 && !self.is_root(id)
+    }
+    /// Whether an instruction, or anything it calls, has a side effect.
+    pub(crate) fn has_side_effect(&self, id: InstructionId) -> bool {
+        let inst = self.inst(id);
+        let own = match inst.opcode {
+            opcode if opcode.is_collective() => has_collective_effect(inst),
+            Opcode::Domain => false,
+            opcode => opcode.has_side_effect(),
+        };
+        own || inst.flag(&AttrKey::CustomCallHasSideEffect)
+            || inst.called_computations().any(|callee| self.list(callee).any(|inner| self.has_side_effect(inner)))
+    }
+    /// Sets the shape of an instruction (a layout was chosen, an element type changed).
+    pub(crate) fn set_shape(&mut self, id: InstructionId, shape: ShapeRef) {
+        self.nodes[id].inst.shape = shape;
+    }
+    /// Sets or adds an attribute. Callees may be exchanged this way; control predecessors may not.
+    pub(crate) fn set_attribute(&mut self, id: InstructionId, key: AttrKey, value: AttrValue) {
+        self.nodes[id].inst.set_attribute(key, value);
+    }
+    /// Removes an attribute.
+    pub(crate) fn drop_attribute(&mut self, id: InstructionId, key: &AttrKey) {
+        self.nodes[id].inst.attributes.retain(|attribute| attribute.key != *key);
+    }
+    /// Changes the number of a parameter.
+    pub(crate) fn set_parameter_number(&mut self, id: InstructionId, number: i64) {
+        self.nodes[id].inst.payload = hlo_ir::Payload::Parameter(number);
+    }
+    /// The shape of the result of `id` at a tuple index.
+    pub(crate) fn shape_at(&self, id: InstructionId, index: &[i64]) -> Option<&Shape> {
+        self.shape(id).at(index)
+    }
+}
+
+/// Collectives have an effect when they are asynchronous halves, keep their layout, or talk over a channel.
+fn has_collective_effect(inst: &Instruction) -> bool {
+    use Opcode as O;
+    let plain = matches!(
+        inst.opcode,
+        O::AllToAll | O::AllGather | O::AllReduce | O::ReduceScatter | O::CollectivePermute | O::RaggedAllToAll
+    );
+    !plain || inst.flag(&AttrKey::ConstrainLayout) || inst.int(&AttrKey::ChannelId).is_some()
+}

@@ -1,0 +1,103 @@
+//! Orders: post-order of a computation, order of computations, callers.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, InstructionId};
+use smallvec::SmallVec;
+
+use super::Graph;
+
+/// How far the walk has come with an instruction.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    New,
+    Open,
+    Done,
+}
+
+impl Graph {
+    /// Instructions of a computation, operands and control predecessors before users: from each instruction without users, in list order,
+    /// a depth-first walk that takes control predecessors first (last one first), then operands in order.
+    ///
+    /// Source: `HloComputation::MakeInstructionPostOrder` (xla/hlo/ir/hlo_computation.cc).
+    pub(crate) fn post_order(&self, computation: ComputationId) -> Vec<InstructionId> {
+        let body = &self.bodies[computation];
+        let mut state = vec![State::New; body.list.len()];
+        let mut order = Vec::with_capacity(body.live);
+        let mut stack = Vec::new();
+        for sink in self.list(computation).filter(|&id| self.user_count(id) == 0) {
+            self.walk_from(sink, &mut state, &mut stack, &mut order);
+        }
+        order
+    }
+
+    /// The part of the post-order that `root` depends on, `root` last.
+    pub(crate) fn post_order_from(&self, root: InstructionId) -> Vec<InstructionId> {
+        let mut state = vec![State::New; self.bodies[self.parent(root)].list.len()];
+        let mut order = Vec::new();
+        self.walk_from(root, &mut state, &mut Vec::new(), &mut order);
+        order
+    }
+
+    fn walk_from(
+        &self,
+        root: InstructionId,
+        state: &mut [State],
+        stack: &mut Vec<InstructionId>,
+        order: &mut Vec<InstructionId>,
+    ) {
+        stack.push(root);
+        while let Some(&id) = stack.last() {
+            let slot = self.nodes[id].slot as usize;
+            if state[slot] != State::New {
+                stack.pop();
+                if state[slot] == State::Open {
+                    state[slot] = State::Done;
+                    order.push(id);
+                }
+                continue;
+            }
+            state[slot] = State::Open;
+            let open = |before: &&InstructionId| state[self.nodes[**before].slot as usize] != State::Done;
+            stack.extend(self.operands(id).iter().rev().filter(open));
+            stack.extend(self.control_predecessors(id).iter().filter(open));
+        }
+    }
+
+    /// Computations reachable from the entry, callees before callers, the entry last: a depth-first walk over instruction lists.
+    ///
+    /// Source: `HloModule::MakeComputationPostOrder` with `dfs_postorder` (xla/hlo/ir/hlo_module.cc).
+    pub(crate) fn computation_order(&self) -> Vec<ComputationId> {
+        let mut visited = SideTable::new(false);
+        visited.set(self.entry, true);
+        let mut order = Vec::new();
+        let mut stack = vec![(self.entry, 0_usize)];
+        while let Some((computation, at)) = stack.last_mut() {
+            let Some(&next) = self.bodies[*computation].list.get(*at) else {
+                order.push(*computation);
+                stack.pop();
+                continue;
+            };
+            *at += 1;
+            let Some(inst) = next else { continue };
+            for callee in self.callees(inst).into_iter().rev() {
+                if !std::mem::replace(&mut visited[callee], true) {
+                    stack.push((callee, 0));
+                }
+            }
+        }
+        order
+    }
+
+    /// The instructions that call each computation, in list order of reachable computations.
+    pub(crate) fn callers(&self) -> SideTable<ComputationId, SmallVec<[InstructionId; 2]>> {
+        let mut table: SideTable<ComputationId, SmallVec<[InstructionId; 2]>> = SideTable::new(SmallVec::new());
+        for computation in self.computation_order() {
+            for id in self.list(computation) {
+                for callee in self.callees(id) {
+                    table[callee].push(id);
+                }
+            }
+        }
+        table
+    }
+}
