@@ -16,6 +16,7 @@ pub mod edit;
 pub mod element_type;
 pub mod graph;
 pub mod hash;
+pub mod infer;
 pub mod module;
 pub mod opcode;
 pub mod shape;

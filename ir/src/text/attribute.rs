@@ -1,0 +1,231 @@
+//! Attributes: `, key=value` behind instructions, computations and the module's name. The form of a value comes from the
+//! table [`crate::attribute::KEYS`]; a value that does not fit its form is kept verbatim.
+
+use std::sync::Arc;
+
+use nom::Parser;
+use nom::branch::alt;
+use nom::bytes::complete::tag;
+use nom::combinator::{map, opt, value as constant, verify};
+use nom::multi::separated_list1;
+use nom::sequence::{delimited, preceded, separated_pair, terminated};
+
+use super::computation;
+use super::errors;
+use super::lex::{
+    self, Res, bare_integer, bare_word, braced, continues_word, integer, mismatch, name, next_is, skip_blank, symbol,
+    token, word,
+};
+use super::shape::integers;
+use super::state::{Scope, State};
+use super::window::window;
+use crate::arena::Id as _;
+use crate::attribute::{Alias, AttrForm, PadDim, SliceDim};
+use crate::{AttrKey, AttrValue, Attribute, InstructionId};
+
+/// Every attribute up to the token that is no comma. `scope` resolves instruction names; there is none in the header.
+pub(super) fn list<'a>(
+    state: &mut State<'a>,
+    mut scope: Option<&mut Scope<'a>>,
+    mut input: &'a str,
+) -> Res<'a, Vec<Attribute>> {
+    let mut attributes: Vec<Attribute> = Vec::new();
+    while let Ok((rest, ())) = symbol(',').parse(input) {
+        let (rest, (key_text, key, form)) = key(rest)?;
+        if attributes.iter().any(|attribute| attribute.key == key) {
+            return Err(errors::duplicate_attribute(key_text));
+        }
+        let (rest, value) = value(state, scope.as_deref_mut(), form, rest)?;
+        attributes.push(Attribute { key, value });
+        input = rest;
+    }
+    Ok((input, attributes))
+}
+
+/// `key=`.
+fn key(input: &str) -> Res<'_, (&str, AttrKey, AttrForm)> {
+    let at = skip_blank(input);
+    let Ok((rest, text)) = bare_word(at) else { return Err(errors::expected("an attribute name", at)) };
+    let Some(rest) = rest.strip_prefix('=') else { return Err(errors::expected("`=` after the attribute name", rest)) };
+    let (key, form) = AttrKey::from_name(text);
+    Ok((rest, (text, key, form)))
+}
+
+/// The value in its form if it fits, else verbatim.
+fn value<'a>(
+    state: &mut State<'a>,
+    scope: Option<&mut Scope<'a>>,
+    form: AttrForm,
+    input: &'a str,
+) -> Res<'a, AttrValue> {
+    let at = skip_blank(input);
+    let typed = match form {
+        AttrForm::Raw => return raw(at),
+        AttrForm::Computation => one_computation(state, at),
+        AttrForm::Computations => many_computations(state, at),
+        AttrForm::Instructions => match scope {
+            Some(scope) => instructions(state, scope, at),
+            None => mismatch(at),
+        },
+        _ => plain(form, at),
+    };
+    match typed {
+        Ok((rest, value)) if ends_value(rest) => Ok((rest, value)),
+        Err(error @ nom::Err::Failure(_)) if !matches!(form, AttrForm::Int) => Err(error),
+        _ => raw(at),
+    }
+}
+
+/// Whether a value can end here.
+fn ends_value(rest: &str) -> bool {
+    rest.as_bytes().first().is_none_or(|byte| matches!(byte, b',' | b' ' | b'\n' | b'\r' | b'\t' | b'}' | b')' | b'/'))
+}
+
+/// Values that name nothing.
+fn plain(form: AttrForm, at: &str) -> Res<'_, AttrValue> {
+    match form {
+        AttrForm::Int => map(bare_integer, AttrValue::Int).parse(at),
+        AttrForm::Bool => map(boolean, AttrValue::Bool).parse(at),
+        AttrForm::Ints => map(integers, AttrValue::Ints).parse(at),
+        AttrForm::Word => map(bare_word, |text| AttrValue::Word(text.into())).parse(at),
+        AttrForm::Slice => map(braced(slice_dim), AttrValue::Slice).parse(at),
+        AttrForm::Padding => map(padding, AttrValue::Padding).parse(at),
+        AttrForm::Window => map(window, |dims| AttrValue::Window(Arc::new(dims))).parse(at),
+        AttrForm::Aliases => map(braced(alias), |entries| AttrValue::Aliases(Arc::new(entries))).parse(at),
+        AttrForm::Donors => map(braced(donor), |entries| AttrValue::Donors(Arc::new(entries))).parse(at),
+        AttrForm::Raw | AttrForm::Computation | AttrForm::Computations | AttrForm::Instructions => mismatch(at),
+    }
+}
+
+/// `true` or `false`.
+fn boolean(input: &str) -> Res<'_, bool> {
+    alt((
+        constant(true, verify(bare_word, |word: &str| word == "true")),
+        constant(false, verify(bare_word, |word: &str| word == "false")),
+    ))
+    .parse(input)
+}
+
+/// `[0:8]` or `[0:8:2]`.
+fn slice_dim(input: &str) -> Res<'_, SliceDim> {
+    let stride = opt(preceded(symbol(':'), integer));
+    let bounds = (terminated(integer, symbol(':')), integer, stride);
+    map(delimited(symbol('['), bounds, symbol(']')), |(start, limit, stride)| SliceDim {
+        start,
+        limit,
+        stride: stride.unwrap_or(1),
+    })
+    .parse(input)
+}
+
+/// `0_1x2_3_1`; nothing at all for a scalar.
+fn padding(input: &str) -> Res<'_, Vec<PadDim>> {
+    let interior = opt(preceded(tag("_"), bare_integer));
+    let dim = (terminated(bare_integer, tag("_")), bare_integer, interior);
+    let dim = map(dim, |(low, high, interior)| PadDim { low, high, interior: interior.unwrap_or(0) });
+    separated_list1(tag("x"), dim).parse(input)
+}
+
+/// `{0}: (1, {}, may-alias)`.
+fn alias(input: &str) -> Res<'_, Alias> {
+    let kind = opt(preceded(symbol(','), word));
+    let source = delimited(symbol('('), (integer, preceded(symbol(','), integers), kind), symbol(')'));
+    map(separated_pair(integers, symbol(':'), source), |(output, (operand, operand_index, kind))| Alias {
+        output,
+        operand,
+        operand_index,
+        kind: kind.unwrap_or_default().into(),
+    })
+    .parse(input)
+}
+
+/// `(1, {0})`.
+fn donor(input: &str) -> Res<'_, (i64, crate::shape::Dims)> {
+    delimited(symbol('('), separated_pair(integer, symbol(','), integers), symbol(')')).parse(input)
+}
+
+/// A computation by name, or written out in braces.
+fn one_computation<'a>(state: &mut State<'a>, at: &'a str) -> Res<'a, AttrValue> {
+    if at.starts_with('{') {
+        let (rest, id) = computation::inline(state, at)?;
+        return Ok((rest, AttrValue::Computation(id)));
+    }
+    let (rest, (name, _)) = name(at)?;
+    let id = state.computation(name)?;
+    Ok((rest, AttrValue::Computation(id.unwrap_or_else(State::placeholder_computation))))
+}
+
+/// `{a, b}` of computation names.
+fn many_computations<'a>(state: &mut State<'a>, at: &'a str) -> Res<'a, AttrValue> {
+    let (rest, names) = braced(name)(at)?;
+    let mut ids = Vec::with_capacity(names.len());
+    for (name, _) in names {
+        ids.push(state.computation(name)?.unwrap_or_else(State::placeholder_computation));
+    }
+    Ok((rest, AttrValue::Computations(ids)))
+}
+
+/// `{a, b}` of instruction names.
+fn instructions<'a>(state: &State<'a>, scope: &Scope<'a>, at: &'a str) -> Res<'a, AttrValue> {
+    let (rest, names) = braced(name)(at)?;
+    let mut ids = Vec::with_capacity(names.len());
+    for (name, _) in names {
+        ids.push(state.operand(scope, name)?.unwrap_or_else(|| InstructionId::new(0)));
+    }
+    Ok((rest, AttrValue::Instructions(ids)))
+}
+
+/// A value verbatim.
+fn raw(input: &str) -> Res<'_, AttrValue> {
+    let end = raw_end(input)?;
+    let text = input[..input.len() - end.len()].trim_end();
+    if text.is_empty() {
+        return Err(errors::expected("an attribute value", input));
+    }
+    Ok((&input[text.len()..], AttrValue::Raw(text.into())))
+}
+
+/// The text behind a verbatim value: one string, one braced group, or everything up to a comma or the next instruction.
+fn raw_end(input: &str) -> Result<&str, nom::Err<lex::Problem<'_>>> {
+    match input.as_bytes().first() {
+        Some(b'"' | b'\'') => return Ok(lex::bare_string(input)?.0),
+        Some(b'{') => return Ok(lex::group(b'{', b'}')(input)?.0),
+        _ => {}
+    }
+    let mut rest = input;
+    loop {
+        rest = match rest.as_bytes().first() {
+            None | Some(b',' | b'}' | b')') => return Ok(rest),
+            Some(b'{') => lex::group(b'{', b'}')(rest)?.0,
+            Some(b'(') => lex::group(b'(', b')')(rest)?.0,
+            Some(b'[') => lex::group(b'[', b']')(rest)?.0,
+            Some(b'"') => lex::bare_string(rest)?.0,
+            Some(b' ' | b'\n' | b'\r' | b'\t') if !continues_behind_blank(rest) => return Ok(rest),
+            Some(b' ' | b'\n' | b'\r' | b'\t') => skip_blank(rest),
+            Some(_) => {
+                let mut chars = rest.chars();
+                chars.next();
+                chars.as_str()
+            }
+        };
+    }
+}
+
+/// Whether a verbatim value goes on behind blanks, as in `literal=s32[2] {1,2}`; if not, the next instruction begins.
+fn continues_behind_blank(rest: &str) -> bool {
+    let next = skip_blank(rest);
+    match next.as_bytes().first() {
+        Some(b'{' | b'[' | b'(' | b'"' | b'-' | b'0'..=b'9') => true,
+        Some(byte) if continues_word(*byte) => {
+            matches!(word(next), Ok((after, "true" | "false" | "inf" | "nan")) if !next_is(after, '='))
+        }
+        _ => false,
+    }
+}
+
+/// Used by the window parser: an integer in a `x`-separated list.
+pub(super) fn by_x<'a, O>(
+    item: impl Parser<&'a str, Output = O, Error = lex::Problem<'a>>,
+) -> impl Parser<&'a str, Output = Vec<O>, Error = lex::Problem<'a>> {
+    token(separated_list1(tag("x"), item))
+}

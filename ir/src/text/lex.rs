@@ -1,0 +1,298 @@
+//! Tokens of HLO text: blanks and comments, names, integers, strings, and the extent of balanced `{...}` and `(...)` groups.
+//!
+//! Every parser takes the rest of the text and returns what it read with the new rest, so the place of a token is the
+//! difference of two slices and needs no bookkeeping.
+
+use std::borrow::Cow;
+
+use nom::combinator::opt;
+use nom::error::{ErrorKind, ParseError};
+use nom::sequence::preceded;
+use nom::{IResult, Parser};
+
+use super::errors;
+use crate::Diagnostic;
+
+/// What a parser of this room returns.
+pub(super) type Res<'a, T> = IResult<&'a str, T, Problem<'a>>;
+
+/// Why a parser stopped: the text it stopped at and, unless it is a plain mismatch, what to tell the user.
+#[derive(Debug)]
+pub(super) struct Problem<'a> {
+    /// The offending token, a slice of the text.
+    pub(super) at: &'a str,
+    /// The message; its span is still unset.
+    pub(super) report: Option<Box<Diagnostic>>,
+}
+
+impl<'a> Problem<'a> {
+    /// A message about `at` as a hard error: no other reading of the text is tried.
+    pub(super) fn failure(at: &'a str, report: Diagnostic) -> nom::Err<Self> {
+        nom::Err::Failure(Self { at, report: Some(Box::new(report)) })
+    }
+}
+
+impl<'a> ParseError<&'a str> for Problem<'a> {
+    fn from_error_kind(input: &'a str, _: ErrorKind) -> Self {
+        Self { at: input, report: None }
+    }
+    fn append(_: &'a str, _: ErrorKind, other: Self) -> Self {
+        other
+    }
+}
+
+/// A soft mismatch at `at`.
+pub(super) fn mismatch<T>(at: &str) -> Res<'_, T> {
+    Err(nom::Err::Error(Problem { at, report: None }))
+}
+
+/// The text without leading blanks and comments. An unterminated comment stays, and the next token fails at it.
+pub(super) fn skip_blank(mut input: &str) -> &str {
+    loop {
+        let bytes = input.as_bytes();
+        match bytes.first() {
+            Some(b' ' | b'\n' | b'\t' | b'\r') => {
+                let blanks = bytes.iter().position(|byte| !matches!(byte, b' ' | b'\n' | b'\t' | b'\r'));
+                input = &input[blanks.unwrap_or(bytes.len())..];
+            }
+            Some(b'/') => match comment_length(input) {
+                Some(length) => input = &input[length..],
+                None => return input,
+            },
+            _ => return input,
+        }
+    }
+}
+
+/// Length of the comment at the start of `input`, if there is a complete one.
+fn comment_length(input: &str) -> Option<usize> {
+    let bytes = input.as_bytes();
+    match bytes.get(1)? {
+        b'*' => Some(memchr::memmem::find(&bytes[2..], b"*/")? + 4),
+        b'/' => Some(memchr::memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len())),
+        _ => None,
+    }
+}
+
+/// Blanks and comments as a parser.
+pub(super) fn blank(input: &str) -> Res<'_, ()> {
+    Ok((skip_blank(input), ()))
+}
+
+/// `parser` behind blanks.
+pub(super) fn token<'a, O>(
+    parser: impl Parser<&'a str, Output = O, Error = Problem<'a>>,
+) -> impl Parser<&'a str, Output = O, Error = Problem<'a>> {
+    preceded(blank, parser)
+}
+
+/// A punctuation byte behind blanks.
+pub(super) fn symbol<'a>(wanted: char) -> impl Parser<&'a str, Output = (), Error = Problem<'a>> {
+    move |input: &'a str| {
+        let input = skip_blank(input);
+        match input.strip_prefix(wanted) {
+            Some(rest) => Ok((rest, ())),
+            None => mismatch(input),
+        }
+    }
+}
+
+/// Whether the next token starts with `wanted`.
+pub(super) fn next_is(input: &str, wanted: char) -> bool {
+    skip_blank(input).starts_with(wanted)
+}
+
+/// Bytes that may continue a word.
+const WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let b = byte as u8;
+        table[byte] = b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+        byte += 1;
+    }
+    table
+};
+
+/// Whether `byte` may continue a word.
+pub(super) fn continues_word(byte: u8) -> bool {
+    WORD[byte as usize]
+}
+
+/// A word `[A-Za-z_][A-Za-z0-9_.-]*` right at the start of the input.
+pub(super) fn bare_word(input: &str) -> Res<'_, &str> {
+    let bytes = input.as_bytes();
+    if !bytes.first().is_some_and(|&byte| byte.is_ascii_alphabetic() || byte == b'_') {
+        return mismatch(input);
+    }
+    let length = bytes.iter().position(|&byte| !continues_word(byte)).unwrap_or(bytes.len());
+    Ok((&input[length..], &input[..length]))
+}
+
+/// A word behind blanks.
+pub(super) fn word(input: &str) -> Res<'_, &str> {
+    bare_word(skip_blank(input))
+}
+
+/// The word `wanted`, whole.
+pub(super) fn keyword<'a>(wanted: &'static str) -> impl Parser<&'a str, Output = &'a str, Error = Problem<'a>> {
+    move |input: &'a str| match word(input) {
+        Ok((rest, found)) if found == wanted => Ok((rest, found)),
+        _ => mismatch(skip_blank(input)),
+    }
+}
+
+/// A name with or without `%`, and whether it had one. XLA lets a colon follow a name; it is dropped.
+pub(super) fn name(input: &str) -> Res<'_, (&str, bool)> {
+    let input = skip_blank(input);
+    let (after, percent) = match input.strip_prefix('%') {
+        Some(after) => (after, true),
+        None => (input, false),
+    };
+    match bare_word(after) {
+        Ok((rest, name)) => Ok((rest.strip_prefix(':').unwrap_or(rest), (name, percent))),
+        Err(_) => mismatch(input),
+    }
+}
+
+/// An integer `-?D+` right at the start of the input. Values from 2^63 to 2^64-1 wrap, as in XLA; larger ones are errors.
+pub(super) fn bare_integer(input: &str) -> Res<'_, i64> {
+    let bytes = input.as_bytes();
+    let negative = bytes.first() == Some(&b'-');
+    let start = usize::from(negative);
+    let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let text = &input[..start + digits];
+    if digits == 0 {
+        return mismatch(input);
+    }
+    let value = if negative { text.parse().ok() } else { text.parse::<u64>().ok().map(|value| value as i64) };
+    match value {
+        Some(value) => Ok((&input[text.len()..], value)),
+        None => Err(errors::integer_too_large(text)),
+    }
+}
+
+/// An integer behind blanks.
+pub(super) fn integer(input: &str) -> Res<'_, i64> {
+    bare_integer(skip_blank(input))
+}
+
+/// A quoted string, quotes included, right at the start of the input.
+pub(super) fn bare_string(input: &str) -> Res<'_, &str> {
+    let bytes = input.as_bytes();
+    let Some(&quote @ (b'"' | b'\'')) = bytes.first() else { return mismatch(input) };
+    match string_end(bytes, 1, quote) {
+        Some(end) => Ok((&input[end..], &input[..end])),
+        None => Err(errors::unterminated("string", &input[..1])),
+    }
+}
+
+/// A quoted string behind blanks, quotes included.
+pub(super) fn string(input: &str) -> Res<'_, &str> {
+    bare_string(skip_blank(input))
+}
+
+/// Index behind the quote that closes a string whose inside starts at `at`.
+fn string_end(bytes: &[u8], mut at: usize, quote: u8) -> Option<usize> {
+    loop {
+        at += memchr::memchr2(quote, b'\\', &bytes[at..])?;
+        if bytes[at] == quote {
+            return Some(at + 1);
+        }
+        at += 2;
+        if at > bytes.len() {
+            return None;
+        }
+    }
+}
+
+/// A group from `open` to the `close` that matches it, both included, right at the start of the input. Brackets in
+/// `"strings"` do not count.
+pub(super) fn group<'a>(open: u8, close: u8) -> impl Fn(&'a str) -> Res<'a, &'a str> {
+    move |input: &'a str| {
+        let bytes = input.as_bytes();
+        if bytes.first() != Some(&open) {
+            return mismatch(input);
+        }
+        match group_end(bytes, open, close) {
+            Some(end) => Ok((&input[end..], &input[..end])),
+            None => Err(errors::unterminated("group", &input[..1])),
+        }
+    }
+}
+
+/// Index behind the bracket that closes the one at the start.
+fn group_end(bytes: &[u8], open: u8, close: u8) -> Option<usize> {
+    let (mut at, mut depth) = (1, 1_usize);
+    while depth > 0 {
+        at += memchr::memchr3(open, close, b'"', &bytes[at..])?;
+        at = match bytes[at] {
+            b'"' => string_end(bytes, at + 1, b'"')?,
+            byte => {
+                depth = if byte == open { depth + 1 } else { depth - 1 };
+                at + 1
+            }
+        };
+    }
+    Some(at)
+}
+
+/// `{a, b}` of anything; commas are separators only.
+pub(super) fn braced<'a, O>(mut item: impl FnMut(&'a str) -> Res<'a, O>) -> impl FnMut(&'a str) -> Res<'a, Vec<O>> {
+    move |input: &'a str| {
+        let (mut input, ()) = symbol('{').parse(input)?;
+        let mut items = Vec::new();
+        loop {
+            let (rest, closed) = opt(symbol('}')).parse(input)?;
+            if closed.is_some() {
+                return Ok((rest, items));
+            }
+            let (rest, value) = item(input)?;
+            items.push(value);
+            let (rest, comma) = opt(symbol(',')).parse(rest)?;
+            if comma.is_none() && !next_is(rest, '}') {
+                return mismatch(skip_blank(rest));
+            }
+            input = rest;
+        }
+    }
+}
+
+/// The text a quoted string stands for. An escape that is not known is kept as it is.
+pub(super) fn unescape(quoted: &str) -> Cow<'_, str> {
+    let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+    if !inner.contains('\\') {
+        return Cow::Borrowed(inner);
+    }
+    let mut bytes = Vec::with_capacity(inner.len());
+    let mut rest = inner.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = if byte == b'\\' { unescape_one(after, &mut bytes) } else { plain(byte, after, &mut bytes) };
+    }
+    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Copies one byte.
+fn plain<'b>(byte: u8, after: &'b [u8], out: &mut Vec<u8>) -> &'b [u8] {
+    out.push(byte);
+    after
+}
+
+/// Reads what stands behind a backslash.
+fn unescape_one<'b>(after: &'b [u8], out: &mut Vec<u8>) -> &'b [u8] {
+    let octal = after.iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
+    if octal > 0 {
+        let value = after[..octal].iter().fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+        out.push(value as u8);
+        return &after[octal..];
+    }
+    let Some((&byte, rest)) = after.split_first() else { return after };
+    match byte {
+        b'n' => out.push(b'\n'),
+        b'r' => out.push(b'\r'),
+        b't' => out.push(b'\t'),
+        b'\\' | b'"' | b'\'' | b'?' => out.push(byte),
+        _ => out.extend([b'\\', byte]),
+    }
+    rest
+}
