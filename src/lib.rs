@@ -1,1 +1,36 @@
-//! The hlo-opt library.
+//! `hlo-opt`: the memory optimizer for XLA programs, as a library and as the command of the same name.
+//!
+//! [`optimize`] takes HLO text to HLO text of lower peak memory and equal results; [`analyze`] only says how much memory a module needs and
+//! who holds it. Both return values; nothing in them reads files, prints or ends the process. [`run`] is the command line on top.
+//!
+//! ```
+//! use hlo_opt::{Options, Pipeline, optimize};
+//!
+//! let text = "HloModule tiny\n\nENTRY main {\n  ROOT x = f32[8] parameter(0)\n}\n";
+//! let outcome = optimize(text, &Pipeline::standard(), &Options::default())?;
+//! assert_eq!(outcome.report.after.total, outcome.report.before.total);
+//! # Ok::<(), hlo_opt::Failure>(())
+//! ```
+
+mod analyze;
+mod api;
+mod args;
+mod diff;
+mod driver;
+mod exit;
+mod guard;
+mod input;
+mod output;
+mod pipeline;
+mod progress;
+mod render;
+mod report;
+mod size;
+mod summary;
+
+pub use api::{Analysis, Failure, Optimized, analyze, optimize};
+pub use driver::run;
+pub use exit::Exit;
+pub use hlo_memory::{Bytes, Estimate, Target};
+pub use hlo_passes::{Assumption, Grade, Options};
+pub use pipeline::{Pipeline, PipelineError};

@@ -1,0 +1,93 @@
+//! The library's two calls: rewrite a module, or only say how much memory it needs.
+
+use hlo_ir::{Diagnostic, Module, text, verify};
+use hlo_memory::{Estimate, EstimateError, ModelEstimator, Target};
+use hlo_passes::Options;
+use hlo_passes::manager::{self, RunError, RunReport};
+
+use crate::Pipeline;
+
+/// A rewritten module and what was done to it.
+#[derive(Clone, Debug)]
+pub struct Optimized {
+    /// Name of the module.
+    pub module: String,
+    /// The input as this tool prints it; equal to `text` when nothing was rewritten.
+    pub input: String,
+    /// The result.
+    pub text: String,
+    /// Memory before and after, rewrites and remarks.
+    pub report: RunReport,
+}
+
+impl Optimized {
+    /// Whether the run lowered the peak.
+    pub fn helped(&self) -> bool {
+        self.report.after.total < self.report.before.total
+    }
+}
+
+/// The memory of a module.
+#[derive(Clone, Debug)]
+pub struct Analysis {
+    /// Name of the module.
+    pub module: String,
+    /// Its memory.
+    pub estimate: Estimate,
+}
+
+/// Why there is no result.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Failure {
+    /// The text cannot be read as a module, or the module is not legal: at least one problem.
+    #[error("{}", list(.0))]
+    Illegal(Vec<Diagnostic>),
+    /// The memory model cannot handle the module.
+    #[error(transparent)]
+    Estimate(EstimateError),
+    /// An error in this tool: a pass produced an illegal module.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// One line per problem, for those who print a [`Failure`] without the text it speaks of.
+fn list(problems: &[Diagnostic]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Estimate(error) => Self::Estimate(error),
+            RunError::Broken { .. } => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+/// Rewrites the module in `text` so that its peak falls and its results stay equal as far as `options` ask.
+///
+/// The result was verified; nothing is returned for an input that is not legal.
+pub fn optimize(text: &str, pipeline: &Pipeline, options: &Options) -> Result<Optimized, Failure> {
+    let mut module = read(text)?;
+    let input = text::print(&module);
+    let estimator = ModelEstimator { target: options.target };
+    let report = manager::run(&mut module, pipeline.passes(), options, &estimator)?;
+    if let [first, ..] = verify::verify(&module).as_slice() {
+        return Err(Failure::Internal(format!("the rewritten module is not legal: {first}")));
+    }
+    Ok(Optimized { module: module.name.to_string(), input, text: text::print(&module), report })
+}
+
+/// Says how much memory the module in `text` needs on `target`, and who holds it at the peak.
+pub fn analyze(text: &str, target: Target) -> Result<Analysis, Failure> {
+    let module = read(text)?;
+    let estimate = hlo_memory::estimate(&module, target).map_err(Failure::Estimate)?;
+    Ok(Analysis { module: module.name.to_string(), estimate })
+}
+
+/// Parses and verifies.
+fn read(text: &str) -> Result<Module, Failure> {
+    let module = text::parse(text).map_err(Failure::Illegal)?;
+    let problems = verify::verify(&module);
+    if problems.is_empty() { Ok(module) } else { Err(Failure::Illegal(problems)) }
+}

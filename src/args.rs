@@ -1,0 +1,293 @@
+//! The command line: [`RawArgs`] is what was typed, [`Args`] what it means.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use hlo_memory::{Bytes, Target};
+use hlo_passes::{Assumption, Grade, Options, Pass};
+
+use crate::input::Source;
+use crate::output::{self, Sink};
+use crate::report::Format;
+use crate::{Pipeline, pipeline, size};
+
+/// Lower the peak memory of an XLA program: HLO text in, HLO text with the same results out.
+///
+/// Reads the text of a module before optimization (XLA_FLAGS=--xla_dump_to=DIR --xla_dump_hlo_as_text), rewrites what wastes memory, and
+/// writes the module back for XLA. This is not XLA's own tool of the same name.
+#[derive(Parser, Debug)]
+#[command(name = "hlo-opt", version, max_term_width = 100, after_help = AFTER_HELP)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct RawArgs {
+    /// HLO text to read; - is standard input
+    #[arg(value_name = "INPUT")]
+    input: Option<PathBuf>,
+    /// Write the result there, only on success and all at once; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Passes to run instead of the standard ones, separated by commas; '' runs none
+    #[arg(long, value_name = "LIST")]
+    passes: Option<String>,
+    /// List the passes and exit
+    #[arg(long, conflicts_with_all = ["input", "output", "passes", "analyze", "check", "diff", "report", "explain"])]
+    list_passes: bool,
+    /// Say what a pass does, when it is sound and when it does nothing, and exit
+    #[arg(long, value_name = "PASS", conflicts_with_all = ["input", "output", "passes", "analyze", "check", "diff", "report"])]
+    explain: Option<String>,
+    /// Rewrite nothing: print how much memory the module needs and who holds it
+    #[arg(long, conflicts_with_all = ["output", "passes", "check", "diff"])]
+    analyze: bool,
+    /// Write a full report; the extension .json or .txt picks its form
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// How equal the results must stay
+    #[arg(long, value_enum, value_name = "GRADE", default_value_t = Exactness::HloExact)]
+    exactness: Exactness,
+    /// Promises about the run-time data that rewrites may rely on
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
+    assume: Vec<Promise>,
+    /// The compiler that will run the result
+    #[arg(long, value_enum, value_name = "TARGET", default_value_t = Compiler::Cpu)]
+    target: Compiler,
+    /// Most bytes of block temporaries per loop [default: chosen for each loop]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    chunk_bytes: Option<Bytes>,
+    /// Leave smaller savings alone
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1MiB")]
+    min_saving: Bytes,
+    /// Write no module; exit with code 5 if a rewrite would lower the peak
+    #[arg(long, conflicts_with = "output")]
+    check: bool,
+    /// Print what changed as a unified diff on standard output (the module too only with --output)
+    #[arg(long)]
+    diff: bool,
+    /// Verify the module after every pass
+    #[arg(long)]
+    verify_each: bool,
+    /// Use colors on a terminal, always or never
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
+    color: Color,
+    /// Print no summary
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What stands below the list of options.
+const AFTER_HELP: &str = "\
+SIZE is a number of bytes such as 123, 64KiB or 1.5GiB.
+
+Exit codes: 0 done, 1 bad input or failed output, 2 bad command line, 3 internal error, 5 --check found something.";
+
+/// `--exactness`.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Exactness {
+    /// The same bits
+    Bitwise,
+    /// The same HLO operations on the same elements
+    HloExact,
+    /// Float sums may be split across blocks
+    Reassociate,
+}
+
+/// `--assume`.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Promise {
+    /// Every index lies in its dimension: none is negative, none too large
+    IndicesInBounds,
+}
+
+/// `--target`.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Compiler {
+    /// XLA:CPU
+    Cpu,
+    /// XLA:TPU (no memory model yet)
+    Tpu,
+    /// XLA:GPU (no memory model yet)
+    Gpu,
+}
+
+/// `--color`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Also into files and pipes
+    Always,
+    /// Nowhere
+    Never,
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub(crate) struct Args {
+    /// What to do.
+    pub(crate) action: Action,
+    /// When to use colors.
+    pub(crate) color: Color,
+    /// Whether to leave out the summary.
+    pub(crate) quiet: bool,
+}
+
+/// The things this tool does.
+pub(crate) enum Action {
+    /// Print the list of passes.
+    ListPasses,
+    /// Print the page of a pass.
+    Explain(Box<dyn Pass>),
+    /// Print the memory of a module.
+    Analyze(Job),
+    /// Rewrite a module.
+    Rewrite(Job, Rewriting),
+}
+
+impl std::fmt::Debug for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ListPasses => f.write_str("ListPasses"),
+            Self::Explain(pass) => f.debug_tuple("Explain").field(&pass.name()).finish(),
+            Self::Analyze(job) => f.debug_tuple("Analyze").field(job).finish(),
+            Self::Rewrite(job, rewriting) => f.debug_tuple("Rewrite").field(job).field(rewriting).finish(),
+        }
+    }
+}
+
+/// What analyzing and rewriting have in common.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// The module.
+    pub(crate) source: Source,
+    /// Where a report goes, if one is wanted.
+    pub(crate) report: Option<(PathBuf, Format)>,
+    /// Target, exactness and limits.
+    pub(crate) options: Options,
+}
+
+/// How to rewrite and what to write.
+#[derive(Debug)]
+pub(crate) struct Rewriting {
+    /// The passes.
+    pub(crate) pipeline: Pipeline,
+    /// Where the module goes; `None` when it is not wanted.
+    pub(crate) output: Option<Sink>,
+    /// Whether to print the diff.
+    pub(crate) diff: bool,
+    /// Whether to only say if a rewrite would help.
+    pub(crate) check: bool,
+}
+
+/// A command line that cannot be carried out.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UsageError(String);
+
+impl RawArgs {
+    /// When to use colors, known before anything can go wrong.
+    pub(crate) const fn color(&self) -> Color {
+        self.color
+    }
+
+    /// What was typed, checked and given its meaning.
+    pub(crate) fn resolve(self) -> Result<Args, UsageError> {
+        let (color, quiet) = (self.color, self.quiet);
+        let action = match &self.explain {
+            Some(name) => Action::Explain(pipeline::find(name).map_err(|error| UsageError(error.to_string()))?),
+            None if self.list_passes => Action::ListPasses,
+            None if self.analyze => Action::Analyze(self.job()?),
+            None => Action::Rewrite(self.job()?, self.rewriting()?),
+        };
+        Ok(Args { action, color, quiet })
+    }
+
+    fn job(&self) -> Result<Job, UsageError> {
+        let report = self.report.clone().map(|path| report_file(path, self.output.as_ref())).transpose()?;
+        Ok(Job { source: Source::new(self.input.clone()), report, options: self.options()? })
+    }
+
+    fn options(&self) -> Result<Options, UsageError> {
+        if self.chunk_bytes == Some(Bytes::ZERO) {
+            return Err(UsageError("--chunk-bytes must be more than 0".to_owned()));
+        }
+        Ok(Options {
+            target: self.target()?,
+            exactness: self.grade(),
+            assumptions: self.assumptions(),
+            chunk_bytes: self.chunk_bytes,
+            min_saving: self.min_saving,
+            verify_each: self.verify_each,
+        })
+    }
+
+    fn target(&self) -> Result<Target, UsageError> {
+        let name = match self.target {
+            Compiler::Cpu => return Ok(Target::Cpu),
+            Compiler::Tpu => "tpu",
+            Compiler::Gpu => "gpu",
+        };
+        Err(UsageError(format!("there is no memory model for --target={name} yet; only cpu has one")))
+    }
+
+    const fn grade(&self) -> Grade {
+        match self.exactness {
+            Exactness::Bitwise => Grade::Bitwise,
+            Exactness::HloExact => Grade::HloExact,
+            Exactness::Reassociate => Grade::Reassociate,
+        }
+    }
+
+    fn assumptions(&self) -> Vec<Assumption> {
+        let mut assumptions: Vec<_> =
+            self.assume.iter().map(|Promise::IndicesInBounds| Assumption::IndicesInBounds).collect();
+        assumptions.dedup();
+        assumptions
+    }
+
+    fn rewriting(&self) -> Result<Rewriting, UsageError> {
+        let pipeline = match &self.passes {
+            Some(list) => Pipeline::parse(list).map_err(|error| UsageError(error.to_string()))?,
+            None => Pipeline::standard(),
+        };
+        // A diff takes the module's place on standard output.
+        let wanted = !self.check && (self.output.is_some() || !self.diff);
+        let output = wanted.then(|| Sink::new(self.output.clone()));
+        if let Some(Sink::File(path)) = &output {
+            output::obstacle(path).map_or(Ok(()), |message| Err(UsageError(message)))?;
+        }
+        if self.diff && output == Some(Sink::Stdout) {
+            return Err(UsageError("--diff and the module cannot both go to standard output".to_owned()));
+        }
+        Ok(Rewriting { pipeline, output, diff: self.diff, check: self.check })
+    }
+}
+
+/// The report's file and form.
+fn report_file(path: PathBuf, output: Option<&PathBuf>) -> Result<(PathBuf, Format), UsageError> {
+    let Some(format) = Format::of(&path) else {
+        return Err(UsageError(format!("--report `{}`: the file name must end in .json or .txt", path.display())));
+    };
+    if output == Some(&path) {
+        return Err(UsageError(format!("the module and the report cannot both go to `{}`", path.display())));
+    }
+    output::obstacle(&path).map_or(Ok((path, format)), |message| Err(UsageError(message)))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_declaration_is_consistent() {
+        RawArgs::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_of_flags_and_of_the_library_agree() {
+        let args = RawArgs::parse_from(["hlo-opt"]).resolve().unwrap();
+        let Action::Rewrite(job, rewriting) = args.action else { panic!("rewriting is what the tool does") };
+        assert_eq!(job.options, Options::default());
+        assert_eq!(job.source, Source::Stdin);
+        assert_eq!(rewriting.output, Some(Sink::Stdout));
+    }
+}

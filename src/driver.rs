@@ -1,0 +1,187 @@
+//! The command line's thread of work: arguments, input, the library call, output, exit code.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
+
+use anstream::ColorChoice;
+use clap::Parser as _;
+use hlo_passes::{Pass, PassKind};
+
+use crate::args::{Action, Args, Color, Job, RawArgs, Rewriting};
+use crate::guard::guard;
+use crate::input::{self, InputError, Source};
+use crate::output::{OutputError, Outputs, Sink};
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::{Analysis, Exit, Failure, Optimized, analyze, api, diff, render, summary};
+
+/// Runs the command line `arguments` (the program's name first) and answers the exit code. Everything it has to say was said.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    guard(|| {
+        let raw = match RawArgs::try_parse_from(arguments) {
+            Ok(raw) => raw,
+            // Help and version are products, everything else is a usage error; clap knows which and where they go.
+            Err(error) => {
+                let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+                let _ = error.print();
+                return exit;
+            }
+        };
+        let color = raw.color();
+        let result = raw.resolve().map_err(Problem::from).and_then(|args| act(&args));
+        result.unwrap_or_else(|problem| problem.report(use_color(color, &io::stderr())))
+    })
+}
+
+/// Whether to use colors on a stream.
+fn use_color(color: Color, stream: &(impl anstream::stream::RawStream)) -> bool {
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => anstream::AutoStream::choice(stream) != ColorChoice::Never,
+    }
+}
+
+/// Why a run did not do its work.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error(transparent)]
+    Usage(#[from] crate::args::UsageError),
+    #[error(transparent)]
+    Input(#[from] InputError),
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    #[error("{failure}")]
+    Failure { failure: Failure, origin: Source, text: String },
+}
+
+impl Problem {
+    /// Says what is wrong on standard error.
+    fn report(self, color: bool) -> Exit {
+        let (text, exit) = match &self {
+            Self::Usage(_) => (render::error(&self.to_string(), color) + "\n", Exit::Usage),
+            Self::Failure { failure: Failure::Illegal(problems), origin, text } => {
+                (render::diagnostics(problems, &origin.to_string(), text, color), Exit::Input)
+            }
+            Self::Failure { failure: Failure::Internal(message), .. } => {
+                (render::error(&format!("internal error: {message}"), color) + "\n", Exit::Internal)
+            }
+            _ => (render::error(&self.to_string(), color) + "\n", Exit::Input),
+        };
+        say(&text);
+        exit
+    }
+}
+
+/// Prints on standard error; when even that fails there is nobody left to tell.
+fn say(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Does what the command line asks for.
+fn act(args: &Args) -> Result<Exit, Problem> {
+    match &args.action {
+        Action::ListPasses => print(list_passes()),
+        Action::Explain(pass) => print(format!("{}\n", pass.explanation().trim_end())),
+        Action::Analyze(job) => analyze_job(job, args),
+        Action::Rewrite(job, rewriting) => rewrite_job(job, rewriting, args),
+    }
+}
+
+/// Prints a product and is done.
+fn print(text: String) -> Result<Exit, Problem> {
+    let mut outputs = Outputs::default();
+    outputs.prepare(&Sink::Stdout, text)?;
+    outputs.commit()?;
+    Ok(Exit::Done)
+}
+
+/// Name, kind and summary of every pass.
+fn list_passes() -> String {
+    let passes = hlo_passes::all();
+    let width = passes.iter().map(|pass| pass.name().len()).max().unwrap_or(0);
+    let line = |pass: &dyn Pass| {
+        let kind = match pass.kind() {
+            PassKind::Rewrite => "rewrite ",
+            PassKind::CleanUp => "clean-up",
+        };
+        format!("{:width$}  {kind}  {}", pass.name(), pass.summary())
+    };
+    passes.iter().map(|pass| line(pass.as_ref()) + "\n").collect()
+}
+
+/// Reads the input; a person who typed no file name is told what the tool waits for.
+fn read(source: &Source, quiet: bool) -> Result<String, InputError> {
+    if *source == Source::Stdin && !quiet && io::stdin().is_terminal() {
+        say("hlo-opt: reading HLO text from standard input\n");
+    }
+    input::read(source)
+}
+
+/// `--analyze`.
+fn analyze_job(job: &Job, args: &Args) -> Result<Exit, Problem> {
+    let text = read(&job.source, args.quiet)?;
+    let progress = Progress::start(args.quiet);
+    progress.stage("estimating memory");
+    let analysis = api::analyze(&text, job.options.target).map_err(|failure| Problem::Failure {
+        failure,
+        origin: job.source.clone(),
+        text,
+    })?;
+    drop(progress);
+    let Analysis { module, estimate } = &analysis;
+    let mut outputs = Outputs::default();
+    prepare_report(&mut outputs, job, &Report::of_estimate(module, job.options.target, estimate))?;
+    outputs.prepare(&Sink::Stdout, analyze::text(&analysis, job.options.target))?;
+    outputs.commit()?;
+    Ok(Exit::Done)
+}
+
+/// The main job.
+fn rewrite_job(job: &Job, rewriting: &Rewriting, args: &Args) -> Result<Exit, Problem> {
+    let text = read(&job.source, args.quiet)?;
+    let progress = Progress::start(args.quiet);
+    progress.stage("rewriting");
+    let optimized = api::optimize(&text, &rewriting.pipeline, &job.options).map_err(|failure| Problem::Failure {
+        failure,
+        origin: job.source.clone(),
+        text,
+    })?;
+    drop(progress);
+    let (exit, lines) = verdict(&optimized, rewriting);
+    write_results(optimized, job, rewriting, args)?;
+    if !args.quiet {
+        say(&lines);
+    }
+    Ok(exit)
+}
+
+/// The exit code of a run and its summary.
+fn verdict(optimized: &Optimized, rewriting: &Rewriting) -> (Exit, String) {
+    let lines = summary::text(&optimized.module, &optimized.report);
+    let found = rewriting.check && optimized.helped();
+    (if found { Exit::Found } else { Exit::Done }, lines)
+}
+
+/// Writes everything that was asked for, or nothing.
+fn write_results(optimized: Optimized, job: &Job, rewriting: &Rewriting, args: &Args) -> Result<(), Problem> {
+    let mut outputs = Outputs::default();
+    prepare_report(&mut outputs, job, &Report::of_run(&optimized.module, job.options.target, &optimized.report))?;
+    if rewriting.diff {
+        let color = use_color(args.color, &io::stdout());
+        let name = job.source.to_string();
+        outputs.prepare(&Sink::Stdout, diff::unified(&name, &optimized.input, &optimized.text, color))?;
+    }
+    if let Some(sink) = &rewriting.output {
+        outputs.prepare(sink, optimized.text)?;
+    }
+    Ok(outputs.commit()?)
+}
+
+/// Adds the report to what will be written, if one is wanted.
+fn prepare_report(outputs: &mut Outputs, job: &Job, report: &Report<'_>) -> Result<(), OutputError> {
+    match &job.report {
+        Some((path, format)) => outputs.prepare(&Sink::File(path.clone()), report.write(*format)),
+        None => Ok(()),
+    }
+}

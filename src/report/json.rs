@@ -1,0 +1,160 @@
+//! The report as JSON, version 1. The structures below are the format: `docs/report.schema.json` says the same as a schema, and a test
+//! compares the two.
+
+use hlo_memory::{Estimate, LiveBuffer, Model};
+use hlo_passes::Condition;
+use hlo_passes::manager::{Remark, RemarkKind, Rewrite};
+use serde::Serialize;
+
+use super::{Report, target_name};
+
+/// Version of the format; it changes whenever a reader of the old one could be misled.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct JsonReport<'a> {
+    version: u32,
+    tool: &'static str,
+    module: &'a str,
+    target: &'static str,
+    before: JsonEstimate<'a>,
+    after: JsonEstimate<'a>,
+    rewrites: Vec<JsonRewrite<'a>>,
+    remarks: Vec<JsonRemark<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonEstimate<'a> {
+    total_bytes: u64,
+    model: &'static str,
+    arguments: u64,
+    outputs: u64,
+    constants: u64,
+    temporaries: u64,
+    floor: u64,
+    peak: JsonPeak<'a>,
+    largest: Vec<JsonBuffer<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonPeak<'a> {
+    instruction: &'a str,
+    computation: &'a str,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct JsonBuffer<'a> {
+    instruction: &'a str,
+    shape: &'a str,
+    bytes: u64,
+    op_name: Option<&'a str>,
+    source: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct JsonRewrite<'a> {
+    id: usize,
+    pass: &'a str,
+    computation: &'a str,
+    instruction: &'a str,
+    grade: &'static str,
+    saved_bytes: u64,
+    source: Option<&'a str>,
+    note: &'a str,
+    conditions: Vec<JsonCondition<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonCondition<'a> {
+    text: &'a str,
+    discharged_by: &'a str,
+}
+
+#[derive(Serialize)]
+struct JsonRemark<'a> {
+    kind: &'static str,
+    pass: &'a str,
+    instruction: &'a str,
+    code: &'a str,
+    message: &'a str,
+    bytes: u64,
+}
+
+/// The report as indented JSON with a final newline.
+pub(super) fn write(report: &Report<'_>) -> String {
+    let document = JsonReport {
+        version: VERSION,
+        tool: concat!("hlo-opt ", env!("CARGO_PKG_VERSION")),
+        module: report.module,
+        target: target_name(report.target),
+        before: estimate(report.before),
+        after: estimate(report.after),
+        rewrites: report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect(),
+        remarks: report.remarks.iter().map(remark).collect(),
+    };
+    serde_json::to_string_pretty(&document).expect("strings and integers always serialize") + "\n"
+}
+
+fn estimate(estimate: &Estimate) -> JsonEstimate<'_> {
+    JsonEstimate {
+        total_bytes: estimate.total.get(),
+        model: match estimate.model {
+            Model::Exact => "exact",
+            Model::Predicted => "predicted",
+        },
+        arguments: estimate.arguments.get(),
+        outputs: estimate.outputs.get(),
+        constants: estimate.constants.get(),
+        temporaries: estimate.temporaries.get(),
+        floor: estimate.floor.get(),
+        peak: JsonPeak {
+            instruction: &estimate.peak.instruction,
+            computation: &estimate.peak.computation,
+            bytes: estimate.peak.bytes.get(),
+        },
+        largest: estimate.largest.iter().map(buffer).collect(),
+    }
+}
+
+fn buffer(buffer: &LiveBuffer) -> JsonBuffer<'_> {
+    JsonBuffer {
+        instruction: &buffer.instruction,
+        shape: &buffer.shape,
+        bytes: buffer.bytes.get(),
+        op_name: buffer.op_name.as_deref(),
+        source: buffer.source.as_deref(),
+    }
+}
+
+fn rewrite(id: usize, rewrite: &Rewrite) -> JsonRewrite<'_> {
+    JsonRewrite {
+        id,
+        pass: rewrite.pass,
+        computation: &rewrite.computation,
+        instruction: &rewrite.instruction,
+        grade: rewrite.grade.name(),
+        saved_bytes: rewrite.saved.get(),
+        source: rewrite.source.as_deref(),
+        note: &rewrite.note,
+        conditions: rewrite.conditions.iter().map(condition).collect(),
+    }
+}
+
+fn condition(condition: &Condition) -> JsonCondition<'_> {
+    JsonCondition { text: &condition.text, discharged_by: condition.discharged_by }
+}
+
+fn remark(remark: &Remark) -> JsonRemark<'_> {
+    JsonRemark {
+        kind: match remark.kind {
+            RemarkKind::Missed => "missed",
+            RemarkKind::Analysis => "analysis",
+        },
+        pass: remark.pass,
+        instruction: &remark.instruction,
+        code: remark.code,
+        message: &remark.message,
+        bytes: remark.bytes.get(),
+    }
+}

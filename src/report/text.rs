@@ -1,0 +1,119 @@
+//! The report as text for people; its parts also make up `--analyze`.
+
+use std::fmt::Write as _;
+
+use hlo_memory::{Bytes, Estimate, LiveBuffer, Model};
+use hlo_passes::manager::{Remark, RemarkKind, Rewrite};
+
+use super::{Report, target_name};
+
+/// Writing into a `String` cannot fail.
+const INFALLIBLE: &str = "a String takes every write";
+
+/// The whole report.
+pub(super) fn write(report: &Report<'_>) -> String {
+    let mut out = format!("hlo-opt {} report\n", env!("CARGO_PKG_VERSION"));
+    writeln!(out, "module {}, target {}", report.module, target_name(report.target)).expect(INFALLIBLE);
+    section(&mut out, "BEFORE", &estimate(report.before, usize::MAX));
+    section(&mut out, "AFTER", &estimate(report.after, usize::MAX));
+    let rewrites: String = report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect();
+    section(&mut out, "REWRITES", &rewrites);
+    let remarks: String = report.remarks.iter().map(remark).collect();
+    section(&mut out, "REMARKS", &remarks);
+    out
+}
+
+/// A heading and its text, or `none`.
+fn section(out: &mut String, heading: &str, text: &str) {
+    let text = if text.is_empty() { "none\n" } else { text };
+    write!(out, "\n{heading}\n{text}").expect(INFALLIBLE);
+}
+
+/// The figures of an estimate and its `most` largest buffers at the peak.
+pub(crate) fn estimate(estimate: &Estimate, most: usize) -> String {
+    let mut out = String::new();
+    let trust = match estimate.model {
+        Model::Exact => "exact: the module is scheduled",
+        Model::Predicted => "predicted: the module is not scheduled",
+    };
+    let mut row = |name: &str, bytes: Bytes, note: &str| {
+        let line = format!("{name:<14}{:>12}{:>22} B  {note}", bytes.to_string(), bytes.get());
+        writeln!(out, "{}", line.trim_end()).expect(INFALLIBLE);
+    };
+    row("total", estimate.total, trust);
+    row("  arguments", estimate.arguments, "");
+    row("  outputs", estimate.outputs, "");
+    row("  aliased", estimate.aliased, "outputs in the memory of arguments, counted in both");
+    row("  constants", estimate.constants, "");
+    row("  temporaries", estimate.temporaries, "");
+    row("  thread-local", estimate.thread_local, "");
+    row("floor", estimate.floor, &format!("arguments + outputs - aliased; total / floor = {}", ratio(estimate)));
+    out + &peak(estimate, most)
+}
+
+/// How many times the floor the total is.
+fn ratio(estimate: &Estimate) -> String {
+    if estimate.floor == Bytes::ZERO {
+        return "-".to_owned();
+    }
+    format!("{:.3}", estimate.total.get() as f64 / estimate.floor.get() as f64)
+}
+
+/// Where the peak is, who holds it, and what the model does not know.
+fn peak(estimate: &Estimate, most: usize) -> String {
+    let mut out = String::new();
+    let peak = &estimate.peak;
+    if !peak.instruction.is_empty() {
+        writeln!(out, "peak of {} while {} of {} runs", peak.bytes, peak.instruction, peak.computation)
+            .expect(INFALLIBLE);
+    }
+    for buffer in estimate.largest.iter().take(most) {
+        writeln!(out, "  {}", holder(buffer)).expect(INFALLIBLE);
+    }
+    if estimate.largest.len() > most {
+        writeln!(out, "  and {} smaller ones", estimate.largest.len() - most).expect(INFALLIBLE);
+    }
+    for caveat in &estimate.caveats {
+        writeln!(out, "caveat: {caveat}").expect(INFALLIBLE);
+    }
+    out
+}
+
+/// One buffer alive at the peak.
+fn holder(buffer: &LiveBuffer) -> String {
+    let origin = match (&buffer.source, &buffer.op_name) {
+        (Some(source), Some(op_name)) => format!("  {source} {op_name}"),
+        (Some(only), None) => format!("  {only}"),
+        (None, Some(only)) => format!("  {only}"),
+        (None, None) => String::new(),
+    };
+    format!("{:>12}  {} {}{origin}", buffer.bytes.to_string(), buffer.instruction, buffer.shape)
+}
+
+/// ` at FILE:LINE` when the place is known.
+pub(crate) fn place(source: Option<&str>) -> String {
+    source.map(|source| format!(" at {source}")).unwrap_or_default()
+}
+
+/// A rewrite and the proof of its side conditions.
+fn rewrite(id: usize, rewrite: &Rewrite) -> String {
+    let Rewrite { pass, computation, instruction, note, .. } = rewrite;
+    let (grade, at) = (rewrite.grade.name(), place(rewrite.source.as_deref()));
+    let mut out = format!("{id}. {pass} {instruction} of {computation}{at}\n");
+    writeln!(out, "   saves {} ({} B), {grade}: {note}", rewrite.saved, rewrite.saved.get()).expect(INFALLIBLE);
+    for condition in &rewrite.conditions {
+        writeln!(out, "   - {} (by {})", condition.text, condition.discharged_by).expect(INFALLIBLE);
+    }
+    out
+}
+
+/// A remark in two lines.
+fn remark(remark: &Remark) -> String {
+    let kind = match remark.kind {
+        RemarkKind::Missed => "missed",
+        RemarkKind::Analysis => "note",
+    };
+    let at = place(remark.source.as_deref());
+    let Remark { pass, instruction, code, message, bytes, .. } = remark;
+    format!("{kind}: {pass} {instruction}{at}, {bytes} [{code}]\n   {message}\n")
+}

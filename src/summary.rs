@@ -1,0 +1,42 @@
+//! The short summary that ends a rewriting run on standard error.
+
+use hlo_memory::{Bytes, Model};
+use hlo_passes::manager::{Remark, RemarkKind, Rewrite, RunReport};
+
+use crate::report::place;
+
+/// One line for the peak, one per rewrite, one per missed chance that is worth more than 1 % of the remaining peak.
+pub(crate) fn text(module: &str, report: &RunReport) -> String {
+    let missed = report.remarks.iter().filter(|remark| worth_saying(remark, report.after.total));
+    let caveats = report.before.caveats.iter().map(|caveat| format!("  caveat: {caveat}\n"));
+    let rewrites = report.rewrites.iter().map(rewrite_line);
+    [headline(module, report)].into_iter().chain(rewrites).chain(missed.map(missed_line)).chain(caveats).collect()
+}
+
+fn headline(module: &str, report: &RunReport) -> String {
+    let trust = match report.before.model {
+        Model::Exact => "exact",
+        Model::Predicted => "predicted",
+    };
+    let (before, after, floor) = (report.before.total, report.after.total, report.after.floor);
+    if report.rewrites.is_empty() {
+        return format!("{module}: peak {before} (floor {floor}, {trust}), nothing rewritten\n");
+    }
+    format!("{module}: peak {before} -> {after} (floor {floor}, {trust})\n")
+}
+
+fn rewrite_line(rewrite: &Rewrite) -> String {
+    let Rewrite { pass, instruction, note, saved, .. } = rewrite;
+    let (grade, at) = (rewrite.grade.name(), place(rewrite.source.as_deref()));
+    let saved = if *saved == Bytes::ZERO { String::new() } else { format!("saves {saved}, ") };
+    format!("  {pass} {instruction}{at}: {saved}{grade}: {note}\n")
+}
+
+fn worth_saying(remark: &Remark, peak: Bytes) -> bool {
+    remark.kind == RemarkKind::Missed && u128::from(remark.bytes.get()) * 100 > u128::from(peak.get())
+}
+
+fn missed_line(remark: &Remark) -> String {
+    let Remark { pass, instruction, code, message, bytes, .. } = remark;
+    format!("  missed: {pass} {instruction}{}, {bytes}: {message} [{code}]\n", place(remark.source.as_deref()))
+}
