@@ -34,7 +34,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 /// Whether to use colors on a stream.
-fn use_color(color: Color, stream: &(impl anstream::stream::RawStream)) -> bool {
+fn use_color(color: Color, stream: &impl anstream::stream::RawStream) -> bool {
     match color {
         Color::Always => true,
         Color::Never => false,
@@ -104,6 +104,7 @@ fn list_passes() -> String {
         let kind = match pass.kind() {
             PassKind::Rewrite => "rewrite ",
             PassKind::CleanUp => "clean-up",
+            PassKind::Enabling => "enabling",
         };
         format!("{:width$}  {kind}  {}", pass.name(), pass.summary())
     };
