@@ -17,6 +17,7 @@ pub mod element_type;
 pub mod graph;
 pub mod hash;
 pub mod infer;
+pub mod literal;
 pub mod module;
 pub mod opcode;
 pub mod shape;

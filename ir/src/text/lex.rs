@@ -47,7 +47,7 @@ pub(super) fn mismatch<T>(at: &str) -> Res<'_, T> {
 }
 
 /// The text without leading blanks and comments. An unterminated comment stays, and the next token fails at it.
-pub(super) fn skip_blank(mut input: &str) -> &str {
+pub(crate) fn skip_blank(mut input: &str) -> &str {
     loop {
         let bytes = input.as_bytes();
         match bytes.first() {
@@ -75,6 +75,7 @@ fn comment_length(input: &str) -> Option<usize> {
 }
 
 /// Blanks and comments as a parser.
+#[expect(clippy::unnecessary_wraps, reason = "a parser returns a result")]
 pub(super) fn blank(input: &str) -> Res<'_, ()> {
     Ok((skip_blank(input), ()))
 }

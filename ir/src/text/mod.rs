@@ -41,6 +41,7 @@ mod stack;
 mod state;
 mod window;
 
+pub(crate) use lex::skip_blank;
 pub use print::print;
 
 use state::State;
