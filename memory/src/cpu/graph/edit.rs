@@ -274,9 +274,9 @@ impl Graph {
     /// Copies a computation and everything it calls, so that the copy shares nothing.
     pub(crate) fn deep_clone(&mut self, source: ComputationId) -> ComputationId {
         let target = self.clone_computation(source, &mut SideTable::new(None));
-        let callers: Vec<InstructionId> =
+        let calling: Vec<InstructionId> =
             self.list(target).filter(|&id| self.inst(id).called_computations().next().is_some()).collect();
-        for caller in callers {
+        for caller in calling {
             let attributes = self.inst(caller).attributes.clone();
             for Attribute { key, value } in attributes {
                 match value {
