@@ -1,0 +1,80 @@
+//! Finds, in a directory of XLA pass dumps, the dump before and the dump after a stage.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Input of a stage and what XLA made of it.
+pub struct Pair {
+    /// Module, such as `module_0007.jit_f`.
+    pub name: String,
+    /// XLA's dump before the stage.
+    pub input: PathBuf,
+    /// XLA's dump after the stage; the input where XLA changed nothing.
+    pub expected: PathBuf,
+}
+
+/// Per stage: the dump that shows its result, then dumps that come after it whether or not it changed anything.
+const STAGES: &[(&str, &str, &[&str])] = &[
+    ("library", ".after_dot-library-rewriter.", &[".HLO_passes_after_layout_assignment.after_pipeline-start."]),
+    ("fusion", ".after_fusion.", &[".after_fusion-wrapper.", CLEANUP_TUPLES, CLEANUP_START]),
+    ("wrapper", ".after_fusion-wrapper.", &[CLEANUP_TUPLES, CLEANUP_START]),
+    (
+        "cleanup",
+        ".after_simplification_after_layout_assignment.",
+        &[".after_cpu-parallel-task-assigner.", ".copy-insertion.after_adding_copies"],
+    ),
+    ("copies-added", ".copy-insertion.after_adding_copies", &[]),
+    ("copies-removed", ".copy-insertion.after_removing", &[]),
+    ("copies", ".after_copy-insertion.", &[]),
+    ("hoist", ".after_small-while-loop-hoisting.", &[".after_propagate-call-metadata.", SCHEDULED]),
+    ("schedule", SCHEDULED, &[]),
+];
+const CLEANUP_TUPLES: &str = ".after_tuple-simplifier.before_simplification_after_layout";
+const CLEANUP_START: &str = ".simplification_after_layout_assignment.after_pipeline-start.";
+const SCHEDULED: &str = ".HLO_passes_after_scheduling.after_pipeline-start.";
+
+/// All pairs of a stage, by module name.
+pub fn pairs(directory: &str, stage: &str) -> Vec<Pair> {
+    let Some((_, result, later)) = STAGES.iter().find(|row| row.0 == stage) else { return Vec::new() };
+    let mut modules: BTreeMap<String, BTreeMap<u32, PathBuf>> = BTreeMap::new();
+    collect(Path::new(directory), &mut modules);
+    modules.into_iter().filter_map(|(name, dumps)| pair(name, &dumps, stage, result, later)).collect()
+}
+
+/// Groups the numbered dumps of a directory and its sub-directories by module.
+fn collect(directory: &Path, modules: &mut BTreeMap<String, BTreeMap<u32, PathBuf>>) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, modules);
+            continue;
+        }
+        let file = path.file_name().unwrap().to_string_lossy().into_owned();
+        let parts: Vec<&str> = file.split('.').collect();
+        if !file.ends_with(".txt") {
+            continue;
+        }
+        let number = parts.iter().position(|part| part.len() == 4 && part.bytes().all(|b| b.is_ascii_digit()));
+        if let Some(at) = number {
+            let name = format!("{}/{}", directory.file_name().unwrap().to_string_lossy(), parts[..at].join("."));
+            modules.entry(name).or_default().insert(parts[at].parse().unwrap(), path);
+        }
+    }
+}
+
+fn pair(name: String, dumps: &BTreeMap<u32, PathBuf>, stage: &str, result: &str, later: &[&str]) -> Option<Pair> {
+    let dumps: Vec<&PathBuf> = dumps.values().collect();
+    let is = |path: &&PathBuf, mark: &str| path.file_name().unwrap().to_string_lossy().contains(mark);
+    let start = match stage {
+        "cleanup" => dumps.iter().position(|path| is(path, CLEANUP_START)).map(|at| at + 1)?,
+        "copies" => dumps.iter().position(|path| is(path, ".copy-insertion.after_adding_copies"))?,
+        _ => dumps.iter().position(|path| is(path, result) || later.iter().any(|mark| is(path, mark)))?,
+    };
+    let input = dumps.get(start.checked_sub(1)?)?;
+    let end = dumps[start..].iter().find(|path| is(path, result) || later.iter().any(|mark| is(path, mark)));
+    let expected = match end {
+        Some(path) if is(path, result) => path,
+        _ => input,
+    };
+    Some(Pair { name, input: input.to_path_buf(), expected: expected.to_path_buf() })
+}

@@ -1,0 +1,117 @@
+//! Compares one stage of the XLA:CPU model with what XLA did, over a directory of XLA's own pass dumps.
+//!
+//! ```text
+//! XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*" python program.py
+//! cargo run -p hlo-memory --example stage -- STAGE DIR [REGEX-FREE-PART-OF-NAME] [--show]
+//! ```
+//!
+//! XLA's dump before the stage goes in; our result is compared with XLA's dump after it. Dumps exist only where a pass changed
+//! something, so the expected result is the input itself when XLA wrote none. `--show` prints what differs.
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, reason = "a developer's tool")]
+
+mod canon;
+mod dumps;
+
+use std::collections::BTreeMap;
+
+use canon::Canon;
+use hlo_ir::{ComputationId, Module};
+
+fn main() {
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let show = args.iter().any(|arg| arg == "--show");
+    args.retain(|arg| arg != "--show");
+    let [stage, directory, rest @ ..] = args.as_slice() else {
+        let names: Vec<_> = hlo_memory::cpu::stage_names().collect();
+        eprintln!("usage: stage STAGE DIR [PART-OF-NAME] [--show]; stages: {}", names.join(", "));
+        std::process::exit(2);
+    };
+    let part = rest.first().map_or("", String::as_str);
+    let (mut same, mut total) = (0, 0);
+    for pair in dumps::pairs(directory, stage).into_iter().filter(|pair| pair.name.contains(part)) {
+        total += 1;
+        match check(stage, &pair, show) {
+            Ok(()) => same += 1,
+            Err(why) => println!("{}: {why}", pair.name),
+        }
+    }
+    println!("{stage}: {same} of {total} equal");
+}
+
+fn check(stage: &str, pair: &dumps::Pair, show: bool) -> Result<(), String> {
+    let input = read(&pair.input)?;
+    let expected = read(&pair.expected)?;
+    let ours = hlo_memory::cpu::run_stage(stage, &input).ok_or("no such stage")?.map_err(|e| e.to_string())?;
+    if show && std::env::var_os("PRINT").is_some() {
+        println!("{}", hlo_ir::text::print(&ours));
+    }
+    let (ours_canon, expected_canon) = (Canon::new(&ours), Canon::new(&expected));
+    if stage == "schedule" {
+        return same_order((&ours, &ours_canon), (&expected, &expected_canon), show);
+    }
+    let difference = differences((&ours, &ours_canon), (&expected, &expected_canon));
+    if difference.is_empty() {
+        return Ok(());
+    }
+    if show {
+        difference.iter().for_each(|line| println!("  {line}"));
+    }
+    Err(format!("{} instructions differ", difference.len()))
+}
+
+fn read(path: &std::path::Path) -> Result<Module, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    hlo_ir::text::parse(&text).map_err(|e| format!("{}: {:?}", path.display(), e.first()))
+}
+
+/// Instructions outside fusions that only one side has.
+fn differences(ours: (&Module, &Canon<'_>), expected: (&Module, &Canon<'_>)) -> Vec<String> {
+    let mut count: BTreeMap<u64, (i64, String)> = BTreeMap::new();
+    for (sign, (module, canon)) in [(1, ours), (-1, expected)] {
+        for id in live_outside_fusions(module) {
+            for (inst, body) in module.instructions_of(id) {
+                let entry = count.entry(canon.of[inst]).or_default();
+                entry.0 += sign;
+                let operands: Vec<_> = body.operands.iter().map(|&o| module.instruction(o).name.as_str()).collect();
+                let name = (&module.computation(id).name, &body.name);
+                entry.1 =
+                    format!("{}/{} = {} {}({})", name.0, name.1, body.shape, body.opcode_name(), operands.join(", "));
+            }
+        }
+    }
+    count
+        .into_values()
+        .filter(|(sign, _)| *sign != 0)
+        .map(|(sign, text)| format!("{} {text}", if sign > 0 { "ours" } else { "XLA " }))
+        .collect()
+}
+
+/// Computations that are not bodies of fusions.
+fn live_outside_fusions(module: &Module) -> Vec<ComputationId> {
+    let fused: Vec<ComputationId> = module
+        .live_instructions()
+        .filter(|(_, inst)| inst.opcode == hlo_ir::Opcode::Fusion)
+        .flat_map(|(_, inst)| inst.called_computations())
+        .collect();
+    module.computation_ids().iter().copied().filter(|id| !fused.contains(id)).collect()
+}
+
+/// Whether each computation runs the same instructions in the same order.
+fn same_order(ours: (&Module, &Canon<'_>), expected: (&Module, &Canon<'_>), show: bool) -> Result<(), String> {
+    for id in live_outside_fusions(expected.0) {
+        let name = &expected.0.computation(id).name;
+        let twin = *ours.0.computation_ids().iter().find(|&&c| ours.0.computation(c).name == *name).ok_or("missing")?;
+        let sequence = |(module, canon): (&Module, &Canon<'_>), id| -> Vec<(u64, String)> {
+            module.instructions_of(id).map(|(inst, body)| (canon.of[inst], body.name.to_string())).collect()
+        };
+        let (a, b) = (sequence(ours, twin), sequence(expected, id));
+        let first = a.iter().zip(&b).position(|(a, b)| a.0 != b.0);
+        if a.len() != b.len() || first.is_some() {
+            if show {
+                a.iter().zip(&b).for_each(|(a, b)| println!("  {:40} {}", a.1, b.1));
+            }
+            return Err(format!("order of {name} differs at {first:?}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! The order in which XLA:CPU runs the instructions of a computation: breadth first, without regard to memory.
+//!
+//! Source: `BFScheduler` (xla/hlo/transforms/simplifiers/hlo_memory_scheduler.cc).
+
+use std::collections::VecDeque;
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, InstructionId, Opcode};
+use indexmap::IndexSet;
+
+use super::graph::{Graph, Schedule};
+
+/// Orders every computation that is not the body of a fusion.
+pub(crate) fn schedule(graph: &Graph) -> Schedule {
+    let fused: IndexSet<ComputationId> = graph
+        .computation_order()
+        .into_iter()
+        .flat_map(|computation| graph.list(computation))
+        .filter(|&id| graph.opcode(id) == Opcode::Fusion)
+        .filter_map(|id| graph.fused(id))
+        .collect();
+    let mut schedule = Schedule::new(Vec::new());
+    for computation in graph.computation_order() {
+        if !fused.contains(&computation) {
+            schedule.set(computation, breadth_first(graph, computation));
+        }
+    }
+    schedule
+}
+
+/// First-in first-out from the instructions that wait for nothing, in list order; an instruction enters the queue when the last one it
+/// waits for has run: users in user-list order, then control successors.
+fn breadth_first(graph: &Graph, computation: ComputationId) -> Vec<InstructionId> {
+    let mut waiting_for = SideTable::new(0_usize);
+    let mut ready = VecDeque::new();
+    for id in graph.list(computation) {
+        let operands: IndexSet<InstructionId> = graph.operands(id).iter().copied().collect();
+        let count = operands.len() + graph.control_predecessors(id).len();
+        waiting_for.set(id, count);
+        if count == 0 {
+            ready.push_back(id);
+        }
+    }
+    let mut sequence = Vec::with_capacity(graph.len(computation));
+    while let Some(id) = ready.pop_front() {
+        for next in graph.users(id).into_iter().chain(graph.control_successors(id).iter().copied()) {
+            waiting_for[next] -= 1;
+            if waiting_for[next] == 0 {
+                ready.push_back(next);
+            }
+        }
+        sequence.push(id);
+    }
+    sequence
+}
