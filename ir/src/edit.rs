@@ -33,6 +33,7 @@ pub struct Patch {
     rewritten: Vec<(InstructionId, Instruction)>,
     removed: Vec<InstructionId>,
     removed_computations: Vec<ComputationId>,
+    origins: Vec<(InstructionId, InstructionId)>,
     header: Option<Vec<crate::Attribute>>,
 }
 
@@ -59,6 +60,7 @@ impl Patch {
             rewritten: Vec::new(),
             removed: Vec::new(),
             removed_computations: Vec::new(),
+            origins: Vec::new(),
             header: None,
         }
     }
@@ -116,9 +118,14 @@ impl Patch {
     pub fn remove_computation(&mut self, id: ComputationId) {
         self.removed_computations.push(id);
     }
-    /// Which instruction stands in for which: (old, new) in the order of [`Patch::replace`].
-    pub fn replaced(&self) -> &[(InstructionId, InstructionId)] {
-        &self.replaced
+    /// Notes that `new`, added by this patch, does the work of `old` at another place; reports then speak of `old`.
+    pub fn stems_from(&mut self, new: InstructionId, old: InstructionId) {
+        self.origins.push((new, old));
+    }
+    /// What an added instruction stems from: as noted, or else the instruction it replaces.
+    pub fn origin(&self, new: InstructionId) -> Option<InstructionId> {
+        let noted = self.origins.iter().find(|(id, _)| *id == new).map(|&(_, old)| old);
+        noted.or_else(|| self.replaced.iter().find(|(_, id)| *id == new).map(|&(old, _)| old))
     }
     /// Replaces the attributes of the module header.
     pub fn set_header(&mut self, attributes: Vec<crate::Attribute>) {

@@ -1,8 +1,12 @@
 //! `hlo-passes`: findings about wasted memory and the rewrites that remove the waste.
 //!
 //! A [`Pass`] looks at a module and returns [`Finding`]s; it never changes, prints or reads anything. The [`manager`] applies the patches of
-//! findings, keeps those that lower the estimated peak and undoes the others.
+//! findings, keeps those that lower the estimated peak and undoes the others. One file or folder per pass; its header is its manual.
 
+pub mod dead_code;
+#[doc(hidden)]
+pub mod header;
+pub mod inline_calls;
 pub mod manager;
 pub mod pass;
 
@@ -10,5 +14,5 @@ pub use pass::{Assumption, Condition, Context, Finding, Grade, Options, Outcome,
 
 /// Every pass, in alphabetical order; the folder and this list are compared by a test.
 pub fn all() -> Vec<Box<dyn Pass>> {
-    Vec::new()
+    vec![Box::new(dead_code::DeadCode), Box::new(inline_calls::InlineCalls::default())]
 }

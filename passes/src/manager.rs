@@ -1,8 +1,27 @@
 //! Runs passes: find, patch, verify, estimate, keep or undo.
+//!
+//! Every rewrite found is tried on the module itself and undone again; the one that leaves the lowest total (then the smallest area under
+//! the memory timeline) is taken for good, and the search begins anew on the changed module. Three rules make the result honest:
+//!
+//! - A rewrite that only lowers the area, or an [enabling](crate::PassKind::Enabling) change that only lets a rewrite be found, is taken on
+//!   credit: unless the total falls by at least `min_saving` afterwards, it is put back.
+//! - After every patch the module is verified; in debug builds and with `verify_each` its structural hash must have changed too, because
+//!   a patch that changes nothing is a wrong claim.
+//! - Both the number of trials and the number of steps are bounded, and reaching the bound is a remark of its own (`limit`).
+//!
+//! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
+
+mod origin;
+mod pipeline;
+mod remarks;
+mod search;
+mod trial;
 
 use hlo_ir::{InstructionId, Module};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator};
 use smol_str::SmolStr;
+
+pub use pipeline::{UnknownPass, by_names, default_pipeline};
 
 use crate::{Condition, Grade, Options, Pass};
 
@@ -17,7 +36,7 @@ pub struct Rewrite {
     pub instruction: SmolStr,
     /// How equal the results stay.
     pub grade: Grade,
-    /// Fall of the estimated peak.
+    /// Fall of the estimated peak; zero for a step whose gain shows only together with a later one.
     pub saved: Bytes,
     /// `file:line` of the user's program.
     pub source: Option<String>,
@@ -43,9 +62,9 @@ pub struct Remark {
     pub kind: RemarkKind,
     /// Name of the pass.
     pub pass: &'static str,
-    /// The instruction it is about.
+    /// The instruction it is about, as named in the input.
     pub instruction: SmolStr,
-    /// Its id in the module the remark was made on.
+    /// Its id in the input, which the rewritten module still answers for.
     pub id: InstructionId,
     /// Stable code such as `range-unknown`.
     pub code: &'static str,
@@ -66,7 +85,7 @@ pub struct RunReport {
     pub after: Estimate,
     /// Rewrites kept, in order.
     pub rewrites: Vec<Rewrite>,
-    /// Chances missed and other remarks, in order.
+    /// Chances missed and other remarks, in order; none of them twice, and only those that hold for the result.
     pub remarks: Vec<Remark>,
 }
 
@@ -84,16 +103,24 @@ pub enum RunError {
         /// The first violation.
         message: String,
     },
+    /// A pass claimed a change it did not make, or a change without a gain: an error in this tool.
+    #[error("pass `{pass}` made a wrong claim about `{instruction}`: {message}")]
+    Dishonest {
+        /// The pass.
+        pass: &'static str,
+        /// The instruction of the finding.
+        instruction: SmolStr,
+        /// What is wrong with the claim.
+        message: &'static str,
+    },
 }
 
-/// Runs `passes` on `module` until none of them lowers the peak.
+/// Runs `passes` on `module` until none of them lowers the peak. A module that nothing helps comes back unchanged.
 pub fn run(
     module: &mut Module,
     passes: &[Box<dyn Pass>],
     options: &Options,
     estimator: &dyn Estimator,
 ) -> Result<RunReport, RunError> {
-    let _ = (passes, options);
-    let before = estimator.estimate(module)?;
-    Ok(RunReport { after: before.clone(), before, rewrites: Vec::new(), remarks: Vec::new() })
+    search::Search::begin(module, passes, options, estimator)?.finish()
 }

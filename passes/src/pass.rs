@@ -109,6 +109,7 @@ pub struct Reason {
 
 /// What a finding leads to.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "few findings exist at a time, and most carry a patch")]
 pub enum Outcome {
     /// The waste can be removed.
     Rewrite {

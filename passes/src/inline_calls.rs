@@ -1,0 +1,110 @@
+//! Puts the body of a called computation in the place of the `call`.
+//!
+//! Waste: none by itself, because XLA inlines calls too, before anything else. But JAX wraps `take`, `clip`, `divmod`, `where` and nested
+//! `jit`s in calls, and a call hides which rows of which buffer a scatter reads.
+//!
+//! ```text
+//! %clip (a: s32[8], b: s32[]) -> s32[8] {        %c = s32[8] broadcast(%zero), dimensions={}
+//!   %a = s32[8] parameter(0)                     ROOT %r = s32[8] maximum(%i, %c)
+//!   %b = s32[] parameter(1)                  =>
+//!   %c = s32[8] broadcast(%b), dimensions={}
+//!   ROOT %m = s32[8] maximum(%a, %c)
+//! }
+//! ROOT %r = s32[8] call(%i, %zero), to_apply=%clip
+//! ```
+//!
+//! Sound because a call computes what its body computes on the operands, once, at that place. Calls inside the body are inlined with it.
+//! Grade: bitwise.
+//!
+//! In the default pipeline a call is inlined only in the operands of a large scatter or gather, or around one, and only if a rewrite
+//! then gains; named in `--passes`, it inlines every call it may.
+//!
+//! Stays away from scheduled modules (the call is then a decision of the compiler) and from calls that say `inlineable="false"` (bodies
+//! of manually sharded code), are composites, carry a sharding or control predecessors, run on another thread, hold a side effect, or
+//! would grow the module by more than 100,000 instructions.
+
+mod body;
+mod targets;
+
+use hlo_ir::edit::Patch;
+use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_memory::{Bytes, size};
+
+use crate::{Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
+
+/// Which calls are inlined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Scope {
+    /// Every call that may be.
+    #[default]
+    Everywhere,
+    /// Only calls that hide something from a scatter or gather.
+    WhereNeeded,
+}
+
+/// The pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InlineCalls {
+    scope: Scope,
+}
+
+impl InlineCalls {
+    /// Inlines only what stands between a large scatter or gather and its producers, all of it in one change.
+    pub const fn where_needed() -> Self {
+        Self { scope: Scope::WhereNeeded }
+    }
+}
+
+impl Pass for InlineCalls {
+    fn name(&self) -> &'static str {
+        "inline-calls"
+    }
+    fn summary(&self) -> &'static str {
+        "put the bodies of called computations in the place of the calls"
+    }
+    crate::explanation!("inline_calls.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::CleanUp
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        let module = context.module;
+        if module.is_scheduled() {
+            return Vec::new();
+        }
+        match self.scope {
+            Scope::Everywhere => {
+                let calls = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::Call);
+                calls.map(|(id, _)| inline_one(module, id)).collect()
+            }
+            Scope::WhereNeeded => {
+                targets::around_sinks(context).into_iter().filter_map(|t| t.finding(module)).collect()
+            }
+        }
+    }
+}
+
+fn inline_one(module: &Module, call: InstructionId) -> Finding {
+    let outcome = match body::obstacle(module, call).map_or_else(|| inline(module, &[call]), Err) {
+        Ok(patch) => Outcome::Rewrite { patch, note: note(module, &[call]), conditions: Vec::new() },
+        Err(reason) => Outcome::Missed(reason),
+    };
+    let wasted = size::shape_size(module.shape(call)).unwrap_or(Bytes::ZERO);
+    Finding { instruction: call, grade: Grade::Bitwise, wasted, outcome }
+}
+
+/// One patch that inlines all of `calls`, which must stand in text order.
+fn inline(module: &Module, calls: &[InstructionId]) -> Result<Patch, Reason> {
+    let mut patch = Patch::new(module);
+    let mut inliner = body::Inliner::new(module, &mut patch);
+    for &call in calls {
+        inliner.inline(call)?;
+    }
+    Ok(patch)
+}
+
+/// `inlined clip.1, divmod.2`.
+fn note(module: &Module, calls: &[InstructionId]) -> String {
+    let callees = calls.iter().flat_map(|&call| module.instruction(call).called_computations());
+    let names: Vec<&str> = callees.map(|callee| module.computation(callee).name.as_str()).collect();
+    format!("inlined {}", names.join(", "))
+}

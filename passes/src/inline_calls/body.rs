@@ -1,0 +1,115 @@
+//! Copying the body of a called computation into its caller.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::edit::{self, Patch};
+use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
+
+use crate::Reason;
+
+/// Most instructions that one patch may add; nested calls can grow exponentially.
+const MOST_INSTRUCTIONS: usize = 100_000;
+/// Deepest nesting that is inlined; what lies deeper stays a call.
+const MOST_LEVELS: usize = 64;
+
+/// Why a call may not be inlined, or `None`.
+pub(super) fn obstacle(module: &Module, call: InstructionId) -> Option<Reason> {
+    let inst = module.instruction(call);
+    let stays = |code, message: &str| Some(Reason { code, message: message.to_owned() });
+    let Some(callee) = inst.computation(&AttrKey::ToApply) else {
+        return stays("no-callee", "the call does not name one computation to apply");
+    };
+    if inst.raw(&AttrKey::FrontendAttributes).is_some_and(|text| text.contains("inlineable=\"false\"")) {
+        return stays("not-inlineable", "the call is marked inlineable=\"false\"");
+    }
+    if inst.flag(&AttrKey::IsComposite) {
+        return stays("composite", "a composite must stay one call so that backends recognise it");
+    }
+    if inst.attribute(&AttrKey::Sharding).is_some() {
+        return stays("sharded", "the call carries a sharding");
+    }
+    if !inst.control_predecessors().is_empty() {
+        return stays("control", "the call has control predecessors");
+    }
+    let other_thread = |key: &AttrKey| hlo_ir::attribute::find(&module.computation(callee).attributes, key).is_some();
+    if other_thread(&AttrKey::ExecutionThread) {
+        return stays("thread", "the called computation names an execution thread");
+    }
+    if edit::has_side_effect(module, call) {
+        return stays("side-effect", "the called computation has a side effect");
+    }
+    None
+}
+
+/// Adds copies of called bodies to a patch.
+pub(super) struct Inliner<'a> {
+    module: &'a Module,
+    patch: &'a mut Patch,
+    /// What stands for an instruction that was inlined; itself where unset.
+    replaced: SideTable<InstructionId, Option<InstructionId>>,
+}
+
+impl<'a> Inliner<'a> {
+    /// Nothing inlined yet.
+    pub(super) fn new(module: &'a Module, patch: &'a mut Patch) -> Self {
+        Self { module, patch, replaced: SideTable::new(None) }
+    }
+
+    /// Inlines one call. Several calls of one computation must come in text order, so that a later one finds the earlier one's result.
+    pub(super) fn inline(&mut self, call: InstructionId) -> Result<(), Reason> {
+        let inst = self.module.instruction(call);
+        let operands: Vec<_> = inst.operands.iter().map(|&id| self.replaced[id].unwrap_or(id)).collect();
+        let callee = inst.computation(&AttrKey::ToApply).expect("calls with an obstacle are not inlined");
+        let result = self.copy(callee, &operands, inst.parent, 0)?;
+        self.replaced.set(call, Some(result));
+        self.patch.replace(call, result);
+        Ok(())
+    }
+
+    /// Copies the body of `callee` for these operands into computation `into`; returns what stands for its root.
+    fn copy(
+        &mut self,
+        callee: ComputationId,
+        operands: &[InstructionId],
+        into: ComputationId,
+        level: usize,
+    ) -> Result<InstructionId, Reason> {
+        let mut new = SideTable::<InstructionId, Option<InstructionId>>::new(None);
+        for (id, inst) in self.module.instructions_of(callee) {
+            let mapped = |old: InstructionId| new[old].expect("definitions come before uses");
+            let copied = if let Some(number) = inst.parameter_number() {
+                operands[usize::try_from(number).expect("the verifier checks parameter numbers")]
+            } else if inst.opcode == Opcode::Call && level < MOST_LEVELS && obstacle(self.module, id).is_none() {
+                let operands: Vec<_> = inst.operands.iter().map(|&old| mapped(old)).collect();
+                let inner = inst.computation(&AttrKey::ToApply).expect("it has no obstacle");
+                self.copy(inner, &operands, into, level + 1)?
+            } else {
+                let copy = remap(inst, mapped);
+                let added = self.add(into, copy)?;
+                self.patch.stems_from(added, id);
+                added
+            };
+            new.set(id, Some(copied));
+        }
+        Ok(new[self.module.computation(callee).root].expect("the root is one of the instructions"))
+    }
+
+    fn add(&mut self, into: ComputationId, instruction: Instruction) -> Result<InstructionId, Reason> {
+        if self.patch.added().count() >= MOST_INSTRUCTIONS {
+            let message = format!("inlining would add more than {MOST_INSTRUCTIONS} instructions");
+            return Err(Reason { code: "too-large", message });
+        }
+        Ok(self.patch.add(into, instruction))
+    }
+}
+
+/// A copy of `inst` whose operands and control predecessors are mapped.
+fn remap(inst: &Instruction, mapped: impl Fn(InstructionId) -> InstructionId) -> Instruction {
+    let mut copy = inst.clone();
+    copy.span = None;
+    copy.operands.iter_mut().for_each(|operand| *operand = mapped(*operand));
+    if !inst.control_predecessors().is_empty() {
+        let ids = inst.control_predecessors().iter().map(|&id| mapped(id)).collect();
+        copy.set_attribute(AttrKey::ControlPredecessors, AttrValue::Instructions(ids));
+    }
+    copy
+}

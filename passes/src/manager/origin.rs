@@ -1,0 +1,39 @@
+//! Which instruction of the input a later instruction stems from.
+
+use hlo_ir::arena::Id as _;
+use hlo_ir::edit::Patch;
+use hlo_ir::{InstructionId, Module};
+
+/// The ancestor in the input of every instruction that patches added. Instructions of the input are their own ancestors.
+#[derive(Debug)]
+pub(super) struct Origins {
+    input_count: usize,
+    /// Ancestor of instruction `input_count + k`, at index `k`.
+    added: Vec<InstructionId>,
+}
+
+impl Origins {
+    /// The state before any patch.
+    pub(super) fn new(input: &Module) -> Self {
+        Self { input_count: input.instruction_count(), added: Vec::new() }
+    }
+    /// The instruction of the input that `id` stems from.
+    pub(super) fn of(&self, id: InstructionId) -> InstructionId {
+        match id.index().checked_sub(self.input_count) {
+            Some(index) => self.added[index],
+            None => id,
+        }
+    }
+    /// Notes what `patch` adds; what it does not know the ancestor of stems from the instruction of the finding.
+    pub(super) fn extend(&mut self, patch: &Patch, finding: InstructionId) {
+        let fallback = self.of(finding);
+        for id in patch.added() {
+            let origin = patch.origin(id).map_or(fallback, |old| self.of(old));
+            self.added.push(origin);
+        }
+    }
+    /// Forgets instructions that an undo took away.
+    pub(super) fn truncate(&mut self, instruction_count: usize) {
+        self.added.truncate(instruction_count.saturating_sub(self.input_count));
+    }
+}

@@ -1,0 +1,301 @@
+//! The search: which rewrites are tried, which are taken, which are put back.
+
+use hlo_ir::edit::{Patch, Undo};
+use hlo_ir::graph::Users;
+use hlo_ir::{Module, verify};
+use hlo_memory::{Bytes, Estimate, EstimateError, Estimator};
+
+use super::origin::Origins;
+use super::remarks::{self, Tried};
+use super::trial::{self, Claim, Score};
+use super::{Rewrite, RunError, RunReport};
+use crate::{Context, Finding, Grade, Options, Outcome, Pass, PassKind};
+
+/// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
+const MOST_STEPS: usize = 512;
+/// Most estimates of one run for a small module.
+const MOST_TRIALS: usize = 4096;
+/// Fewest estimates that even the largest module gets.
+const FEWEST_TRIALS: usize = 64;
+/// Instructions looked at in all estimates together; an estimate takes about a microsecond per instruction, so this is some seconds.
+const INSTRUCTION_BUDGET: usize = 8_000_000;
+
+/// A change that was made and how to take it back.
+struct Step {
+    undo: Undo,
+    rewrite: Rewrite,
+}
+
+/// A finding with the pass that made it, by index.
+pub(super) struct Candidate {
+    pub(super) pass: usize,
+    pub(super) finding: Finding,
+}
+
+/// The state of one run.
+pub(super) struct Search<'a> {
+    pub(super) module: &'a mut Module,
+    pub(super) passes: &'a [Box<dyn Pass>],
+    pub(super) options: &'a Options,
+    estimator: &'a dyn Estimator,
+    pub(super) origins: Origins,
+    before: Estimate,
+    /// Memory of the module as it is now.
+    pub(super) now: Estimate,
+    steps: Vec<Step>,
+    /// The first so many steps are paid for: the total fell after them.
+    paid: usize,
+    /// Memory after the paid steps.
+    paid_estimate: Estimate,
+    trials_left: usize,
+    /// What was tried on the module as it is now, and what came of it.
+    pub(super) tried: Vec<Tried>,
+    /// Whether a bound stopped the search.
+    pub(super) limited: bool,
+}
+
+impl<'a> Search<'a> {
+    /// Estimates the input.
+    pub(super) fn begin(
+        module: &'a mut Module,
+        passes: &'a [Box<dyn Pass>],
+        options: &'a Options,
+        estimator: &'a dyn Estimator,
+    ) -> Result<Self, RunError> {
+        let before = estimator.estimate(module)?;
+        let size = module.live_instructions().count().max(1);
+        Ok(Self {
+            origins: Origins::new(module),
+            module,
+            passes,
+            options,
+            estimator,
+            now: before.clone(),
+            paid_estimate: before.clone(),
+            before,
+            steps: Vec::new(),
+            paid: 0,
+            trials_left: (INSTRUCTION_BUDGET / size).clamp(FEWEST_TRIALS, MOST_TRIALS),
+            tried: Vec::new(),
+            limited: false,
+        })
+    }
+
+    /// Searches to the end. On error the module is as it was at the beginning.
+    pub(super) fn finish(mut self) -> Result<RunReport, RunError> {
+        if let Err(error) = self.search() {
+            self.roll_back(0);
+            return Err(error);
+        }
+        let remarks = remarks::collect(&mut self);
+        let rewrites = self.steps.into_iter().map(|step| step.rewrite).collect();
+        Ok(RunReport { before: self.before, after: self.now, rewrites, remarks })
+    }
+
+    fn search(&mut self) -> Result<(), RunError> {
+        self.clean_up()?;
+        while let Some(candidate) = self.next_step()? {
+            self.take(candidate)?;
+        }
+        self.roll_back(self.paid);
+        self.now = self.paid_estimate.clone();
+        self.clean_up()?;
+        self.settle()?;
+        match verify::verify(self.module).into_iter().next() {
+            Some(violation) if !self.steps.is_empty() => {
+                Err(RunError::Broken { pass: "the pipeline", message: violation.message })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The next rewrite to take; an enabling change that leads to one is taken on the way.
+    fn next_step(&mut self) -> Result<Option<Candidate>, RunError> {
+        if let Some(candidate) = self.best()? {
+            return Ok(Some(candidate));
+        }
+        for enabling in self.gather(PassKind::Enabling) {
+            if self.steps.len() >= MOST_STEPS {
+                self.limited = true;
+                break;
+            }
+            let (taken, estimate) = (self.steps.len(), self.now.clone());
+            if !self.take(enabling)? {
+                continue;
+            }
+            let found = self.best()?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            self.roll_back(taken);
+            self.now = estimate;
+        }
+        Ok(None)
+    }
+
+    /// The rewrite with the best score of all that are steps forward.
+    fn best(&mut self) -> Result<Option<Candidate>, RunError> {
+        if self.steps.len() >= MOST_STEPS {
+            self.limited = true;
+            return Ok(None);
+        }
+        let now = Score::of(&self.now);
+        let mut best: Option<(Score, Candidate)> = None;
+        self.tried.clear();
+        for candidate in self.gather(PassKind::Rewrite) {
+            let Some(estimate) = self.try_out(&candidate)? else { continue };
+            let score = Score::of(&estimate);
+            let better = best.as_ref().is_none_or(|(other, _)| score < *other);
+            if score.improves(now, self.options.min_saving) && better {
+                best = Some((score, candidate));
+            }
+        }
+        Ok(best.map(|(_, candidate)| candidate))
+    }
+
+    /// Rewrites of all passes of one kind that the options allow, in pass order.
+    fn gather(&self, kind: PassKind) -> Vec<Candidate> {
+        self.findings(kind)
+            .into_iter()
+            .filter(|candidate| {
+                matches!(candidate.finding.outcome, Outcome::Rewrite { .. })
+                    && allowed(candidate.finding.grade, self.options)
+            })
+            .collect()
+    }
+
+    /// Everything that the passes of one kind have to say about the module as it is now.
+    pub(super) fn findings(&self, kind: PassKind) -> Vec<Candidate> {
+        let users = Users::of(self.module);
+        let context = Context { module: self.module, users: &users, estimate: &self.now, options: self.options };
+        let passes = self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind);
+        let found =
+            passes.flat_map(|(index, pass)| pass.find(&context).into_iter().map(move |finding| (index, finding)));
+        found.map(|(pass, finding)| Candidate { pass, finding }).collect()
+    }
+
+    /// Memory with the candidate applied; the module is left as it is. `None` if there is no figure.
+    fn try_out(&mut self, candidate: &Candidate) -> Result<Option<Estimate>, RunError> {
+        let Outcome::Rewrite { patch, note, .. } = &candidate.finding.outcome else { return Ok(None) };
+        if self.trials_left == 0 {
+            self.limited = true;
+            return Ok(None);
+        }
+        self.trials_left -= 1;
+        let undo = trial::apply(self.module, self.claim(candidate), patch.clone(), self.options)?;
+        let estimate = self.estimator.estimate(self.module);
+        undo.revert(self.module);
+        self.tried.push(Tried {
+            pass: self.passes[candidate.pass].name(),
+            instruction: candidate.finding.instruction,
+            note: note.clone(),
+            outcome: estimate.as_ref().map(|estimate| estimate.total).map_err(EstimateError::to_string),
+        });
+        Ok(estimate.ok())
+    }
+
+    /// Applies the candidate for good. `false`, and nothing changed, if the result has no estimate.
+    fn take(&mut self, candidate: Candidate) -> Result<bool, RunError> {
+        let claim = self.claim(&candidate);
+        let Outcome::Rewrite { patch, note, conditions } = candidate.finding.outcome else { return Ok(false) };
+        let mut rewrite = self.describe(claim, candidate.finding.grade);
+        (rewrite.note, rewrite.conditions) = (note, conditions);
+        let Some((undo, estimate)) = self.apply_and_estimate(claim, patch)? else { return Ok(false) };
+        rewrite.saved = self.now.total - estimate.total;
+        self.now = estimate;
+        self.steps.push(Step { undo, rewrite });
+        let least = self.options.min_saving.max(Bytes(1));
+        if claim.kind == PassKind::Rewrite && self.now.total + least <= self.paid_estimate.total {
+            self.pay();
+        }
+        Ok(true)
+    }
+
+    fn apply_and_estimate(&mut self, claim: Claim, patch: Patch) -> Result<Option<(Undo, Estimate)>, RunError> {
+        let origins = patch.clone();
+        let undo = trial::apply(self.module, claim, patch, self.options)?;
+        let Ok(estimate) = self.estimator.estimate(self.module) else {
+            undo.revert(self.module);
+            return Ok(None);
+        };
+        self.origins.extend(&origins, claim.instruction);
+        Ok(Some((undo, estimate)))
+    }
+
+    /// Applies what the clean-up passes find as long as the total does not rise.
+    fn clean_up(&mut self) -> Result<(), RunError> {
+        let mut refused = 0;
+        while let Some(candidate) = self.gather(PassKind::CleanUp).into_iter().nth(refused) {
+            if self.steps.len() >= MOST_STEPS || self.trials_left == 0 {
+                self.limited = true;
+                break;
+            }
+            self.trials_left -= 1;
+            let (taken, estimate) = (self.steps.len(), self.now.clone());
+            if !self.take(candidate)? {
+                refused += 1;
+            } else if self.now.total > estimate.total {
+                self.roll_back(taken);
+                self.now = estimate;
+                refused += 1;
+            } else {
+                self.pay();
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries once more what is still on offer, so that the remarks speak of the final module.
+    fn settle(&mut self) -> Result<(), RunError> {
+        self.tried.clear();
+        for candidate in self.gather(PassKind::Rewrite) {
+            self.try_out(&candidate)?;
+        }
+        Ok(())
+    }
+
+    /// All steps so far are worth keeping.
+    fn pay(&mut self) {
+        self.paid = self.steps.len();
+        self.paid_estimate = self.now.clone();
+    }
+
+    /// Takes back all steps but the first `count`.
+    fn roll_back(&mut self, count: usize) {
+        while self.steps.len() > count {
+            if let Some(step) = self.steps.pop() {
+                step.undo.revert(self.module);
+            }
+        }
+        self.origins.truncate(self.module.instruction_count());
+    }
+
+    fn claim(&self, candidate: &Candidate) -> Claim {
+        let pass = &self.passes[candidate.pass];
+        Claim::of(pass.name(), pass.kind(), &candidate.finding)
+    }
+
+    /// The report's entry for a rewrite, named as in the input.
+    fn describe(&self, claim: Claim, grade: Grade) -> Rewrite {
+        let origin = self.origins.of(claim.instruction);
+        let inst = self.module.instruction(origin);
+        Rewrite {
+            pass: claim.pass,
+            computation: self.module.computation(inst.parent).name.clone(),
+            instruction: inst.name.clone(),
+            grade,
+            saved: Bytes::ZERO,
+            source: remarks::source(self.module, claim.instruction, origin),
+            note: String::new(),
+            conditions: Vec::new(),
+        }
+    }
+}
+
+/// Whether the options allow results that are equal only to this grade.
+pub(super) fn allowed(grade: Grade, options: &Options) -> bool {
+    match grade {
+        Grade::Assume => !options.assumptions.is_empty(),
+        grade => grade <= options.exactness,
+    }
+}
