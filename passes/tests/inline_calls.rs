@@ -1,0 +1,158 @@
+//! `inline-calls`: the text it makes, what it leaves alone, and its part in the default pipeline.
+
+mod common;
+
+use common::{Fake, LargestArray, diff, parse};
+use hlo_ir::{Opcode, text};
+use hlo_memory::Bytes;
+use hlo_passes::inline_calls::InlineCalls;
+use hlo_passes::manager::{RunReport, by_names, default_pipeline, run};
+use hlo_passes::{Context, Finding, Options, Pass};
+
+const NESTED: &str = "HloModule m
+
+%add (a.1: f32[], b.1: f32[]) -> f32[] {
+  %a.1 = f32[] parameter(0)
+  %b.1 = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a.1, %b.1)
+}
+
+%where (p.1: pred[8], a.2: s32[8], b.2: s32[8]) -> s32[8] {
+  %p.1 = pred[8]{0} parameter(0)
+  %a.2 = s32[8]{0} parameter(1)
+  %b.2 = s32[8]{0} parameter(2)
+  ROOT %select = s32[8]{0} select(%p.1, %a.2, %b.2)
+}
+
+%wrap (i.1: s32[8]) -> s32[8] {
+  %i.1 = s32[8]{0} parameter(0)
+  %zero = s32[] constant(0)
+  %zeros = s32[8]{0} broadcast(%zero), dimensions={}
+  %size = s32[] constant(4)
+  %sizes = s32[8]{0} broadcast(%size), dimensions={}
+  %below = pred[8]{0} compare(%i.1, %zeros), direction=LT
+  %wrapped = s32[8]{0} add(%i.1, %sizes)
+  ROOT %chosen = s32[8]{0} call(%below, %wrapped, %i.1), to_apply=%where
+}
+
+%same (x.1: f32[8]) -> f32[8] {
+  ROOT %x.1 = f32[8]{0} parameter(0)
+}
+
+ENTRY %main (t: f32[4], i: s32[8], u: f32[8]) -> (f32[4], f32[8]) {
+  %t = f32[4]{0} parameter(0)
+  %i = s32[8]{0} parameter(1)
+  %u = f32[8]{0} parameter(2)
+  %w = s32[8]{0} call(%i), to_apply=%wrap
+  %rows = s32[8,1]{1,0} reshape(%w)
+  %s = f32[4]{0} scatter(%t, %rows, %u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add
+  %v = f32[8]{0} call(%u), to_apply=%same
+  ROOT %out = (f32[4]{0}, f32[8]{0}) tuple(%s, %v)
+}
+";
+
+fn run_on(source: &str, passes: &[Box<dyn Pass>]) -> (String, RunReport) {
+    let mut module = parse(source);
+    let before = text::print(&module);
+    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let report = run(&mut module, passes, &options, &LargestArray).expect("the passes are sound");
+    (diff(&before, &text::print(&module)), report)
+}
+
+#[test]
+fn every_call_is_inlined_with_the_calls_inside() {
+    let (diff, report) = run_on(NESTED, &by_names(["inline-calls"]).expect("the pass exists"));
+    let notes: Vec<&str> = report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect();
+    assert_eq!(notes, ["inlined where", "inlined wrap", "inlined same"]);
+    insta::assert_snapshot!(diff);
+}
+
+#[test]
+fn protected_calls_stay_with_a_remark() {
+    for (attribute, code) in [
+        ("frontend_attributes={inlineable=\"false\"}", "not-inlineable"),
+        ("is_composite=true", "composite"),
+        ("sharding={replicated}", "sharded"),
+        ("control-predecessors={%i}", "control"),
+    ] {
+        let source = NESTED.replace("to_apply=%wrap", &format!("to_apply=%wrap, {attribute}"));
+        let (diff, report) = run_on(&source, &by_names(["inline-calls"]).expect("the pass exists"));
+        assert!(!diff.contains("-  %w = "), "{code}: {diff}");
+        assert_eq!(report.remarks.iter().map(|remark| remark.code).collect::<Vec<_>>(), [code]);
+    }
+}
+
+#[test]
+fn without_a_gain_calls_stay_calls() {
+    let (diff, report) = run_on(NESTED, &default_pipeline());
+    assert_eq!(diff, "");
+    assert!(report.rewrites.is_empty());
+}
+
+/// A rewrite that needs the select in the entry: it then pretends that the scatter is not needed.
+fn wants_select(context: &Context<'_>) -> Vec<Finding> {
+    let module = context.module;
+    let in_entry = |opcode| module.instructions_of(module.entry()).find(|(_, inst)| inst.opcode == opcode);
+    let (Some(_), Some((tuple, inst))) = (in_entry(Opcode::Select), in_entry(Opcode::Tuple)) else { return Vec::new() };
+    let mut patch = hlo_ir::edit::Patch::new(module);
+    let mut small = inst.clone();
+    small.operands[0] = module.parameters(module.entry())[0];
+    if small == *inst {
+        return Vec::new();
+    }
+    patch.rewrite(tuple, small);
+    let outcome = hlo_passes::Outcome::Rewrite { patch, note: "dropped".to_owned(), conditions: Vec::new() };
+    vec![Finding { instruction: tuple, grade: hlo_passes::Grade::Bitwise, wasted: Bytes(16), outcome }]
+}
+
+#[test]
+fn only_calls_in_the_operands_of_the_scatter_are_inlined() {
+    // All arrays count, so that dropping the scatter is a gain.
+    struct Sum;
+    impl hlo_memory::Estimator for Sum {
+        fn estimate(&self, module: &hlo_ir::Module) -> Result<hlo_memory::Estimate, hlo_memory::EstimateError> {
+            let all = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::Scatter).count();
+            Ok(common::estimate(Bytes(100 * all as u64), Vec::new()))
+        }
+    }
+    let enabling = default_pipeline().into_iter().find(|pass| pass.name() == "inline-calls").expect("it is there");
+    let rewrite: Box<dyn Pass> = Box::new(Fake("wants", hlo_passes::PassKind::Rewrite, wants_select));
+    let mut module = parse(NESTED);
+    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let report = run(&mut module, &[enabling, rewrite], &options, &Sum).expect("the passes are sound");
+    let notes: Vec<&str> = report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect();
+    assert_eq!(notes, ["inlined wrap", "dropped"]);
+    let after = text::print(&module);
+    assert!(after.contains("to_apply=%same") && !after.contains("to_apply=%wrap"), "{after}");
+}
+
+/// The scatter stands in a called computation and the call's operand is made by another call.
+#[test]
+fn calls_around_a_scatter_are_inlined_with_it() {
+    let scatter = "scatter(%t, %rows, %u), update_window_dims={}, inserted_window_dims={0}, \
+                   scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add";
+    let source = NESTED.replace(scatter, "call(%t, %rows, %u), to_apply=%update").replace(
+        "ENTRY %main",
+        &format!(
+            "%update (t: f32[4], rows: s32[8,1], u: f32[8]) -> f32[4] {{
+  %t = f32[4]{{0}} parameter(0)
+  %rows = s32[8,1]{{1,0}} parameter(1)
+  %u = f32[8]{{0}} parameter(2)
+  ROOT %inside = f32[4]{{0}} {scatter}
+}}
+
+ENTRY %main"
+        ),
+    );
+    let module = parse(&source);
+    let users = hlo_ir::graph::Users::of(&module);
+    let estimate = common::estimate(Bytes(0), Vec::new());
+    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let context = Context { module: &module, users: &users, estimate: &estimate, options: &options };
+    let findings = InlineCalls::where_needed().find(&context);
+    let notes = findings.iter().map(|finding| match &finding.outcome {
+        hlo_passes::Outcome::Rewrite { note, .. } => note.as_str(),
+        hlo_passes::Outcome::Missed(reason) => reason.code,
+    });
+    assert_eq!(notes.collect::<Vec<_>>(), ["inlined wrap, update"]);
+}

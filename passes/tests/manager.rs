@@ -1,0 +1,270 @@
+//! The manager's rules, one test each, with passes and estimators that do one thing.
+
+mod common;
+
+use common::{Fake, LargestArray, module};
+use hlo_ir::edit::Patch;
+use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Module, Opcode, Shape, text};
+use hlo_memory::Bytes;
+use hlo_passes::manager::{RemarkKind, RunError, RunReport, run};
+use hlo_passes::{Assumption, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
+
+/// Two large arrays, neither of which the result needs whole.
+const TWO_PEAKS: &str = "  %p = f32[4]{0} parameter(0)
+  %a = f32[4096,4]{1,0} broadcast(%p), dimensions={1}
+  %b = f32[4096,4]{1,0} sine(%a)
+  %s = f32[1,4]{1,0} slice(%b), slice={[0:1], [0:4]}
+  %c = f32[4096,4]{1,0} broadcast(%s), dimensions={0,1}, metadata={op_name=\"c\" source_file=\"f.py\" source_line=7}
+  %d = f32[4096,4]{1,0} cosine(%c)
+  ROOT %t = f32[1,4]{1,0} slice(%d), slice={[0:1], [0:4]}";
+
+fn options(min_saving: u64) -> Options {
+    Options { min_saving: Bytes(min_saving), ..Options::default() }
+}
+
+/// Replaces the instruction by one with `rows` rows of zeros, or what the test wants to have in its place.
+fn shrink(module: &Module, id: InstructionId, rows: i64, note: &str) -> Finding {
+    let mut patch = Patch::new(module);
+    let parent = module.instruction(id).parent;
+    let source = module.parameters(module.entry())[0];
+    let small =
+        Instruction::new("small", Shape::array(hlo_ir::ElementType::F32, [rows, 4]), Opcode::Broadcast, [source])
+            .with(Attribute::ints(AttrKey::Dimensions, [1]));
+    let small = patch.add(parent, small);
+    let slice =
+        Instruction::new("row", module.instruction(id).shape.clone(), Opcode::Slice, [small]).with(Attribute::new(
+            AttrKey::Slice,
+            hlo_ir::AttrValue::Slice(vec![hlo_ir::attribute::SliceDim::full(1), hlo_ir::attribute::SliceDim::full(4)]),
+        ));
+    let slice = patch.add(parent, slice);
+    patch.replace(id, slice);
+    finding(id, Bytes(1 << 16), patch, note)
+}
+
+fn finding(instruction: InstructionId, wasted: Bytes, patch: Patch, note: &str) -> Finding {
+    let outcome = Outcome::Rewrite { patch, note: note.to_owned(), conditions: Vec::new() };
+    Finding { instruction, grade: Grade::Bitwise, wasted, outcome }
+}
+
+fn named(module: &Module, name: &str) -> Option<InstructionId> {
+    module.live_instructions().find(|(_, inst)| inst.name == name).map(|(id, _)| id)
+}
+
+/// A pass that shrinks the cone of the instruction called `name` to `rows` rows.
+fn shrinker(name: &'static str, kind: PassKind, at: &'static str, rows: i64) -> Box<dyn Pass> {
+    let find = move |context: &Context<'_>| {
+        let id = named(context.module, at);
+        id.map(|id| shrink(context.module, id, rows, name)).into_iter().collect::<Vec<_>>()
+    };
+    Box::new(Fake(name, kind, find))
+}
+
+fn run_on(module: &mut Module, passes: &[Box<dyn Pass>], least: u64) -> RunReport {
+    run(module, passes, &options(least), &LargestArray).expect("the passes are sound")
+}
+
+#[test]
+fn two_equal_peaks_fall_together() {
+    let mut module = module(TWO_PEAKS);
+    let passes = [shrinker("first", PassKind::Rewrite, "s", 1), shrinker("second", PassKind::Rewrite, "t", 1)];
+    let report = run_on(&mut module, &passes, 1024);
+    assert!(report.after.total < report.before.total);
+    assert!(!text::print(&module).contains("4096"), "{}", text::print(&module));
+}
+
+#[test]
+fn a_step_on_credit_is_put_back_when_nothing_follows() {
+    let mut module = module(TWO_PEAKS);
+    let before = text::print(&module);
+    // It removes one of two equal peaks; the other stays, so nothing is gained.
+    let report = run_on(&mut module, &[shrinker("first", PassKind::Rewrite, "s", 1)], 1024);
+    assert_eq!(text::print(&module), before);
+    assert_eq!(report.before, report.after);
+    assert!(report.rewrites.is_empty());
+    let [remark] = &report.remarks[..] else { panic!("{:?}", report.remarks) };
+    assert_eq!((remark.kind, remark.code, remark.instruction.as_str()), (RemarkKind::Missed, "no-gain", "s"));
+    assert_eq!(remark.message, "would not lower the peak of 64.00 KiB (first)");
+}
+
+#[test]
+fn the_best_of_several_rewrites_wins() {
+    let mut module = module(TWO_PEAKS);
+    let passes = [shrinker("half", PassKind::Rewrite, "t", 2048), shrinker("whole", PassKind::Rewrite, "t", 2)];
+    let report = run_on(&mut module, &passes, 1024);
+    assert_eq!(report.rewrites.iter().map(|rewrite| rewrite.pass).collect::<Vec<_>>(), ["whole"]);
+    assert_eq!(report.rewrites[0].saved, Bytes((4096 - 2) * 16));
+    assert_eq!(report.rewrites[0].computation, "main");
+}
+
+#[test]
+fn equal_rewrites_go_to_the_first_pass() {
+    let mut module = module(TWO_PEAKS);
+    let passes = [shrinker("one", PassKind::Rewrite, "t", 2), shrinker("two", PassKind::Rewrite, "t", 2)];
+    assert_eq!(run_on(&mut module, &passes, 1024).rewrites[0].pass, "one");
+}
+
+#[test]
+fn savings_below_the_minimum_are_left_alone() {
+    let mut module = module(TWO_PEAKS);
+    let before = text::print(&module);
+    let report = run_on(&mut module, &[shrinker("little", PassKind::Rewrite, "t", 4095)], 1024);
+    assert_eq!(text::print(&module), before);
+    assert_eq!(report.remarks[0].message, "would save 16 B, less than --min-saving 1.00 KiB (little)");
+}
+
+#[test]
+fn a_rise_is_undone_and_told() {
+    let mut module = module(TWO_PEAKS);
+    let report = run_on(&mut module, &[shrinker("worse", PassKind::Rewrite, "t", 8192)], 1024);
+    assert_eq!(report.remarks[0].code, "no-gain");
+    assert_eq!(report.remarks[0].message, "would raise the peak from 64.00 KiB to 128.00 KiB (worse)");
+}
+
+#[test]
+fn enabling_changes_stay_only_with_a_gain() {
+    // The rewrite is found only once the root is no longer called `t`.
+    let needs_row = |context: &Context<'_>| {
+        let root = context.module.computation(context.module.entry()).root;
+        let ready = context.module.instruction(root).name == "row";
+        ready.then(|| shrink(context.module, root, 1, "now")).into_iter().collect::<Vec<_>>()
+    };
+    let enabling = || shrinker("open", PassKind::Enabling, "t", 4096);
+    let mut enabled = module(TWO_PEAKS);
+    let rewrite: Box<dyn Pass> = Box::new(Fake("late", PassKind::Rewrite, needs_row));
+    let report = run_on(&mut enabled, &[enabling(), rewrite], 1024);
+    assert_eq!(report.rewrites.iter().map(|rewrite| rewrite.pass).collect::<Vec<_>>(), ["open", "late"]);
+    assert_eq!(report.rewrites[1].instruction, "t", "reports name the input");
+
+    let mut alone = module(TWO_PEAKS);
+    let before = text::print(&alone);
+    assert!(run_on(&mut alone, &[enabling()], 1024).rewrites.is_empty());
+    assert_eq!(text::print(&alone), before);
+}
+
+#[test]
+fn clean_ups_stay_unless_the_peak_rises() {
+    let mut module = module(TWO_PEAKS);
+    let passes = [shrinker("same", PassKind::CleanUp, "t", 4096), shrinker("worse", PassKind::CleanUp, "row", 8192)];
+    let report = run_on(&mut module, &passes, 1024);
+    assert_eq!(report.rewrites.iter().map(|rewrite| rewrite.pass).collect::<Vec<_>>(), ["same"]);
+}
+
+#[test]
+fn a_patch_that_changes_nothing_is_an_error() {
+    let mut module = module(TWO_PEAKS);
+    let before = text::print(&module);
+    let nothing = |context: &Context<'_>| {
+        let root = context.module.computation(context.module.entry()).root;
+        let mut patch = Patch::new(context.module);
+        patch.rewrite(root, context.module.instruction(root).clone());
+        vec![finding(root, Bytes(8), patch, "nothing")]
+    };
+    let pass: Box<dyn Pass> = Box::new(Fake("idle", PassKind::Rewrite, nothing));
+    let error = run(&mut module, &[pass], &options(0), &LargestArray).expect_err("the claim is wrong");
+    assert_eq!(error.to_string(), "pass `idle` made a wrong claim about `t`: the patch changes nothing");
+    assert_eq!(text::print(&module), before);
+}
+
+#[test]
+fn a_rewrite_that_claims_nothing_is_an_error() {
+    let mut module = module(TWO_PEAKS);
+    let modest = |context: &Context<'_>| {
+        let root = named(context.module, "t").expect("the root");
+        vec![Finding { wasted: Bytes::ZERO, ..shrink(context.module, root, 1, "modest") }]
+    };
+    let pass: Box<dyn Pass> = Box::new(Fake("modest", PassKind::Rewrite, modest));
+    let error = run(&mut module, &[pass], &options(0), &LargestArray).expect_err("the claim is wrong");
+    assert!(matches!(error, RunError::Dishonest { pass: "modest", .. }), "{error}");
+}
+
+#[test]
+fn a_patch_that_breaks_the_module_is_an_error_and_is_undone() {
+    let mut module = module(TWO_PEAKS);
+    let before = text::print(&module);
+    let cycle = |context: &Context<'_>| {
+        let (b, d) = (named(context.module, "b").expect("b"), named(context.module, "d").expect("d"));
+        let mut patch = Patch::new(context.module);
+        let mut looped = context.module.instruction(b).clone();
+        looped.operands[0] = d;
+        patch.rewrite(b, looped);
+        vec![finding(b, Bytes(8), patch, "cycle")]
+    };
+    let pass: Box<dyn Pass> = Box::new(Fake("cycle", PassKind::Rewrite, cycle));
+    let error = run(&mut module, &[pass], &options(0), &LargestArray).expect_err("a cycle is illegal");
+    assert_eq!(error.to_string(), "pass `cycle` produced an illegal module: the patch makes computation `main` cyclic");
+    assert_eq!(text::print(&module), before);
+}
+
+/// A pass whose one rewrite has the given grade.
+fn graded(grade: Grade) -> Box<dyn Pass> {
+    let find = move |context: &Context<'_>| {
+        let id = named(context.module, "t");
+        id.map(|id| Finding { grade, ..shrink(context.module, id, 1, "graded") }).into_iter().collect::<Vec<_>>()
+    };
+    Box::new(Fake("graded", PassKind::Rewrite, find))
+}
+
+#[test]
+fn grades_weaker_than_asked_for_are_remarks() {
+    let strict = Options { exactness: Grade::Bitwise, ..options(1024) };
+    let report = run(&mut module(TWO_PEAKS), &[graded(Grade::HloExact)], &strict, &LargestArray).expect("sound");
+    assert_eq!(report.remarks[0].code, "grade");
+    assert!(report.remarks[0].message.contains("--exactness=hlo-exact"), "{}", report.remarks[0].message);
+    let report = run(&mut module(TWO_PEAKS), &[graded(Grade::HloExact)], &options(1024), &LargestArray).expect("sound");
+    assert_eq!(report.rewrites[0].grade, Grade::HloExact);
+}
+
+#[test]
+fn assumed_rewrites_need_a_promise() {
+    let report = run(&mut module(TWO_PEAKS), &[graded(Grade::Assume)], &options(1024), &LargestArray).expect("sound");
+    assert_eq!(report.remarks[0].code, "grade");
+    let promise =
+        Options { exactness: Grade::Bitwise, assumptions: vec![Assumption::IndicesInBounds], ..options(1024) };
+    let report = run(&mut module(TWO_PEAKS), &[graded(Grade::Assume)], &promise, &LargestArray).expect("sound");
+    assert_eq!(report.rewrites[0].grade, Grade::Assume);
+}
+
+#[test]
+fn missed_chances_are_told_once_with_their_line() {
+    let twice = |context: &Context<'_>| {
+        let at = named(context.module, "c").expect("c");
+        let reason = Reason { code: "why", message: "because".to_owned() };
+        let missed = || Finding {
+            instruction: at,
+            grade: Grade::Bitwise,
+            wasted: Bytes(5),
+            outcome: Outcome::Missed(reason.clone()),
+        };
+        vec![missed(), missed()]
+    };
+    let pass: Box<dyn Pass> = Box::new(Fake("tells", PassKind::Rewrite, twice));
+    let report = run_on(&mut module(TWO_PEAKS), &[pass], 0);
+    let [remark] = &report.remarks[..] else { panic!("{:?}", report.remarks) };
+    assert_eq!((remark.code, remark.message.as_str(), remark.bytes), ("why", "because", Bytes(5)));
+    assert_eq!(remark.source.as_deref(), Some("f.py:7"));
+}
+
+#[test]
+fn a_pass_that_never_settles_hits_the_bound() {
+    // Every round takes one row off the array of a module that starts with more rows than there are rounds.
+    let endless = |context: &Context<'_>| {
+        let root = context.module.computation(context.module.entry()).root;
+        let rows = context.module.live_instructions().filter_map(|(_, inst)| inst.array()?.dims.first().copied()).max();
+        vec![shrink(context.module, root, rows.expect("arrays") - 1, "less")]
+    };
+    let pass: Box<dyn Pass> = Box::new(Fake("endless", PassKind::Rewrite, endless));
+    let report = run_on(&mut module(TWO_PEAKS), &[pass], 1);
+    let last = report.remarks.last().expect("a remark");
+    assert_eq!((last.kind, last.code), (RemarkKind::Analysis, "limit"));
+    assert_eq!(report.rewrites.len(), 512);
+    assert!(report.rewrites.iter().all(|rewrite| rewrite.instruction == "t"), "all stem from the input's root");
+}
+
+#[test]
+fn without_passes_nothing_happens() {
+    let mut module = module(TWO_PEAKS);
+    let before = text::print(&module);
+    let report = run_on(&mut module, &[], 0);
+    assert_eq!((report.rewrites.len(), report.remarks.len()), (0, 0));
+    assert_eq!(text::print(&module), before);
+}
