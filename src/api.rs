@@ -59,7 +59,7 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Estimate(error) => Self::Estimate(error),
-            RunError::Broken { .. } => Self::Internal(error.to_string()),
+            RunError::Broken { .. } | RunError::Dishonest { .. } => Self::Internal(error.to_string()),
         }
     }
 }
