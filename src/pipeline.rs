@@ -40,7 +40,7 @@ fn closest(suggestion: Option<&str>, known: &[&str]) -> String {
 impl Pipeline {
     /// The passes that run when nothing else is asked for.
     pub fn standard() -> Self {
-        Self { passes: hlo_passes::all() }
+        Self { passes: hlo_passes::manager::default_pipeline() }
     }
     /// No passes: the module is only read, checked and written.
     pub fn empty() -> Self {
