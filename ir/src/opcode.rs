@@ -50,7 +50,7 @@ opcodes! {
     ShiftRightArithmetic = "shift-right-arithmetic", ShiftRightLogical = "shift-right-logical", Sign = "sign",
     Sine = "sine", Sinh = "sinh", Slice = "slice", Sort = "sort", Sqrt = "sqrt",
     StochasticConvert = "stochastic-convert", Subtract = "subtract", Tan = "tan", Tanh = "tanh", TopK = "topk",
-    TriangularSolve = "triangular-solve", Tuple = "tuple", While = "while", Xor = "xor",
+    Transpose = "transpose", TriangularSolve = "triangular-solve", Tuple = "tuple", While = "while", Xor = "xor",
 }
 
 impl Opcode {

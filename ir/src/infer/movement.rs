@@ -1,0 +1,158 @@
+//! Instructions that only move data, and the odd ones whose result is an operand or a part of it.
+
+use smallvec::SmallVec;
+
+use super::{Inferred, Request, array, same_size};
+use crate::shape::{Dims, ShapeRef, UNBOUNDED};
+use crate::{AttrKey, AttrValue, ElementType, Shape};
+
+pub(super) fn first(request: &Request<'_>) -> Inferred {
+    request.operand(0).cloned()
+}
+
+pub(super) fn second(request: &Request<'_>) -> Inferred {
+    request.operand(1).cloned()
+}
+
+pub(super) fn tuple(request: &Request<'_>) -> Inferred {
+    Ok(Shape::tuple(request.operands.iter().map(|&shape| shape.clone())))
+}
+
+/// The operand's shape if there is one, else a tuple of all.
+pub(super) fn all_operands(request: &Request<'_>) -> Inferred {
+    if request.operands.len() == 1 { first(request) } else { tuple(request) }
+}
+
+pub(super) fn get_tuple_element(request: &Request<'_>) -> Inferred {
+    element(request, request.int(&AttrKey::Index)?)
+}
+
+/// An element of the first operand, which must be a tuple.
+pub(super) fn element(request: &Request<'_>, index: i64) -> Inferred {
+    let shape = request.operand(0)?;
+    let Some(elements) = shape.as_tuple() else { return Err(format!("operand 0 has shape {shape}, which is no tuple")) };
+    let element: Option<&ShapeRef> = usize::try_from(index).ok().and_then(|index| elements.get(index));
+    element.cloned().ok_or_else(|| format!("the tuple has {} elements, there is no element {index}", elements.len()))
+}
+
+pub(super) fn concatenate(request: &Request<'_>) -> Inferred {
+    let first = request.array(0)?;
+    let along = request.dimension(&AttrKey::Dimensions, first.rank())?;
+    let mut dims = first.dims.clone();
+    for index in 1..request.operands.len() {
+        let next = request.array(index)?;
+        let fits = next.element_type == first.element_type
+            && next.rank() == first.rank()
+            && (0..first.rank()).all(|dim| dim == along || same_size(first.dims[dim], next.dims[dim]));
+        if !fits {
+            return Err(format!("operand {index} has shape {next}, which cannot follow {first} along dimension {along}"));
+        }
+        dims[along] = match (dims[along], next.dims[along]) {
+            (UNBOUNDED, _) | (_, UNBOUNDED) => UNBOUNDED,
+            (a, b) => a.checked_add(b).ok_or("the sum of the sizes does not fit 64 bits")?,
+        };
+    }
+    Ok(array(first.element_type, dims))
+}
+
+pub(super) fn transpose(request: &Request<'_>) -> Inferred {
+    let operand = request.array(0)?;
+    let permutation = request.dimensions(&AttrKey::Dimensions, operand.rank())?;
+    if permutation.len() != operand.rank() {
+        return Err(format!("dimensions has {} entries for {} dimensions", permutation.len(), operand.rank()));
+    }
+    Ok(array(operand.element_type, permutation.iter().map(|&dim| operand.dims[dim]).collect()))
+}
+
+pub(super) fn reverse(request: &Request<'_>) -> Inferred {
+    request.dimensions(&AttrKey::Dimensions, request.array(0)?.rank())?;
+    first(request)
+}
+
+pub(super) fn slice(request: &Request<'_>) -> Inferred {
+    let operand = request.array(0)?;
+    let Some(AttrValue::Slice(bounds)) = request.instruction.attribute(&AttrKey::Slice) else {
+        return Err("attribute slice is missing or malformed".into());
+    };
+    if bounds.len() != operand.rank() {
+        return Err(format!("slice has {} bounds for {} dimensions", bounds.len(), operand.rank()));
+    }
+    let mut dims = Dims::new();
+    for (dim, (bound, &size)) in bounds.iter().zip(&operand.dims).enumerate() {
+        let inside = 0 <= bound.start && bound.start <= bound.limit && (size == UNBOUNDED || bound.limit <= size);
+        if !inside || bound.stride < 1 {
+            let (start, limit, stride) = (bound.start, bound.limit, bound.stride);
+            return Err(format!("slice [{start}:{limit}:{stride}] does not fit dimension {dim} of size {size}"));
+        }
+        dims.push((bound.limit - bound.start).div_ceil_by(bound.stride));
+    }
+    Ok(array(operand.element_type, dims))
+}
+
+/// Division that rounds up, for numbers that are not negative.
+trait DivCeil {
+    fn div_ceil_by(self, divisor: Self) -> Self;
+}
+
+impl DivCeil for i64 {
+    fn div_ceil_by(self, divisor: Self) -> Self {
+        self / divisor + Self::from(self % divisor != 0)
+    }
+}
+
+pub(super) fn pad(request: &Request<'_>) -> Inferred {
+    let (operand, value) = (request.array(0)?, request.array(1)?);
+    if !value.is_scalar() || value.element_type != operand.element_type {
+        return Err(format!("the padding value has shape {value}, but must be {}[]", operand.element_type.name()));
+    }
+    let padding = match request.instruction.attribute(&AttrKey::Padding) {
+        Some(AttrValue::Padding(padding)) => padding.as_slice(),
+        _ => &[],
+    };
+    if padding.len() != operand.rank() {
+        return Err(format!("padding has {} entries for {} dimensions", padding.len(), operand.rank()));
+    }
+    let mut dims = Dims::new();
+    for (dim, (pad, &size)) in padding.iter().zip(&operand.dims).enumerate() {
+        let wide = |value: i64| i128::from(value);
+        let inner = if size > 0 { wide(size - 1) * wide(pad.interior) } else { 0 };
+        let padded = wide(size) + wide(pad.low) + wide(pad.high) + inner;
+        match i64::try_from(padded) {
+            _ if size == UNBOUNDED => dims.push(UNBOUNDED),
+            Ok(padded) if padded >= 0 && pad.interior >= 0 => dims.push(padded),
+            _ => return Err(format!("dimension {dim} would have {padded} elements after padding")),
+        }
+    }
+    Ok(array(operand.element_type, dims))
+}
+
+/// The operand with one more dynamic dimension.
+pub(super) fn set_dimension_size(request: &Request<'_>) -> Inferred {
+    let operand = request.array(0)?;
+    let dim = request.dimension(&AttrKey::Dimensions, operand.rank())?;
+    let mut shape = operand.clone();
+    shape.dynamic |= 1_u64.checked_shl(dim as u32).unwrap_or(0);
+    Ok(Shape::Array(shape).into())
+}
+
+/// The largest `k` values of the last dimension and their positions.
+pub(super) fn top_k(request: &Request<'_>) -> Inferred {
+    let operand = request.array(0)?;
+    let k = request.int(&AttrKey::K)?;
+    let Some(&last) = operand.dims.last() else { return Err("the operand has no dimension to search".into()) };
+    if k < 0 || last != UNBOUNDED && k > last {
+        return Err(format!("there are no {k} largest values among {last}"));
+    }
+    let mut dims = operand.dims.clone();
+    dims[operand.rank() - 1] = k;
+    Ok(Shape::tuple([array(operand.element_type, dims.clone()), array(ElementType::S32, dims)]))
+}
+
+/// The normalized operand (or its gradient) and two arrays over the feature dimension.
+pub(super) fn batch_norm(request: &Request<'_>) -> Inferred {
+    let operand = request.array(0)?;
+    let index = request.instruction.raw(&AttrKey::Unknown("feature_index".into())).and_then(|text| text.parse().ok());
+    let feature = super::check_dimension("feature_index", index.unwrap_or(-1), operand.rank())?;
+    let over_features = array(operand.element_type, SmallVec::from_slice(&[operand.dims[feature]]));
+    Ok(Shape::tuple([request.operand(0)?.clone(), over_features.clone(), over_features]))
+}
