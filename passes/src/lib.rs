@@ -3,7 +3,9 @@
 //! A [`Pass`] looks at a module and returns [`Finding`]s; it never changes, prints or reads anything. The [`manager`] applies the patches of
 //! findings, keeps those that lower the estimated peak and undoes the others. One file or folder per pass; its header is its manual.
 
+pub mod chunk;
 pub mod dead_code;
+pub mod flow;
 #[doc(hidden)]
 pub mod header;
 pub mod inline_calls;
@@ -14,5 +16,5 @@ pub use pass::{Assumption, Condition, Context, Finding, Grade, Options, Outcome,
 
 /// Every pass, in alphabetical order; the folder and this list are compared by a test.
 pub fn all() -> Vec<Box<dyn Pass>> {
-    vec![Box::new(dead_code::DeadCode), Box::new(inline_calls::InlineCalls::default())]
+    vec![Box::new(chunk::Chunk), Box::new(dead_code::DeadCode), Box::new(inline_calls::InlineCalls::default())]
 }

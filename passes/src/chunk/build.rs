@@ -1,0 +1,253 @@
+//! Builds the loop: a `while` that carries a counter, the accumulators and the values it reads, then the rest rows.
+
+use hlo_ir::edit::Patch;
+use hlo_ir::module::Payload;
+use hlo_ir::shape::ShapeRef;
+use hlo_ir::{
+    AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
+};
+use hlo_memory::Target;
+use indexmap::IndexSet;
+use smol_str::{SmolStr, format_smolstr};
+
+use super::emit::{At, Done, Emitter, Memory, constant};
+use super::region::{Region, Source, is_constant};
+use super::sink::Sink;
+use super::size::BlockSize;
+use crate::flow::Value;
+
+/// The patch that replaces `sinks` by a loop over blocks.
+pub(super) fn build(module: &Module, target: Target, sinks: &[&Sink], region: &mut Region, size: BlockSize) -> Patch {
+    let first = module.instruction(sinks[0].scatter);
+    let mut builder = Builder {
+        module,
+        sinks,
+        size,
+        patch: Patch::new(module),
+        parent: first.parent,
+        name: first.name.clone(),
+        metadata: first.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned(),
+        index_type: index_type(module, region, sinks, size),
+    };
+    let memory = builder.memory(target, region);
+    let accumulators = builder.while_loop(region, &memory);
+    let accumulators = builder.rest(region, &memory, accumulators);
+    builder.replace(&accumulators);
+    builder.patch
+}
+
+/// `s64` if a row number, counted in any value involved, does not fit `s32`: a wrapped start would silently read another block.
+fn index_type(module: &Module, region: &Region, sinks: &[&Sink], size: BlockSize) -> ElementType {
+    let extents = region.blocks.keys().filter_map(|block| {
+        let array = module.instruction(block.value.inst).array()?;
+        Some(array.dims[block.dim])
+    });
+    let largest = extents.chain(sinks.iter().map(|sink| sink.rows)).chain([size.count]).max().unwrap_or(0);
+    if i32::try_from(largest).is_ok() { ElementType::S32 } else { ElementType::S64 }
+}
+
+/// What the loop carries, in order: the counter, the accumulators, the values in memory, their other readings.
+struct Builder<'a> {
+    module: &'a Module,
+    sinks: &'a [&'a Sink],
+    size: BlockSize,
+    patch: Patch,
+    parent: ComputationId,
+    name: SmolStr,
+    metadata: Option<Attribute>,
+    index_type: ElementType,
+}
+
+impl Builder<'_> {
+    /// Adds an instruction with the metadata of the first sink.
+    fn add(&mut self, to: ComputationId, mut inst: Instruction) -> InstructionId {
+        inst.attributes.extend(self.metadata.clone());
+        self.patch.add(to, inst)
+    }
+    fn gte(&mut self, to: ComputationId, tuple: InstructionId, index: usize, shape: &ShapeRef) -> InstructionId {
+        let inst = Instruction::new(self.name.clone(), shape.clone(), Opcode::GetTupleElement, [tuple]);
+        self.add(to, inst.with(Attribute::int(AttrKey::Index, index as i64)))
+    }
+    fn shape(&self, id: InstructionId) -> ShapeRef {
+        self.patch.instruction(self.module, id).shape.clone()
+    }
+
+    /// The values in memory that the region reads, as the parent computation knows them.
+    fn memory(&mut self, target: Target, region: &mut Region) -> Memory {
+        let mut in_blocks: IndexSet<Value> = IndexSet::new();
+        for (block, source) in &region.blocks {
+            match source {
+                Source::Computed(_) => {}
+                Source::Read(_) => drop(in_blocks.insert(block.value)),
+                Source::ReadThrough(value, _) => drop(in_blocks.insert(*value)),
+            }
+        }
+        let mut memory = Memory::default();
+        for value in in_blocks {
+            match self.as_bits(target, value.inst) {
+                Some(bits) => memory.bits.insert(value, bits),
+                None => memory.values.insert(value, value.inst),
+            };
+        }
+        for value in &region.wholes {
+            if !is_constant(self.module, value.inst, &mut region.frames, value.frame) {
+                memory.values.insert(*value, value.inst);
+            }
+        }
+        memory
+    }
+    /// The same bits as integers, for types that XLA:CPU would convert as a whole before it slices them.
+    fn as_bits(&mut self, target: Target, inst: InstructionId) -> Option<InstructionId> {
+        let array = self.module.instruction(inst).array()?;
+        if target != Target::Cpu || array.element_type != ElementType::Bf16 {
+            return None;
+        }
+        let shape = Shape::Array(array.with_element_type(ElementType::U16));
+        let name = format_smolstr!("{}.bits", self.module.instruction(inst).name);
+        Some(self.add(self.parent, Instruction::new(name, shape.into(), Opcode::BitcastConvert, [inst])))
+    }
+
+    /// Operands that the sinks update, sink by sink.
+    fn initial(&self) -> Vec<InstructionId> {
+        let updated = |sink: &&Sink| {
+            let operands = &self.module.instruction(sink.scatter).operands;
+            operands[..sink.inputs(self.module)].to_vec()
+        };
+        self.sinks.iter().flat_map(updated).collect()
+    }
+
+    /// Emits the `while` and returns the accumulators behind it.
+    fn while_loop(&mut self, region: &mut Region, memory: &Memory) -> Vec<InstructionId> {
+        let zero = self.patch.add(self.parent, constant(self.index_type, 0));
+        let initial = self.initial();
+        let held = memory.values.values().chain(memory.bits.values()).copied();
+        let carried: Vec<InstructionId> = [zero].into_iter().chain(initial.iter().copied()).chain(held).collect();
+        let shapes: Vec<ShapeRef> = carried.iter().map(|&id| self.shape(id)).collect();
+        let state = Shape::tuple(shapes.iter().cloned());
+        let body = self.body(region, memory, &shapes, initial.len());
+        let condition = self.condition(&shapes);
+        let name = format_smolstr!("{}.init", self.name);
+        let start = self.add(self.parent, Instruction::new(name, state.clone(), Opcode::Tuple, carried));
+        let name = format_smolstr!("{}.while", self.name);
+        let looping = Instruction::new(name, state, Opcode::While, [start])
+            .with(Attribute::new(AttrKey::Condition, AttrValue::Computation(condition)))
+            .with(Attribute::new(AttrKey::Body, AttrValue::Computation(body)));
+        let looping = self.add(self.parent, looping);
+        (1..=initial.len()).map(|index| self.gte(self.parent, looping, index, &shapes[index])).collect()
+    }
+
+    fn condition(&mut self, shapes: &[ShapeRef]) -> ComputationId {
+        let condition = self.patch.add_computation(format_smolstr!("{}.condition", self.name));
+        let state = self.state(condition, shapes);
+        let counter = self.gte(condition, state, 0, &shapes[0]);
+        let count = self.patch.add(condition, constant(self.index_type, self.size.count));
+        let less =
+            Instruction::new("more_blocks", Shape::array(ElementType::Pred, []), Opcode::Compare, [counter, count])
+                .with(Attribute::word(AttrKey::Direction, "LT"));
+        self.add(condition, less);
+        condition
+    }
+    fn state(&mut self, computation: ComputationId, shapes: &[ShapeRef]) -> InstructionId {
+        let name = format_smolstr!("{}.state", self.name);
+        let state = Instruction::new(name, Shape::tuple(shapes.iter().cloned()), Opcode::Parameter, []);
+        self.add(computation, state.with_payload(Payload::Parameter(0)))
+    }
+
+    fn body(&mut self, region: &mut Region, memory: &Memory, shapes: &[ShapeRef], updated: usize) -> ComputationId {
+        let body = self.patch.add_computation(format_smolstr!("{}.body", self.name));
+        let state = self.state(body, shapes);
+        let carried: Vec<InstructionId> =
+            shapes.iter().enumerate().map(|(index, shape)| self.gte(body, state, index, shape)).collect();
+        let (accumulators, held) = carried[1..].split_at(updated);
+        let mut inside = memory.clone();
+        let places = inside.values.values_mut().chain(inside.bits.values_mut());
+        places.zip(held).for_each(|(place, &id)| *place = id);
+        let sinks = self.sinks;
+        let mut emitter = self.emitter(region, inside, body, At::Counter(carried[0]), self.size.rows);
+        let one = emitter.constant(1);
+        let next = emitter.scalar("next_block", Opcode::Add, [carried[0], one]);
+        let accumulators = scatters(&mut emitter, sinks, accumulators);
+        let results = [next].into_iter().chain(accumulators).chain(held.iter().copied());
+        let root = Instruction::new("next_state", Shape::tuple(shapes.iter().cloned()), Opcode::Tuple, results);
+        self.add(body, root);
+        body
+    }
+
+    fn emitter<'e>(
+        &'e mut self,
+        region: &'e mut Region,
+        memory: Memory,
+        target: ComputationId,
+        at: At,
+        len: i64,
+    ) -> Emitter<'e> {
+        Emitter {
+            module: self.module,
+            region,
+            patch: &mut self.patch,
+            target,
+            at,
+            len,
+            index_type: self.index_type,
+            memory,
+            metadata: self.metadata.clone(),
+            done: Done::default(),
+        }
+    }
+
+    /// Applies the rows behind the last full block.
+    fn rest(&mut self, region: &mut Region, memory: &Memory, accumulators: Vec<InstructionId>) -> Vec<InstructionId> {
+        if self.size.rest == 0 {
+            return accumulators;
+        }
+        let (sinks, parent) = (self.sinks, self.parent);
+        let at = At::Row(self.size.rows * self.size.count);
+        let mut emitter = self.emitter(region, memory.clone(), parent, at, self.size.rest);
+        scatters(&mut emitter, sinks, &accumulators)
+    }
+
+    /// Lets the users of the sinks use the accumulators.
+    fn replace(&mut self, accumulators: &[InstructionId]) {
+        let mut rest = accumulators;
+        for sink in self.sinks {
+            let (own, others) = rest.split_at(sink.inputs(self.module));
+            rest = others;
+            let scatter = self.module.instruction(sink.scatter);
+            let result = if let (Some(_), &[only]) = (scatter.array(), own) {
+                only
+            } else {
+                let name = format_smolstr!("{}.results", scatter.name);
+                self.add(self.parent, Instruction::new(name, scatter.shape.clone(), Opcode::Tuple, own.iter().copied()))
+            };
+            self.patch.replace(sink.scatter, result);
+        }
+    }
+}
+
+/// Emits the sinks on the emitter's block: everything but indices and updates is as in the original.
+fn scatters(emitter: &mut Emitter<'_>, sinks: &[&Sink], accumulators: &[InstructionId]) -> Vec<InstructionId> {
+    let mut results = Vec::new();
+    let mut rest = accumulators;
+    for (sink, blocks) in sinks.iter().zip(emitter.region.roots.clone()) {
+        let (own, others) = rest.split_at(sink.inputs(emitter.module));
+        rest = others;
+        let blocks: Vec<InstructionId> = blocks.into_iter().map(|block| emitter.block(block)).collect();
+        let mut scatter = emitter.module.instruction(sink.scatter).clone();
+        scatter.name = format_smolstr!("{}.block", scatter.name);
+        scatter.operands = own.iter().copied().chain(blocks).collect();
+        scatter.span = None;
+        let shapes: Option<Vec<ShapeRef>> = scatter.shape.as_tuple().map(<[ShapeRef]>::to_vec);
+        let name = scatter.name.clone();
+        let scattered = emitter.patch.add(emitter.target, scatter);
+        match shapes {
+            None => results.push(scattered),
+            Some(shapes) => results.extend(shapes.into_iter().enumerate().map(|(index, shape)| {
+                let mut element = Instruction::new(name.clone(), shape, Opcode::GetTupleElement, [scattered])
+                    .with(Attribute::int(AttrKey::Index, index as i64));
+                element.attributes.extend(emitter.metadata.clone());
+                emitter.patch.add(emitter.target, element)
+            })),
+        }
+    }
+    results
+}

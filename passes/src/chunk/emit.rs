@@ -1,0 +1,288 @@
+//! Emits blocks: each block of a region once, operands first, into a loop body or behind the loop for the rest rows.
+
+use std::collections::BTreeMap;
+
+use hlo_ir::attribute::SliceDim;
+use hlo_ir::edit::Patch;
+use hlo_ir::module::Payload;
+use hlo_ir::{
+    ArrayShape, AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode,
+    Shape,
+};
+use indexmap::IndexMap;
+
+use super::region::{Block, Part, Region, Source, is_constant};
+use crate::flow::{Value, block_shape, producer, restrict};
+
+/// Which block of the loop is emitted.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum At {
+    /// The one the loop's counter says.
+    Counter(InstructionId),
+    /// The rows from here on.
+    Row(i64),
+}
+
+/// Where and how blocks are emitted.
+pub(super) struct Emitter<'a> {
+    pub(super) module: &'a Module,
+    pub(super) region: &'a mut Region,
+    pub(super) patch: &'a mut Patch,
+    /// The computation that receives the blocks.
+    pub(super) target: ComputationId,
+    pub(super) at: At,
+    /// Rows of the loop in a block.
+    pub(super) len: i64,
+    /// Type of counters and starts.
+    pub(super) index_type: ElementType,
+    /// Where the target finds the values that stand in memory.
+    pub(super) memory: Memory,
+    /// Metadata for instructions without a counterpart in the original.
+    pub(super) metadata: Option<Attribute>,
+    pub(super) done: Done,
+}
+
+/// Where values that stand in memory are found.
+#[derive(Clone, Default)]
+pub(super) struct Memory {
+    /// The values themselves.
+    pub(super) values: IndexMap<Value, InstructionId>,
+    /// Values of which blocks are read in another element type of the same width: XLA:CPU would widen all of a `bf16` array first.
+    pub(super) bits: IndexMap<Value, InstructionId>,
+}
+
+/// What has been emitted already.
+#[derive(Default)]
+pub(super) struct Done {
+    blocks: BTreeMap<Block, InstructionId>,
+    /// Instructions with several results, by the block of any of their results.
+    tuples: BTreeMap<Block, InstructionId>,
+    wholes: BTreeMap<Value, InstructionId>,
+    starts: BTreeMap<(i64, i64), InstructionId>,
+    constants: BTreeMap<i64, InstructionId>,
+}
+
+impl Emitter<'_> {
+    /// Emits a block and all it needs, and returns it.
+    pub(super) fn block(&mut self, wanted: Block) -> InstructionId {
+        let mut stack = vec![(wanted, false)];
+        while let Some((block, operands_done)) = stack.pop() {
+            if self.done.blocks.contains_key(&block) {
+                continue;
+            }
+            let source = self.region.blocks[&block].clone();
+            if operands_done {
+                let id = self.emit(block, &source);
+                self.done.blocks.insert(block, id);
+                continue;
+            }
+            stack.push((block, true));
+            if let Source::Computed(parts) = source {
+                stack.extend(parts.iter().rev().filter_map(|part| match part {
+                    Part::Block(operand) => Some((*operand, false)),
+                    Part::Whole(_) => None,
+                }));
+            }
+        }
+        self.done.blocks[&wanted]
+    }
+
+    fn emit(&mut self, block: Block, source: &Source) -> InstructionId {
+        match source {
+            Source::Computed(parts) => self.compute(block, parts),
+            Source::Read(_) => self.read(block, block.value, None),
+            Source::ReadThrough(value, starts) => self.read(block, *value, Some(starts)),
+        }
+    }
+
+    fn compute(&mut self, block: Block, parts: &[Part]) -> InstructionId {
+        let (op, result) = producer(self.module, block.value.inst);
+        let rows = block.rows.len(self.len);
+        let inst = self.module.instruction(op);
+        if inst.opcode == Opcode::Iota && inst.int(&AttrKey::IotaDimension) == Some(block.dim as i64) {
+            return self.iota(block, inst);
+        }
+        let any_result = Block { value: Value { inst: op, ..block.value }, ..block };
+        let known = self.done.tuples.get(&any_result).copied();
+        let computed = known.unwrap_or_else(|| {
+            let operands = parts.iter().map(|part| self.part(part)).collect();
+            self.patch.add(self.target, restrict(inst, block.dim, rows, operands))
+        });
+        let Some(index) = result else { return computed };
+        self.done.tuples.insert(any_result, computed);
+        let mut element = self.module.instruction(block.value.inst).clone();
+        element.name = format!("{}.block", element.name).into();
+        element.shape = block_shape(&element.shape, block.dim, rows);
+        element.operands = [computed].into_iter().collect();
+        element.span = None;
+        element.set_attribute(AttrKey::Index, AttrValue::Int(index));
+        self.patch.add(self.target, element)
+    }
+
+    fn part(&mut self, part: &Part) -> InstructionId {
+        match part {
+            Part::Block(block) => self.done.blocks[block],
+            Part::Whole(value) => self.whole(*value),
+        }
+    }
+
+    /// A whole value: a copy of a constant expression, or the value in memory.
+    fn whole(&mut self, value: Value) -> InstructionId {
+        if let Some(&id) = self.done.wholes.get(&value) {
+            return id;
+        }
+        let id = if is_constant(self.module, value.inst, &mut self.region.frames, value.frame) {
+            let inst = self.module.instruction(value.inst);
+            let operands = inst.operands.iter().map(|&operand| {
+                let operand = self.region.frames.resolve(self.module, operand, value.frame);
+                self.whole(operand)
+            });
+            let operands = operands.collect();
+            self.patch.add(self.target, Instruction { operands, span: None, ..inst.clone() })
+        } else {
+            self.memory.values[&value]
+        };
+        self.done.wholes.insert(value, id);
+        id
+    }
+
+    /// Reads the rows of a block from `value`; `starts` are the places in the other dimensions, all 0 if absent.
+    fn read(&mut self, block: Block, value: Value, starts: Option<&[Value]>) -> InstructionId {
+        let memory = self.memory.bits.get(&value).unwrap_or_else(|| &self.memory.values[&value]);
+        let memory = *memory;
+        let wanted = self.module.instruction(block.value.inst);
+        let Shape::Array(shape) = &*block_shape(&wanted.shape, block.dim, block.rows.len(self.len)) else {
+            unreachable!("only arrays are read in blocks")
+        };
+        let stored = self.patch.instruction(self.module, memory).array().map_or(shape.element_type, |a| a.element_type);
+        let read_shape = Shape::Array(shape.with_element_type(stored)).into();
+        let name = format!("{}.block", wanted.name);
+        let mut read = match (self.at, starts) {
+            (At::Row(row), None) => {
+                let mut bounds: Vec<SliceDim> = shape.dims.iter().map(|&size| SliceDim::full(size)).collect();
+                let start = block.rows.start(row, self.len);
+                bounds[block.dim] = SliceDim { start, limit: start + shape.dims[block.dim], stride: 1 };
+                Instruction::new(name.as_str(), read_shape, Opcode::Slice, [memory])
+                    .with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds)))
+            }
+            (_, starts) => {
+                let starts = self.starts(block, shape.rank(), starts);
+                Instruction::new(name.as_str(), read_shape, Opcode::DynamicSlice, [memory].into_iter().chain(starts))
+                    .with(Attribute::ints(AttrKey::DynamicSliceSizes, shape.dims.iter().copied()))
+            }
+        };
+        read.attributes.extend(self.metadata.clone());
+        let read = self.patch.add(self.target, read);
+        if stored == shape.element_type {
+            return read;
+        }
+        let mut back = Instruction::new(name, Shape::Array(shape.clone()).into(), Opcode::BitcastConvert, [read]);
+        back.attributes.extend(self.metadata.clone());
+        self.patch.add(self.target, back)
+    }
+
+    /// Start indices of one type for every dimension.
+    fn starts(&mut self, block: Block, rank: usize, others: Option<&[Value]>) -> Vec<InstructionId> {
+        let moving = self.start(block);
+        let Some(others) = others else {
+            return (0..rank).map(|dim| if dim == block.dim { moving } else { self.constant(0) }).collect();
+        };
+        let mut starts = Vec::new();
+        for (dim, value) in others.iter().enumerate() {
+            let start = if dim == block.dim { moving } else { self.whole(*value) };
+            starts.push(self.convert(start, self.index_type));
+        }
+        starts
+    }
+
+    /// First row of a block.
+    fn start(&mut self, block: Block) -> InstructionId {
+        let (base, step) = block.rows.stride(self.len);
+        let counter = match self.at {
+            At::Row(row) => return self.constant(block.rows.start(row, self.len)),
+            At::Counter(counter) => counter,
+        };
+        if let Some(&start) = self.done.starts.get(&(base, step)) {
+            return start;
+        }
+        let mut start = counter;
+        if step != 1 {
+            let step = self.constant(step);
+            start = self.scalar("block_start", Opcode::Multiply, [counter, step]);
+        }
+        if base != 0 {
+            let base = self.constant(base);
+            start = self.scalar("block_start", Opcode::Add, [start, base]);
+        }
+        self.done.starts.insert((base, step), start);
+        start
+    }
+
+    /// An iota along the cut dimension starts at the block's first row. Integers wrap like the original; other types are counted in
+    /// the index type first, as a sum of rounded floats would differ.
+    fn iota(&mut self, block: Block, inst: &Instruction) -> InstructionId {
+        let rows = block.rows.len(self.len);
+        let Shape::Array(shape) = &*block_shape(&inst.shape, block.dim, rows) else { unreachable!("iota is an array") };
+        let counted = if shape.element_type.is_integer() { shape.element_type } else { self.index_type };
+        let metadata = inst.attributes.iter().find(|a| a.key == AttrKey::Metadata).cloned();
+        let add =
+            |emitter: &mut Self, opcode, shape: ArrayShape, operands: &[InstructionId], extra: Option<Attribute>| {
+                let mut new = Instruction::new(
+                    format!("{}.block", inst.name),
+                    Shape::Array(shape).into(),
+                    opcode,
+                    operands.iter().copied(),
+                );
+                new.attributes = extra.into_iter().chain(metadata.clone()).collect();
+                emitter.patch.add(emitter.target, new)
+            };
+        let counted_shape = shape.with_element_type(counted);
+        let start = self.start(block);
+        let start = self.convert(start, counted);
+        let dimension = Attribute::int(AttrKey::IotaDimension, block.dim as i64);
+        let iota = add(self, Opcode::Iota, counted_shape.clone(), &[], Some(dimension));
+        let dimensions = Attribute::ints(AttrKey::Dimensions, []);
+        let offset = add(self, Opcode::Broadcast, counted_shape.clone(), &[start], Some(dimensions));
+        let sum = add(self, Opcode::Add, counted_shape, &[iota, offset], None);
+        if counted == shape.element_type { sum } else { add(self, Opcode::Convert, shape.clone(), &[sum], None) }
+    }
+
+    /// `value`, a scalar, in another type.
+    fn convert(&mut self, value: InstructionId, to: ElementType) -> InstructionId {
+        let from = self.patch.instruction(self.module, value).array().map(|array| array.element_type);
+        if from == Some(to) {
+            return value;
+        }
+        let mut convert = Instruction::new("block_start", Shape::array(to, []), Opcode::Convert, [value]);
+        convert.attributes.extend(self.metadata.clone());
+        self.patch.add(self.target, convert)
+    }
+
+    /// A scalar operation in the index type.
+    pub(super) fn scalar<const N: usize>(
+        &mut self,
+        name: &str,
+        opcode: Opcode,
+        operands: [InstructionId; N],
+    ) -> InstructionId {
+        let mut inst = Instruction::new(name, Shape::array(self.index_type, []), opcode, operands);
+        inst.attributes.extend(self.metadata.clone());
+        self.patch.add(self.target, inst)
+    }
+
+    /// A constant of the index type.
+    pub(super) fn constant(&mut self, value: i64) -> InstructionId {
+        if let Some(&id) = self.done.constants.get(&value) {
+            return id;
+        }
+        let id = self.patch.add(self.target, constant(self.index_type, value));
+        self.done.constants.insert(value, id);
+        id
+    }
+}
+
+/// A scalar integer constant.
+pub(super) fn constant(element: ElementType, value: i64) -> Instruction {
+    Instruction::new("block_constant", Shape::array(element, []), Opcode::Constant, [])
+        .with_payload(Payload::Literal(value.to_string().into()))
+}

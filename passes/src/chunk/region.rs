@@ -1,0 +1,339 @@
+//! The region of a loop: every value that is computed block by block, what is read from memory in blocks, and what is needed whole.
+
+use std::collections::BTreeMap;
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{AttrKey, InstructionId, Module, Opcode, graph};
+use indexmap::{IndexMap, IndexSet};
+
+use super::sink::Sink;
+use crate::flow::{Barrier, Frames, OperandFlow, Rows, Value, exactness, is_fusible, producer, pull};
+use crate::{Context, Grade};
+
+/// A block: some rows of one dimension of a value.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Block {
+    /// The value.
+    pub(super) value: Value,
+    /// The dimension that is cut.
+    pub(super) dim: usize,
+    /// Which rows belong to which rows of the loop.
+    pub(super) rows: Rows,
+}
+
+/// An operand of an instruction that is re-emitted on a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// A block of a value.
+    Block(Block),
+    /// A whole value.
+    Whole(Value),
+}
+
+/// How a block comes about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// By re-emitting the instruction that computes the value.
+    Computed(Vec<Part>),
+    /// By reading rows of the value, which stands in memory for the reason given.
+    Read(Barrier),
+    /// By reading rows of the operand of a `dynamic-slice`, whose other start indices are given.
+    ReadThrough(Value, Vec<Value>),
+}
+
+/// Everything that the blocks of some sinks need.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    /// Every block with its source; users before operands.
+    pub(super) blocks: IndexMap<Block, Source>,
+    /// Values needed whole.
+    pub(super) wholes: IndexSet<Value>,
+    /// The blocks of the operands of each sink, in the order of [`Sink::cut_operands`].
+    pub(super) roots: Vec<Vec<Block>>,
+    /// Look-through of tuples and calls.
+    pub(super) frames: Frames,
+    /// The weakest grade among the instructions re-emitted.
+    pub(super) grade: Grade,
+    /// Blocks of the loop must have a multiple of this many rows.
+    pub(super) granule: i64,
+}
+
+/// Collects the region of `sinks`, which stand in one computation and have equal row counts. `going` are all the sinks whose full-size
+/// operands are about to disappear, `sinks` among them: a value that only they need does not count as needed outside.
+///
+/// # Errors
+/// Why the rows of some operand of a sink cannot even be read from memory.
+pub(super) fn grow(context: &Context<'_>, sinks: &[&Sink], going: &[&Sink]) -> Result<Region, Barrier> {
+    let starts = going.iter().flat_map(|sink| sink.cut_operands(context.module)).map(|(operand, _)| operand);
+    let mut inside = graph::cone(context.module, starts);
+    for sink in going {
+        inside.set(sink.scatter, true);
+    }
+    // Each round makes one more instruction a leaf, so the bound is never met.
+    let mut stops = Stops::default();
+    for _ in 0..=context.module.instruction_count() {
+        let mut growth = Growth::new(context, &inside, &stops, sinks);
+        match growth.run(sinks).and_then(|()| growth.emitted_once()) {
+            Ok(()) => return Ok(growth.region),
+            Err(Stop::OpaqueCall(call)) => stops.calls.insert(call),
+            Err(Stop::Leaf(inst)) => stops.leaves.insert(inst),
+            Err(Stop::Refused(barrier)) => return Err(barrier),
+        };
+    }
+    Err(Barrier { code: "bound", text: "the region did not settle".into() })
+}
+
+/// What earlier rounds found must not be re-emitted.
+#[derive(Default)]
+struct Stops {
+    calls: IndexSet<InstructionId>,
+    leaves: IndexSet<InstructionId>,
+}
+
+enum Stop {
+    /// Something inside the callee of this call must stand in memory: the call's result is a leaf.
+    OpaqueCall(InstructionId),
+    /// This instruction must not be re-emitted.
+    Leaf(InstructionId),
+    Refused(Barrier),
+}
+
+struct Growth<'a> {
+    context: &'a Context<'a>,
+    module: &'a Module,
+    /// The sinks and all their cut operands depend on.
+    inside: &'a SideTable<InstructionId, bool>,
+    stops: &'a Stops,
+    rows: i64,
+    work: Vec<Block>,
+    region: Region,
+}
+
+impl<'a> Growth<'a> {
+    fn new(
+        context: &'a Context<'a>,
+        inside: &'a SideTable<InstructionId, bool>,
+        stops: &'a Stops,
+        sinks: &[&Sink],
+    ) -> Self {
+        let region = Region {
+            blocks: IndexMap::new(),
+            wholes: IndexSet::new(),
+            roots: Vec::new(),
+            frames: Frames::new(stops.calls.iter().copied().collect()),
+            grade: Grade::Bitwise,
+            granule: 1,
+        };
+        Self { context, module: context.module, inside, stops, rows: sinks[0].rows, work: Vec::new(), region }
+    }
+
+    fn run(&mut self, sinks: &[&Sink]) -> Result<(), Stop> {
+        for sink in sinks {
+            let operands = sink.cut_operands(self.module);
+            let roots = operands.into_iter().map(|(operand, dim)| Block {
+                value: self.region.frames.resolve(self.module, operand, 0),
+                dim,
+                rows: Rows::IDENTITY,
+            });
+            let roots: Vec<Block> = roots.collect();
+            self.work.extend(roots.iter().rev());
+            self.region.roots.push(roots);
+        }
+        while let Some(block) = self.work.pop() {
+            if !self.region.blocks.contains_key(&block) {
+                let source = self.source(block);
+                self.note(block, &source)?;
+                self.region.blocks.insert(block, source);
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues what the source of a block needs, and keeps the books on grade and granule.
+    fn note(&mut self, block: Block, source: &Source) -> Result<(), Stop> {
+        self.region.granule = lcm(self.region.granule, block.rows.granule())
+            .ok_or_else(|| Stop::Refused(Barrier { code: "granule", text: "no block size fits all values".into() }))?;
+        match source {
+            Source::Computed(parts) => {
+                let (op, _) = producer(self.module, block.value.inst);
+                self.region.grade = self.region.grade.max(exactness(self.module, self.module.instruction(op)));
+                for part in parts.iter().rev() {
+                    match part {
+                        Part::Block(block) => self.work.push(*block),
+                        Part::Whole(value) => self.whole(*value)?,
+                    }
+                }
+            }
+            Source::Read(barrier) => self.read(block, barrier)?,
+            Source::ReadThrough(_, starts) => {
+                for start in starts {
+                    self.whole(*start)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A value read in blocks must be an array of fixed size of the computation itself.
+    fn read(&self, block: Block, barrier: &Barrier) -> Result<(), Stop> {
+        if let Some(call) = self.region.frames.outermost_call(block.value.frame) {
+            return Err(Stop::OpaqueCall(call));
+        }
+        let array = self.module.instruction(block.value.inst).array();
+        let readable =
+            array.is_some_and(|array| !array.is_dynamic() && block.rows.fits(self.rows, array.dims[block.dim]));
+        if readable { Ok(()) } else { Err(Stop::Refused(barrier.clone())) }
+    }
+
+    /// A value needed whole is copied into the loop if it is a constant expression, else handed in from outside.
+    fn whole(&mut self, value: Value) -> Result<(), Stop> {
+        let outside = value.frame == 0 || is_constant(self.module, value.inst, &mut self.region.frames, value.frame);
+        match self.region.frames.outermost_call(value.frame) {
+            Some(call) if !outside => Err(Stop::OpaqueCall(call)),
+            _ => {
+                self.region.wholes.insert(value);
+                Ok(())
+            }
+        }
+    }
+
+    fn source(&mut self, block: Block) -> Source {
+        let (op, _) = producer(self.module, block.value.inst);
+        if let Some(barrier) = self.must_stand(block.value, op) {
+            return Source::Read(barrier);
+        }
+        let parts = pull(self.module, op, block.dim).and_then(|flows| {
+            let name = &self.module.instruction(op).name;
+            let barrier = || Barrier { code: "granule", text: format!("rows of `{name}` do not line up with blocks") };
+            self.parts(block, op, &flows).ok_or_else(barrier)
+        });
+        match parts {
+            Ok(parts) => self.read_through(op, parts),
+            Err(barrier) => Source::Read(barrier),
+        }
+    }
+
+    /// Why a value is read from memory although it could be computed block by block.
+    fn must_stand(&self, value: Value, op: InstructionId) -> Option<Barrier> {
+        let inst = self.module.instruction(op);
+        let stands = |code, why: &str| Some(Barrier { code, text: format!("`{}` {why}", inst.name) });
+        if self.stops.leaves.contains(&op) {
+            return stands("needed-twice", "is needed in two forms");
+        }
+        if !inst.control_predecessors().is_empty() {
+            return stands("control", "has control predecessors");
+        }
+        if exactness(self.module, inst) > self.context.options.exactness {
+            return stands("exactness", "would be computed on blocks, which can change its last bits");
+        }
+        if value.frame == 0 && self.escapes(op) {
+            return stands("needed-outside", "is needed outside the loop as well");
+        }
+        None
+    }
+
+    /// Whether the value stands in memory after the rewrite anyway: an instruction that does not serve the sinks keeps it alive and
+    /// cannot compute it on the fly.
+    fn escapes(&self, op: InstructionId) -> bool {
+        let inst = self.module.instruction(op);
+        if matches!(inst.opcode, Opcode::Iota | Opcode::Broadcast) {
+            return false;
+        }
+        let is_root = |id: InstructionId| self.module.computation(self.module.instruction(id).parent).root == id;
+        let mut work = vec![op];
+        while let Some(id) = work.pop() {
+            if is_root(id) {
+                return true;
+            }
+            for &user in self.context.users.get(id).iter().filter(|&&user| !self.inside[user]) {
+                let opcode = self.module.instruction(user).opcode;
+                match opcode {
+                    Opcode::GetTupleElement => work.push(user),
+                    _ if is_fusible(opcode) && is_fusible(inst.opcode) => {}
+                    _ => return true,
+                }
+            }
+        }
+        false
+    }
+
+    fn parts(&mut self, block: Block, op: InstructionId, flows: &[OperandFlow]) -> Option<Vec<Part>> {
+        let operands = self.module.instruction(op).operands.clone();
+        let part = |(&operand, flow): (&InstructionId, &OperandFlow)| {
+            let value = self.region.frames.resolve(self.module, operand, block.value.frame);
+            Some(match *flow {
+                OperandFlow::Whole => Part::Whole(value),
+                OperandFlow::Block { dim, step } => Part::Block(Block { value, dim, rows: block.rows.then(step)? }),
+            })
+        };
+        operands.iter().zip(flows).map(part).collect()
+    }
+
+    /// A `dynamic-slice` of a value in memory is read with one `dynamic-slice`, so that no block of the other rows is made.
+    fn read_through(&self, op: InstructionId, parts: Vec<Part>) -> Source {
+        let [Part::Block(operand), starts @ ..] = parts.as_slice() else { return Source::Computed(parts) };
+        if self.module.instruction(op).opcode != Opcode::DynamicSlice || operand.value.frame != 0 {
+            return Source::Computed(parts);
+        }
+        let (below, _) = producer(self.module, operand.value.inst);
+        let stands = self.must_stand(operand.value, below).is_some() || pull(self.module, below, operand.dim).is_err();
+        let whole = |part: &Part| match part {
+            Part::Whole(value) => Some(*value),
+            Part::Block(_) => None,
+        };
+        let starts: Option<Vec<Value>> = starts.iter().map(whole).collect();
+        match starts {
+            Some(starts) if stands => Source::ReadThrough(operand.value, starts),
+            _ => Source::Computed(parts),
+        }
+    }
+
+    /// An instruction whose last bits depend on the block must not be computed in two forms: the forms could differ, and a comparison
+    /// behind them could decide differently. A value handed in whole needs no second form at all.
+    fn emitted_once(&self) -> Result<(), Stop> {
+        let mut forms: BTreeMap<Value, Block> = BTreeMap::new();
+        for (block, source) in &self.region.blocks {
+            let Source::Computed(parts) = source else { continue };
+            let (op, _) = producer(self.module, block.value.inst);
+            let frame = block.value.frame;
+            let first = forms.entry(Value { inst: op, frame }).or_insert(*block);
+            let inexact = exactness(self.module, self.module.instruction(op)) > Grade::Bitwise;
+            let other_form = (first.dim, first.rows) != (block.dim, block.rows);
+            let whole_too = !parts.is_empty() && self.region.wholes.contains(&block.value);
+            if whole_too || (inexact && other_form) {
+                return Err(self.region.frames.outermost_call(frame).map_or(Stop::Leaf(op), Stop::OpaqueCall));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a value depends on constants only and is small: it is then computed again wherever it is needed.
+pub(super) fn is_constant(module: &Module, inst: InstructionId, frames: &mut Frames, frame: usize) -> bool {
+    const MOST_ELEMENTS: u64 = 1024;
+    const MOST_INSTRUCTIONS: usize = 16;
+    let mut work = vec![Value { inst, frame }];
+    let mut seen = 0;
+    while let Some(Value { inst, frame }) = work.pop() {
+        let Value { inst, frame } = frames.resolve(module, inst, frame);
+        let instruction = module.instruction(inst);
+        let small = instruction.array().is_some_and(|a| a.elements().is_some_and(|elements| elements <= MOST_ELEMENTS));
+        let plain = instruction.opcode.is_elementwise()
+            || matches!(instruction.opcode, Opcode::Constant | Opcode::Iota | Opcode::Broadcast | Opcode::Reshape);
+        seen += 1;
+        if !small
+            || !plain
+            || seen > MOST_INSTRUCTIONS
+            || instruction.attribute(&AttrKey::ControlPredecessors).is_some()
+        {
+            return false;
+        }
+        work.extend(instruction.operands.iter().map(|&inst| Value { inst, frame }));
+    }
+    true
+}
+
+/// Least common multiple; `None` if it does not fit.
+fn lcm(a: i64, b: i64) -> Option<i64> {
+    (a / crate::flow::gcd(a, b)).checked_mul(b)
+}

@@ -1,0 +1,114 @@
+//! How many rows a block has.
+
+use hlo_memory::Bytes;
+
+/// The blocks of a loop: `count` blocks of `rows` rows, then `rest` rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BlockSize {
+    /// Rows per block.
+    pub(super) rows: i64,
+    /// Iterations of the loop.
+    pub(super) count: i64,
+    /// Rows that are left for the end; fewer than `rows`.
+    pub(super) rest: i64,
+}
+
+/// What limits the size of a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Rows in all.
+    pub(super) rows: i64,
+    /// Bytes that the values of a block take per row.
+    pub(super) row_bytes: u64,
+    /// Blocks have a multiple of this many rows.
+    pub(super) granule: i64,
+    /// Most bytes of one block.
+    pub(super) bytes: Bytes,
+    /// Fewest rows that are worth an iteration.
+    pub(super) least: i64,
+}
+
+/// Most iterations of one loop: beyond it their overhead shows.
+const MOST_BLOCKS: i64 = 1 << 16;
+
+impl Limits {
+    /// The largest power of two of rows within the limits. When it leaves a rest, the largest divisor that is more than half of the
+    /// limit, if there is one. `None` if everything fits one block.
+    pub(super) fn block_size(&self) -> Option<BlockSize> {
+        let by_bytes = (self.bytes.get() / self.row_bytes.max(1)).try_into().unwrap_or(i64::MAX);
+        let most = by_bytes.max(self.least).max(ceil(self.rows, MOST_BLOCKS)).max(self.granule);
+        if self.rows <= most {
+            return None;
+        }
+        // At least two blocks: a loop of one is none.
+        let most = most.min(self.rows / 2).max(self.granule);
+        let power = 1 << most.ilog2();
+        if self.rows % power == 0 && power % self.granule == 0 {
+            return Some(self.split(power));
+        }
+        let fewest = ceil(self.rows, most);
+        let even = |count: &i64| self.rows % count == 0 && (self.rows / count) % self.granule == 0;
+        if let Some(count) = (fewest..=fewest.saturating_mul(2).min(MOST_BLOCKS)).find(even) {
+            return Some(self.split(self.rows / count));
+        }
+        let rows = if power >= self.granule { power - power % self.granule } else { self.granule };
+        (rows < self.rows).then(|| self.split(rows))
+    }
+
+    fn split(&self, rows: i64) -> BlockSize {
+        BlockSize { rows, count: self.rows / rows, rest: self.rows % rows }
+    }
+}
+
+/// `a / b` for positive numbers, rounded up.
+fn ceil(a: i64, b: i64) -> i64 {
+    a / b + i64::from(a % b != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn size(rows: i64, row_bytes: u64, granule: i64, bytes: u64, least: i64) -> Option<(i64, i64, i64)> {
+        let limits = Limits { rows, row_bytes, granule, bytes: Bytes(bytes), least };
+        limits.block_size().map(|size| (size.rows, size.count, size.rest))
+    }
+
+    #[test]
+    fn a_power_of_two_is_cut_into_powers_of_two() {
+        assert_eq!(size(1 << 33, 16, 1, 64 * MIB, 4096), Some((1 << 22, 2048, 0)));
+    }
+
+    #[test]
+    fn a_divisor_spares_the_rest() {
+        assert_eq!(size(3_000_000, 16, 1, MIB, 4096), Some((62_500, 48, 0)));
+    }
+
+    #[test]
+    fn a_prime_leaves_a_rest() {
+        assert_eq!(size(8_589_934_609, 16, 1, 64 * MIB, 4096), Some((1 << 22, 2048, 17)));
+        assert_eq!(size(7, 16, 1, 48, 1), Some((2, 3, 1)));
+    }
+
+    #[test]
+    fn one_block_is_no_loop() {
+        assert_eq!(size(4096, 16, 1, 1, 4096), None);
+        assert_eq!(size(4097, 16, 1, 1, 4096), Some((1 << 11, 2, 1)));
+        assert_eq!(size(1, 16, 1, 1, 1), None);
+    }
+
+    #[test]
+    fn blocks_are_multiples_of_the_granule() {
+        assert_eq!(size(1000, 1, 10, 64, 1), Some((50, 20, 0)));
+        assert_eq!(size(70, 1, 70, 1, 1), None);
+        assert_eq!(size(140, 1, 70, 1, 1), Some((70, 2, 0)));
+    }
+
+    #[test]
+    fn iterations_are_bounded() {
+        let (rows, count, _) = size(1 << 40, 1 << 20, 1, MIB, 1).expect("many rows");
+        assert_eq!((rows, count), (1 << 24, 1 << 16));
+    }
+}

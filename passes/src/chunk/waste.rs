@@ -1,0 +1,150 @@
+//! What a loop saves: the full-size values that XLA would have to hold and that disappear.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{AttrKey, AttrValue, ComputationId, InstructionId, Module, Opcode, edit};
+use hlo_memory::Bytes;
+use hlo_memory::size::array_size;
+use indexmap::{IndexMap, IndexSet};
+
+use super::region::{Block, Part, Region, Source};
+use super::sink::Sink;
+use crate::Context;
+use crate::flow::{is_fusible, producer};
+
+/// Instructions of `computation` that nothing needs any more once `sinks` are replaced.
+pub(super) struct Dying {
+    gone: SideTable<InstructionId, bool>,
+    /// Instructions that XLA merges into one: they are gone only together.
+    twins: SideTable<InstructionId, usize>,
+    survivors: IndexSet<usize>,
+}
+
+impl Dying {
+    pub(super) fn of(context: &Context<'_>, computation: ComputationId, sinks: &[&Sink]) -> Self {
+        let module = context.module;
+        let mut gone = SideTable::new(false);
+        let kept: IndexSet<InstructionId> =
+            module.instructions_of(computation).flat_map(|(_, inst)| inst.control_predecessors()).copied().collect();
+        let mut work: Vec<InstructionId> = Vec::new();
+        for sink in sinks {
+            gone.set(sink.scatter, true);
+            work.extend(&module.instruction(sink.scatter).operands);
+        }
+        let root = module.computation(computation).root;
+        while let Some(id) = work.pop() {
+            let unused = context.users.get(id).iter().all(|&user| gone[user]);
+            if unused && !gone[id] && id != root && !kept.contains(&id) && edit::removable(module, id) {
+                gone.set(id, true);
+                work.extend(&module.instruction(id).operands);
+            }
+        }
+        let twins = twins(module, computation);
+        let alive = module.computation(computation).instructions.iter().filter(|&&id| !gone[id]);
+        let survivors = alive.map(|&id| twins[id]).collect();
+        Self { gone, twins, survivors }
+    }
+    /// Whether the value of `id` no longer exists after the rewrite, nor that of an equal instruction.
+    pub(super) fn is_gone(&self, id: InstructionId) -> bool {
+        self.gone[id] && !self.survivors.contains(&self.twins[id])
+    }
+}
+
+/// Numbers instructions such that equal expressions get equal numbers (metadata aside).
+fn twins(module: &Module, computation: ComputationId) -> SideTable<InstructionId, usize> {
+    let mut number = SideTable::new(usize::MAX);
+    let mut known: IndexMap<(Opcode, Vec<usize>, String), usize> = IndexMap::new();
+    for (id, inst) in module.instructions_of(computation) {
+        let operands = inst.operands.iter().map(|&operand| number[operand]).collect();
+        let attributes: Vec<_> =
+            inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata).collect();
+        let rest = format!("{} {:?} {attributes:?}", inst.shape, inst.payload);
+        let next = known.len();
+        number.set(id, *known.entry((inst.opcode, operands, rest)).or_insert(next));
+    }
+    number
+}
+
+/// Bytes of the values of a region that XLA holds in memory at full size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Waste {
+    /// Full-size bytes that disappear.
+    pub(super) gone: Bytes,
+    /// Bytes of one row of everything a block holds in memory.
+    pub(super) row_bytes: u64,
+}
+
+/// Adds up the region: what sinks and other instructions that are not fused read, unless it is a view of a value in memory.
+pub(super) fn waste(context: &Context<'_>, region: &Region, rows: i64, dying: &Dying) -> Waste {
+    let mut held: IndexSet<Block> = region.roots.iter().flatten().copied().collect();
+    for (block, source) in &region.blocks {
+        let (op, _) = producer(context.module, block.value.inst);
+        if let (Source::Computed(parts), false) = (source, is_fusible(context.module.instruction(op).opcode)) {
+            held.insert(*block);
+            held.extend(parts.iter().filter_map(|part| match part {
+                Part::Block(block) => Some(*block),
+                Part::Whole(_) => None,
+            }));
+        }
+    }
+    let mut seen = IndexSet::new();
+    let mut waste = Waste::default();
+    for block in held.iter().filter_map(|block| storage(context.module, region, *block)) {
+        if !seen.insert((identity(region, dying, block), block.dim, block.rows)) {
+            continue;
+        }
+        let bytes = context.module.instruction(block.value.inst).array().and_then(array_size).unwrap_or_default();
+        waste.row_bytes = waste.row_bytes.saturating_add(bytes.get().div_ceil(rows as u64));
+        if is_gone(region, dying, block) {
+            waste.gone += bytes;
+        }
+    }
+    waste
+}
+
+/// Number of a value among equal values, and the chain of calls it is in.
+fn identity(region: &Region, dying: &Dying, block: Block) -> (usize, usize) {
+    match region.frames.outermost_call(block.value.frame) {
+        None => (dying.twins[block.value.inst], 0),
+        Some(_) => (hlo_ir::arena::Id::index(block.value.inst), block.value.frame),
+    }
+}
+
+fn is_gone(region: &Region, dying: &Dying, block: Block) -> bool {
+    dying.is_gone(region.frames.outermost_call(block.value.frame).unwrap_or(block.value.inst))
+}
+
+/// The block whose memory a block occupies: reshapes and the like are views. `None` if that is a value read from memory.
+fn storage(module: &Module, region: &Region, mut block: Block) -> Option<Block> {
+    loop {
+        match region.blocks.get(&block)? {
+            Source::Computed(parts) => match (is_view(module, block.value.inst), parts.as_slice()) {
+                (true, [Part::Block(below)]) => block = *below,
+                _ => return Some(block),
+            },
+            Source::Read(_) | Source::ReadThrough(..) => return None,
+        }
+    }
+}
+
+/// Whether the instruction only renames memory.
+fn is_view(module: &Module, id: InstructionId) -> bool {
+    let inst = module.instruction(id);
+    let from = inst.operands.first().and_then(|&operand| module.instruction(operand).array());
+    let (Some(from), Some(to)) = (from, inst.array()) else { return false };
+    match inst.opcode {
+        Opcode::Bitcast => true,
+        Opcode::BitcastConvert | Opcode::Convert => from.element_type == to.element_type,
+        Opcode::Reshape => {
+            [from, to].iter().all(|shape| shape.layout.as_ref().is_none_or(hlo_ir::Layout::is_descending))
+        }
+        Opcode::Transpose => {
+            let order = inst.ints(&AttrKey::Dimensions);
+            to.minor_to_major().iter().map(|&dim| order[dim as usize]).eq(from.minor_to_major())
+        }
+        Opcode::Slice => match inst.attribute(&AttrKey::Slice) {
+            Some(AttrValue::Slice(bounds)) => bounds.iter().zip(&from.dims).all(|(bound, &size)| bound.is_full(size)),
+            _ => false,
+        },
+        _ => false,
+    }
+}

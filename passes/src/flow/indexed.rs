@@ -1,0 +1,99 @@
+//! Rows of the pull table for reads and writes at computed places.
+
+use hlo_ir::{AttrKey, GatherDims, ScatterDims};
+
+use super::{Flows, OperandFlow, Query};
+
+pub(super) fn dynamic_slice(q: &Query<'_>) -> Flows {
+    // A slice as large as its operand always starts at 0, whatever the index says.
+    if q.operand(0)?.dims.get(q.dim) != Some(&q.extent()) {
+        return q.barrier("moving-slice", "takes a part of this dimension at a computed place");
+    }
+    Ok(q.first(1, OperandFlow::same(q.dim)))
+}
+
+pub(super) fn dynamic_update_slice(q: &Query<'_>) -> Flows {
+    if q.operand(1)?.dims.get(q.dim) != Some(&q.extent()) {
+        return q.barrier("moving-slice", "writes a part of this dimension at a computed place");
+    }
+    Ok(q.first(2, OperandFlow::same(q.dim)))
+}
+
+/// A batch dimension of the result comes from the indices; an offset dimension from the operand, if the slice takes all of it.
+pub(super) fn gather(q: &Query<'_>) -> Flows {
+    let dims = GatherDims::of(q.inst).ok_or_else(|| q.malformed())?;
+    let at = q.dim as i64;
+    if let Some(window) = dims.offset_dims.iter().position(|&dim| dim == at) {
+        return gather_offset(q, &dims, window);
+    }
+    let batch = (0..at).filter(|dim| !dims.offset_dims.contains(dim)).count();
+    let rank = q.operand(1)?.rank() as i64;
+    let Some(index_dim) = (0..rank).filter(|&dim| dim != dims.index_vector_dim).nth(batch) else {
+        return Err(q.malformed());
+    };
+    let paired = dims.start_indices_batching_dims.iter().position(|&dim| dim == index_dim);
+    let operand = match paired {
+        Some(pair) => {
+            let dim = dims.operand_batching_dims.get(pair).ok_or_else(|| q.malformed())?;
+            OperandFlow::same(*dim as usize)
+        }
+        None => OperandFlow::Whole,
+    };
+    Ok(vec![operand, OperandFlow::same(index_dim as usize)])
+}
+
+fn gather_offset(q: &Query<'_>, dims: &GatherDims<'_>, window: usize) -> Flows {
+    let operand = q.operand(0)?;
+    let gone = |dim: &i64| dims.collapsed_slice_dims.contains(dim) || dims.operand_batching_dims.contains(dim);
+    let Some(dim) = (0..operand.rank() as i64).filter(|dim| !gone(dim)).nth(window) else {
+        return Err(q.malformed());
+    };
+    let whole = dims.slice_sizes.get(dim as usize) == operand.dims.get(dim as usize);
+    if !whole || dims.start_index_map.contains(&dim) {
+        return q.barrier("moving-slice", "takes a part of this dimension at a computed place");
+    }
+    Ok(vec![OperandFlow::same(dim as usize), OperandFlow::Whole])
+}
+
+/// The update dimension of each index dimension except the index vector; empty if the ranks do not match.
+pub(crate) fn update_scatter_dims(dims: &ScatterDims<'_>, update_rank: usize) -> Vec<usize> {
+    (0..update_rank).filter(|&dim| !dims.update_window_dims.contains(&(dim as i64))).collect()
+}
+
+/// A scatter as producer: blocks of a batching dimension, or of a window dimension that every update covers.
+pub(super) fn scatter(q: &Query<'_>) -> Flows {
+    let dims = ScatterDims::of(q.inst).ok_or_else(|| q.malformed())?;
+    let at = q.dim as i64;
+    let inputs = ScatterDims::input_count(q.inst.operands.len());
+    let updates = q.operand(inputs + 1)?;
+    let (index, update) = if let Some(pair) = dims.input_batching_dims.iter().position(|&dim| dim == at) {
+        let index_dim = *dims.scatter_indices_batching_dims.get(pair).ok_or_else(|| q.malformed())?;
+        let position = (0..index_dim).filter(|&dim| dim != dims.index_vector_dim).count();
+        (OperandFlow::same(index_dim as usize), update_scatter_dims(&dims, updates.rank()).get(position).copied())
+    } else {
+        let gone = |dim: &i64| dims.inserted_window_dims.contains(dim) || dims.input_batching_dims.contains(dim);
+        let window = (0..at).filter(|dim| !gone(dim)).count();
+        let update = dims.update_window_dims.get(window).map(|&dim| dim as usize);
+        let covered = update.and_then(|dim| updates.dims.get(dim)) == Some(&q.extent());
+        if gone(&at) || dims.scatter_dims_to_operand_dims.contains(&at) || !covered {
+            return q.barrier("scattered", "writes to computed places of this dimension");
+        }
+        (OperandFlow::Whole, update)
+    };
+    let update = OperandFlow::same(update.ok_or_else(|| q.malformed())?);
+    let flow = |operand: usize| match operand.cmp(&inputs) {
+        std::cmp::Ordering::Less => OperandFlow::same(q.dim),
+        std::cmp::Ordering::Equal => index,
+        std::cmp::Ordering::Greater => update,
+    };
+    Ok((0..q.inst.operands.len()).map(flow).collect())
+}
+
+/// Sizes of the slices a `dynamic-slice` or `gather` takes.
+pub(super) fn slice_sizes_key(inst: &hlo_ir::Instruction) -> Option<AttrKey> {
+    match inst.opcode {
+        hlo_ir::Opcode::DynamicSlice => Some(AttrKey::DynamicSliceSizes),
+        hlo_ir::Opcode::Gather => Some(AttrKey::SliceSizes),
+        _ => None,
+    }
+}

@@ -1,0 +1,99 @@
+//! Values as data flow sees them: behind tuples, optimization barriers and calls.
+
+use std::collections::BTreeMap;
+
+use hlo_ir::{AttrKey, AttrValue, InstructionId, Module, Opcode};
+
+/// An array-shaped instruction, seen through a chain of calls.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Value {
+    /// The instruction; a `get-tuple-element` only of an instruction with several results or of an opaque tuple.
+    pub inst: InstructionId,
+    /// The chain of calls it is seen through; 0 for the computation under inspection itself.
+    pub frame: usize,
+}
+
+/// The chains of calls met so far; chain 0 is empty.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    /// For chain `k + 1`: the chain it continues, and the call.
+    chains: Vec<(usize, InstructionId)>,
+    known: BTreeMap<(usize, InstructionId), usize>,
+    opaque: Vec<InstructionId>,
+}
+
+impl Frames {
+    /// Looks through every call except `opaque` ones.
+    pub fn new(opaque: Vec<InstructionId>) -> Self {
+        Self { chains: Vec::new(), known: BTreeMap::new(), opaque }
+    }
+    /// The outermost call of a chain; `None` for the empty chain.
+    pub fn outermost_call(&self, frame: usize) -> Option<InstructionId> {
+        let (parent, call) = *self.chains.get(frame.checked_sub(1)?)?;
+        self.outermost_call(parent).or(Some(call))
+    }
+    /// The chain that continues `frame` by `call`.
+    fn enter(&mut self, frame: usize, call: InstructionId) -> usize {
+        *self.known.entry((frame, call)).or_insert_with(|| {
+            self.chains.push((frame, call));
+            self.chains.len()
+        })
+    }
+    /// The instruction that really makes the value of `inst`: `tuple`/`get-tuple-element` pairs, `opt-barrier`s and calls are looked
+    /// through, parameters of called computations are the operands of the call.
+    pub fn resolve(&mut self, module: &Module, inst: InstructionId, frame: usize) -> Value {
+        let mut at = Value { inst, frame };
+        let mut value = at;
+        let mut path: Vec<i64> = Vec::new();
+        loop {
+            let instruction = module.instruction(at.inst);
+            if path.is_empty() && instruction.array().is_some() {
+                value = at;
+            }
+            at = match instruction.opcode {
+                Opcode::GetTupleElement => {
+                    path.push(instruction.int(&AttrKey::Index).unwrap_or(0));
+                    Value { inst: instruction.operands[0], frame: at.frame }
+                }
+                Opcode::Tuple => match path.pop().and_then(|index| instruction.operands.get(index as usize)) {
+                    Some(&element) => Value { inst: element, frame: at.frame },
+                    None => return value,
+                },
+                Opcode::OptBarrier => Value { inst: instruction.operands[0], frame: at.frame },
+                Opcode::Call if !self.opaque.contains(&at.inst) => match callee(module, at.inst) {
+                    Some(root) => Value { inst: root, frame: self.enter(at.frame, at.inst) },
+                    None => return value,
+                },
+                Opcode::Parameter if at.frame > 0 => {
+                    let (frame, call) = self.chains[at.frame - 1];
+                    let number = instruction.parameter_number().unwrap_or(0);
+                    match module.instruction(call).operands.get(number as usize) {
+                        Some(&argument) => Value { inst: argument, frame },
+                        None => return value,
+                    }
+                }
+                _ => return value,
+            };
+        }
+    }
+}
+
+/// Root of the computation a call runs; `None` if the call must stay one (`inlineable="false"`, as in manually sharded code).
+fn callee(module: &Module, call: InstructionId) -> Option<InstructionId> {
+    let call = module.instruction(call);
+    let kept = call.attributes.iter().any(|attribute| match &attribute.value {
+        AttrValue::Raw(text) => text.contains("inlineable=\"false\""),
+        _ => false,
+    });
+    let target = call.computation(&AttrKey::ToApply)?;
+    (!kept).then(|| module.computation(target).root)
+}
+
+/// The instruction that computes a value, and which of its results the value is: a `get-tuple-element` stands for its operand.
+pub fn producer(module: &Module, inst: InstructionId) -> (InstructionId, Option<i64>) {
+    let instruction = module.instruction(inst);
+    match (instruction.opcode, instruction.operands.first()) {
+        (Opcode::GetTupleElement, Some(&operand)) => (operand, Some(instruction.int(&AttrKey::Index).unwrap_or(0))),
+        _ => (inst, None),
+    }
+}
