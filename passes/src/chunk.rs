@@ -1,0 +1,80 @@
+//! Applies a scatter block by block, so that its indices and updates never exist at full size.
+//!
+//! Waste: programs seldom have the indices and updates of a scatter. They compute them: wrap negative indices, join columns, convert,
+//! broadcast a constant. XLA holds the computed arrays in memory at full size, because it does not fuse producers into a scatter. For
+//! 2^33 rows of three `s32` indices that is 96 GiB of indices and 32 GiB of updates beside 96 GiB of input.
+//!
+//! ```text
+//! y = scatter(x, indices(p), updates(q))   =>   for k in 0..K:  x = scatter(x, indices(rows k of p), updates(rows k of q))
+//! ```
+//!
+//! The loop is a `while` that carries a counter, the scattered array and what stands in memory. Inside it, everything between the values
+//! in memory and the scatter is computed again, on one block of rows. Which values can be computed block by block, and which rows
+//! of their operands that takes, is decided by dimension flow with one rule per opcode, not by the look of the program. A value
+//! without a rule stands in memory and is read block by block.
+//!
+//! Sound because each row of indices and updates is computed by the same operations from the same rows, and updates are applied in their
+//! original order: the blocks cut the first row dimension of the indices and run from front to back. Grade: bitwise while the loop
+//! holds integer work, data movement and elementwise operations; hlo-exact when it holds a float reduction, a contraction or a
+//! transform, which `--exactness=bitwise` leaves in memory instead.
+//!
+//! A block has the largest power of two (or divisor) of rows whose values fit a thousandth of the program's arguments and outputs, but
+//! at least 1 MiB and at most 64 MiB; `--chunk-bytes` sets another limit. Rows behind the last full block are applied behind the loop.
+//! Scatters of equal row count that share producers and do not depend on each other share a loop.
+//!
+//! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, and
+//! from gains below a twentieth of all memory. Remarks say why a chance is missed: `batching` (only batching dimensions to cut), `control`
+//! (control dependencies), `dynamic-shape`, `granule` (no block size fits all values), `sharded` (the rows lie across devices),
+//! `small-gain`, or the rule of dimension flow that failed, such as `concatenated`, `sorted`, `reshape` or `window`.
+
+mod build;
+mod emit;
+mod plan;
+mod region;
+mod sink;
+mod size;
+mod waste;
+
+use hlo_ir::{ComputationId, Module, Opcode};
+use indexmap::IndexSet;
+
+use crate::{Context, Finding, Pass, PassKind};
+
+/// The pass; see the module's text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chunk;
+
+impl Pass for Chunk {
+    fn name(&self) -> &'static str {
+        "chunk"
+    }
+    fn summary(&self) -> &'static str {
+        "apply scatters block by block, so that their indices and updates never exist at full size"
+    }
+    crate::explanation!("chunk.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::Rewrite
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        // In a scheduled module the compiler's own decisions have been taken already.
+        if context.module.is_scheduled() {
+            return Vec::new();
+        }
+        running(context.module).into_iter().flat_map(|computation| plan::find(context, computation)).collect()
+    }
+}
+
+/// Computations that run as such: the entry and what it reaches through calls, loops and branches, but not combiners or fusions.
+fn running(module: &Module) -> IndexSet<ComputationId> {
+    let mut found = IndexSet::from([module.entry()]);
+    let mut next = 0;
+    while let Some(&computation) = found.get_index(next) {
+        next += 1;
+        for (_, inst) in module.instructions_of(computation) {
+            if matches!(inst.opcode, Opcode::Call | Opcode::While | Opcode::Conditional) {
+                found.extend(inst.called_computations());
+            }
+        }
+    }
+    found
+}
