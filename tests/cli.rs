@@ -1,0 +1,169 @@
+//! The command line's contract: what goes where, which exit code, and that files are written whole or not at all.
+
+mod common;
+
+use std::fs;
+use std::process::Stdio;
+
+use common::{command, finish, root, run, run_on, text};
+
+const S32: &str = "corpus/founding/s32.before.hlo";
+
+/// A module that no pass has anything to say about.
+const TINY: &str = "HloModule tiny, entry_computation_layout={(f32[8]{0})->f32[8]{0}}\n\nENTRY %main (x: f32[8]) -> f32[8] {\n  ROOT %x = f32[8]{0} parameter(0)\n}\n";
+
+#[test]
+fn help_is_as_documented() {
+    insta::assert_snapshot!(run(["--help"]));
+}
+
+#[test]
+fn version_is_printed() {
+    assert_eq!(run(["--version"]).stdout, concat!("hlo-opt ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn passes_are_listed() {
+    insta::assert_snapshot!(run(["--list-passes"]));
+}
+
+#[test]
+fn every_listed_pass_is_explained() {
+    for line in run(["--list-passes"]).stdout.lines() {
+        let name = line.split_whitespace().next().unwrap();
+        let page = run(["--explain", name]);
+        assert_eq!((page.code, page.stderr.as_str()), (0, ""), "{name}");
+        assert!(page.stdout.lines().count() > 5, "the page of {name} is too short:\n{}", page.stdout);
+    }
+}
+
+#[test]
+fn the_module_goes_to_standard_output_and_the_summary_to_standard_error() {
+    let run = run([S32]);
+    assert_eq!(run.code, 0, "{run}");
+    assert!(run.stdout.starts_with("HloModule jit_loss"), "{}", run.stdout);
+    insta::assert_snapshot!(run.stderr);
+}
+
+#[test]
+fn quiet_prints_nothing_but_the_module() {
+    assert_eq!(run(["--quiet", S32]).stderr, "");
+    assert_eq!(run(["-q", S32]).stdout, run([S32]).stdout);
+}
+
+#[test]
+fn standard_input_is_the_default() {
+    let input = text(S32);
+    let from_file = run([S32]);
+    assert_eq!(run_on(input.as_bytes(), ["-"]), from_file);
+    assert_eq!(run_on(input.as_bytes(), [] as [&str; 0]), from_file);
+}
+
+#[test]
+fn output_names_a_file_or_a_dash() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.hlo");
+    let written = run([S32, "-o", path.to_str().unwrap()]);
+    assert_eq!((written.code, written.stdout.as_str()), (0, ""));
+    assert_eq!(fs::read_to_string(&path).unwrap(), run([S32]).stdout);
+    assert_eq!(run([S32, "-o", "-"]), run([S32]));
+}
+
+#[test]
+fn the_input_may_be_the_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("module.hlo");
+    fs::copy(root().join(S32), &path).unwrap();
+    assert_eq!(run(["-q", path.to_str().unwrap(), "-o", path.to_str().unwrap()]).code, 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), run([S32]).stdout);
+}
+
+#[test]
+fn an_existing_output_survives_every_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.hlo");
+    fs::write(&path, "precious").unwrap();
+    let out = path.to_str().unwrap();
+    let truncated = &text(S32)[..1500];
+    assert_eq!(run_on(truncated.as_bytes(), ["-o", out]).code, 1);
+    assert_eq!(run(["no-such-file", "-o", out]).code, 1);
+    assert_eq!(run([S32, "-o", out, "--passes=none-of-this-name"]).code, 2);
+    assert_eq!(run([S32, "-o", out, "--report", "/no/such/folder/report.json"]).code, 2);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1, "no temporary files stay behind");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_replaced_file_keeps_its_permissions_and_a_link_stays_a_link() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let (path, link) = (folder.path().join("out.hlo"), folder.path().join("link.hlo"));
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    symlink(&path, &link).unwrap();
+    assert_eq!(run_on(TINY.as_bytes(), ["-o", link.to_str().unwrap()]).code, 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), TINY);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_device_is_written_to_and_not_replaced() {
+    let run = run([S32, "-q", "-o", "/dev/stdout"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert!(run.stdout.starts_with("HloModule jit_loss"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = command().arg(S32).arg("-q").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn no_passes_print_the_module_back() {
+    assert_eq!(run_on(TINY.as_bytes(), ["--passes="]).stdout, TINY);
+}
+
+#[test]
+fn check_writes_nothing_and_says_by_its_code_whether_a_rewrite_helps() {
+    let helps = run([S32, "--check"]);
+    assert_eq!((helps.code, helps.stdout.as_str()), (5, ""), "{helps}");
+    let tiny = run_on(TINY.as_bytes(), ["--check"]);
+    assert_eq!((tiny.code, tiny.stdout.as_str()), (0, ""), "{tiny}");
+}
+
+#[test]
+fn a_diff_takes_the_place_of_the_module() {
+    let diff = run([S32, "--diff"]);
+    assert_eq!(diff.code, 0);
+    assert!(diff.stdout.starts_with(&format!("--- {S32}\n+++ {S32}\n@@ ")), "{diff}");
+    assert_eq!(run_on(TINY.as_bytes(), ["--diff"]).stdout, "");
+    assert_eq!(run([S32, "--diff", "--check"]).stdout, diff.stdout);
+    assert_eq!(run([S32, "--diff", "--check"]).code, 5);
+}
+
+#[test]
+fn a_saving_below_the_minimum_is_left_alone() {
+    let run = run([S32, "--min-saving=1TiB", "--check"]);
+    assert_eq!(run.code, 0, "{run}");
+}
+
+#[test]
+fn color_obeys_its_flag() {
+    let colored = |when: &str| run(["--color", when, "no-such-file"]).stderr.contains('\u{1b}');
+    assert!(!colored("auto"), "standard error is no terminal here");
+    assert!(!colored("never"));
+    assert!(colored("always"));
+    let forced = finish(command().args(["--color=always", "--diff", S32]).env("NO_COLOR", "1"));
+    assert!(forced.stdout.contains("\u{1b}[32m+"), "{forced}");
+}
+
+#[test]
+fn analyze_prints_figures_and_holders() {
+    insta::assert_snapshot!(run(["--analyze", S32]));
+}

@@ -1,0 +1,112 @@
+//! Runs the built command the way a shell would, and finds the corpus.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a run of the command left behind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    /// The exit code; -1 if it died of a signal.
+    pub(crate) code: i32,
+    /// Standard output.
+    pub(crate) stdout: String,
+    /// Standard error.
+    pub(crate) stderr: String,
+}
+
+impl fmt::Display for Run {
+    /// The form of snapshots.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "exit code {}", self.code)?;
+        for (name, text) in [("output", &self.stdout), ("error", &self.stderr)] {
+            if !text.is_empty() {
+                write!(f, "--- standard {name}\n{text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The root of the repository, where the command is run: paths in messages are then the same everywhere.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The command with a fixed environment.
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hlo-opt"));
+    command.current_dir(root()).stdin(Stdio::null());
+    for variable in ["COLUMNS", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "RUST_BACKTRACE"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs the command with these arguments and nothing on standard input.
+pub(crate) fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Run {
+    finish(command().args(arguments))
+}
+
+/// Runs the command with `input` on standard input.
+pub(crate) fn run_on<A: AsRef<OsStr>>(input: &[u8], arguments: impl IntoIterator<Item = A>) -> Run {
+    let mut command = command();
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the built command starts");
+    let mut stdin = child.stdin.take().expect("standard input is a pipe");
+    let input = input.to_vec();
+    // A thread: the command may print more than a pipe holds before it has read everything. It may also leave early.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().expect("the command ends");
+    writer.join().expect("the writer does not panic");
+    from(&output)
+}
+
+/// Runs a prepared command to its end.
+pub(crate) fn finish(command: &mut Command) -> Run {
+    from(&command.output().expect("the built command starts"))
+}
+
+fn from(output: &std::process::Output) -> Run {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("output is UTF-8");
+    Run { code: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+}
+
+/// Names without `.before.hlo` of the programs in a folder of the corpus, sorted; never empty.
+pub(crate) fn programs(folder: &str) -> Vec<String> {
+    let path = root().join("corpus").join(folder);
+    let entries = path.read_dir().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".before.hlo")?.to_owned()))
+        .collect();
+    names.sort();
+    assert!(!names.is_empty(), "no programs in {}", path.display());
+    names
+}
+
+/// Folders of the corpus with full-size programs; each program of a `-small` folder is one of these made small.
+pub(crate) const FULL: [&str; 3] = ["founding", "chunk", "direct-index"];
+
+/// Folders of the corpus with programs that can be run.
+pub(crate) const SMALL: [&str; 3] = ["founding-small", "chunk-small", "direct-index-small"];
+
+/// A file of the corpus, relative to the root.
+pub(crate) fn corpus(folder: &str, name: &str, extension: &str) -> PathBuf {
+    Path::new("corpus").join(folder).join(format!("{name}.{extension}"))
+}
+
+/// The text of a file, given relative to the root.
+pub(crate) fn text(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// XLA's total for a program of the corpus, as `corpus/generate.py` recorded it.
+pub(crate) fn xla_total(folder: &str, name: &str) -> u64 {
+    let facts: serde_json::Value = serde_json::from_str(&text(corpus(folder, name, "xla.json"))).expect("JSON");
+    facts["total_bytes"].as_u64().expect("a number of bytes")
+}

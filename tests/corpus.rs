@@ -1,0 +1,125 @@
+//! The whole tool on the whole corpus: what it rewrites (as diffs), the laws that hold for every input, and XLA's recorded byte counts.
+
+mod common;
+
+use common::{FULL, SMALL, corpus, programs, run, text, xla_total};
+use hlo_opt::{Bytes, Options, Pipeline, analyze, optimize};
+
+/// Folder and name of every program.
+fn everything() -> Vec<(&'static str, String)> {
+    let folders = FULL.into_iter().chain(SMALL);
+    folders.flat_map(|folder| programs(folder).into_iter().map(move |name| (folder, name))).collect()
+}
+
+/// Options under which small programs are rewritten like large ones.
+fn eager() -> Options {
+    Options { min_saving: Bytes(1), verify_each: true, ..Options::default() }
+}
+
+#[test]
+fn the_default_pipeline_rewrites_the_corpus_like_this() {
+    insta::glob!("../corpus", "{founding,chunk,direct-index}/*.before.hlo", |path| {
+        let relative = path.strip_prefix(common::root().canonicalize().unwrap()).unwrap();
+        let run = run(["--diff", relative.to_str().unwrap()]);
+        assert_eq!(run.code, 0, "{run}");
+        insta::assert_snapshot!(format!("{}\n{}", run.stderr, run.stdout));
+    });
+}
+
+#[test]
+fn no_passes_print_every_dump_back_byte_for_byte() {
+    for (folder, name) in everything() {
+        for extension in ["before.hlo", "after.hlo"] {
+            let path = corpus(folder, &name, extension);
+            if !common::root().join(&path).exists() {
+                // A partitioned program has no dump after optimization for one device.
+                continue;
+            }
+            let run = run(["-q", "--passes=", path.to_str().unwrap()]);
+            assert_eq!(run.code, 0, "{}: {run}", path.display());
+            assert!(run.stdout == text(&path), "{} is printed differently", path.display());
+        }
+    }
+}
+
+#[test]
+fn two_runs_are_byte_identical() {
+    for (folder, name) in everything() {
+        let path = corpus(folder, &name, "before.hlo");
+        let arguments = ["--min-saving=1", "--report=/dev/stdout", path.to_str().unwrap()];
+        assert!(run(arguments) == run(arguments), "{}", path.display());
+    }
+}
+
+#[test]
+fn a_second_run_changes_nothing() {
+    for (folder, name) in everything() {
+        let first = optimize(&text(corpus(folder, &name, "before.hlo")), &Pipeline::standard(), &eager()).unwrap();
+        let second = optimize(&first.text, &Pipeline::standard(), &eager()).unwrap();
+        let rewrites: Vec<_> = second.report.rewrites.iter().map(|rewrite| (rewrite.pass, &rewrite.note)).collect();
+        assert!(second.text == first.text, "{folder}/{name} is rewritten again: {rewrites:?}");
+    }
+}
+
+#[test]
+fn the_estimate_never_rises_and_the_interface_never_changes() {
+    for (folder, name) in everything() {
+        let outcome = optimize(&text(corpus(folder, &name, "before.hlo")), &Pipeline::standard(), &eager()).unwrap();
+        let (before, after) = (&outcome.report.before, &outcome.report.after);
+        assert!(after.total <= before.total, "{folder}/{name}: {} -> {}", before.total, after.total);
+        assert_eq!(after.floor, before.floor, "{folder}/{name}");
+        let fresh = analyze(&outcome.text, Options::default().target).unwrap().estimate;
+        assert_eq!(fresh.total, after.total, "{folder}/{name}: the printed module has another estimate");
+    }
+}
+
+#[test]
+fn programs_that_should_be_rewritten_are() {
+    for folder in FULL {
+        for name in programs(folder).iter().filter(|name| folder == "founding" || name.starts_with("fires-")) {
+            let outcome =
+                optimize(&text(corpus(folder, name, "before.hlo")), &Pipeline::standard(), &Options::default())
+                    .unwrap();
+            assert!(outcome.helped(), "{folder}/{name}: {:#?}", outcome.report.remarks);
+        }
+    }
+}
+
+#[test]
+fn scheduled_modules_are_estimated_to_the_byte() {
+    let mut compared = 0;
+    for (folder, name) in everything() {
+        let path = corpus(folder, &name, "after.hlo");
+        if !common::root().join(&path).exists() {
+            continue;
+        }
+        let estimate = analyze(&text(&path), Options::default().target).unwrap().estimate;
+        assert_eq!(estimate.total.get(), xla_total(folder, &name), "{}", path.display());
+        compared += 1;
+    }
+    assert!(compared > 150, "only {compared} dumps compared");
+}
+
+#[test]
+fn the_founding_program_is_predicted_to_the_byte() {
+    for folder in ["founding", "founding-small"] {
+        for name in programs(folder) {
+            let module = text(corpus(folder, &name, "before.hlo"));
+            let estimate = analyze(&module, Options::default().target).unwrap().estimate;
+            assert_eq!(estimate.total.get(), xla_total(folder, &name), "{folder}/{name}");
+        }
+    }
+}
+
+#[test]
+fn names_and_comments_do_not_matter() {
+    let module = text("corpus/founding/s32.before.hlo");
+    let renamed = format!("// a comment\n{}", module.replace("scatter-add.5", "x").replace("main.2", "the_entry"));
+    let (plain, other) = (optimize_total(&module), optimize_total(&renamed));
+    assert_eq!(plain, other);
+}
+
+/// Estimated total after the default pipeline.
+fn optimize_total(module: &str) -> Bytes {
+    optimize(module, &Pipeline::standard(), &Options::default()).unwrap().report.after.total
+}

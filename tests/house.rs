@@ -1,0 +1,89 @@
+//! The rules of the house that no compiler checks: how long files and functions may be, and that every file says what it is for.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::root;
+
+/// Most lines of a file.
+const FILE: usize = 600;
+
+/// Most lines of a function, from its signature to its closing brace.
+const FUNCTION: usize = 80;
+
+/// Every Rust file of the repository.
+fn sources() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for room in ["src", "tests", "ir", "memory", "passes"] {
+        collect(&root().join(room), &mut files);
+    }
+    assert!(files.len() > 40, "the rooms are not where this test looks for them");
+    files
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() && entry.file_name() != "target" {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// First line and number of lines of every function of more than one line, in a file that rustfmt has formatted: the closing brace stands
+/// in the column of the signature.
+fn functions(text: &str) -> Vec<(usize, usize)> {
+    let lines: Vec<_> = text.lines().collect();
+    let begins = |line: &str| {
+        let words = line.trim_start();
+        let declares = words.starts_with("fn ") || words.contains(" fn ");
+        declares && words.contains('(') && !words.starts_with("//") && !words.ends_with([';', '}'])
+    };
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate().filter(|(_, line)| begins(line)) {
+        let closes = |candidate: &&str| indent(candidate) == indent(line) && candidate.trim_start().starts_with('}');
+        if let Some(length) = lines[start + 1..].iter().position(|candidate| closes(&candidate)) {
+            found.push((start + 1, length + 2));
+        }
+    }
+    found
+}
+
+#[test]
+fn files_are_short() {
+    for path in sources() {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= FILE, "{} has {lines} lines, more than {FILE}", path.display());
+    }
+}
+
+#[test]
+fn functions_are_short() {
+    for path in sources() {
+        for (line, length) in functions(&fs::read_to_string(&path).unwrap()) {
+            assert!(
+                length <= FUNCTION,
+                "{}:{line}: a function of {length} lines, more than {FUNCTION}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for path in sources() {
+        assert!(fs::read_to_string(&path).unwrap().starts_with("//! "), "{} has no header", path.display());
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    let text = "pub fn a(\n    x: u8,\n) {\n    x;\n}\n\nimpl B {\n    fn c() -> u8 {\n        3\n    }\n}\n// a fn d(\nfn e() {}\n";
+    assert_eq!(functions(text), [(1, 5), (8, 3)]);
+}

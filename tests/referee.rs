@@ -1,0 +1,194 @@
+//! XLA itself as the judge: it compiles what we wrote, says how many bytes it needs, and runs both programs on the same data.
+
+mod common;
+#[path = "referee/session.rs"]
+mod session;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{FULL, SMALL, corpus, programs, root, text, xla_total};
+use hlo_opt::{Assumption, Bytes, Grade, Optimized, Options, Pipeline, optimize};
+use serde_json::{Value, json};
+use session::{Session, program, workspace};
+
+/// A GiB in bytes, as a float for the limits of the table.
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// Largest error of results, over the scale of the array, for rewrites that promise the same operations but not the same bits.
+const HLO_EXACT_ERROR: f64 = 1e-5;
+
+/// Runs the passes in `list` (all standard ones if `None`) on a program of the corpus.
+fn rewrite(folder: &str, name: &str, list: Option<&str>, options: &Options) -> Optimized {
+    let pipeline = list.map_or_else(Pipeline::standard, |list| Pipeline::parse(list).unwrap());
+    let module = text(corpus(folder, name, "before.hlo"));
+    optimize(&module, &pipeline, options).unwrap_or_else(|failure| panic!("{folder}/{name}: {failure}"))
+}
+
+fn assuming_bounds() -> Options {
+    Options { assumptions: vec![Assumption::IndicesInBounds], ..Options::default() }
+}
+
+/// Writes a module for the referee.
+fn save(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).expect("a folder of ours can be written");
+    path
+}
+
+#[test]
+fn the_referee_catches_planted_errors() {
+    let output = program("test_referee.py").output().expect("the interpreter starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains(" passed, 0 failed"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn the_targets_are_met() {
+    let assume = assuming_bounds();
+    let table = [
+        ("s32", None, Options::default(), 96.10),
+        ("s16", None, Options::default(), 48.10),
+        ("s32", Some("direct-index"), assume.clone(), 128.02),
+        ("s16", Some("direct-index"), assume, 80.02),
+    ];
+    let folder = workspace("targets");
+    let files: Vec<_> = table
+        .iter()
+        .enumerate()
+        .map(|(row, (name, list, options, _))| {
+            save(&folder, &format!("{row}.hlo"), &rewrite("founding", name, *list, options).text)
+        })
+        .collect();
+    for ((name, list, _, limit), total) in table.iter().zip(Session::start().totals(&files)) {
+        let reached = total as f64 / GIB;
+        assert!(reached <= *limit, "{name} {list:?}: {reached:.3} GiB by XLA, more than {limit}");
+    }
+}
+
+#[test]
+fn an_unsigned_index_is_read_without_a_copy() {
+    let outcome = rewrite("founding", "u8", Some("direct-index"), &Options::default());
+    let file = save(&workspace("unsigned"), "u8.hlo", &outcome.text);
+    let [total] = Session::start().totals(&[file])[..] else { panic!("one file, one total") };
+    // The program holds its updates (4 bytes a row); the converted copy of the indices would be 12 bytes a row more.
+    let rows = 1_u64 << 33;
+    let floor = outcome.report.after.floor.get();
+    assert!(total - floor < 5 * rows, "{} above the floor of {floor}", total - floor);
+    assert!(outcome.report.rewrites.iter().all(|rewrite| rewrite.grade == Grade::Bitwise));
+}
+
+#[test]
+fn xla_needs_for_the_result_what_we_say() {
+    let folder = workspace("totals");
+    let mut rows = Vec::new();
+    for group in FULL {
+        for name in programs(group) {
+            let outcome = rewrite(group, &name, None, &Options::default());
+            let file = save(&folder, &format!("{group}-{name}.hlo"), &outcome.text);
+            rows.push((group, name, outcome, file));
+        }
+    }
+    let files: Vec<_> = rows.iter().map(|row| row.3.clone()).collect();
+    let totals = Session::start().totals(&files);
+    let mut table = format!(
+        "{:<36}{:>16}{:>16}{:>16}{:>16}{:>9}\n",
+        "program", "XLA before", "ours before", "XLA after", "ours after", "x floor"
+    );
+    let mut wrong = String::new();
+    for ((group, name, outcome, _), after) in rows.iter().zip(totals) {
+        let (before, ours) = (xla_total(group, name), &outcome.report);
+        let label = format!("{group}/{name}");
+        let times = after as f64 / ours.after.floor.get() as f64;
+        let [ours_before, ours_after] = [ours.before.total.get(), ours.after.total.get()];
+        writeln!(table, "{label:<36}{before:>16}{ours_before:>16}{after:>16}{ours_after:>16}{times:>9.3}").unwrap();
+        if after > before || ours_after.abs_diff(after) * 1000 > after {
+            writeln!(wrong, "{label}: XLA {before} -> {after}, ours {ours_before} -> {ours_after}").unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "\nlarger after the rewrite, or estimated more than 0.1 % off:\n{wrong}");
+    insta::assert_snapshot!(table);
+}
+
+/// Ways to rewrite a small program: passes, options, and how many data sets the results must agree on. The first data set keeps every index
+/// in bounds, the later ones do not.
+fn ways() -> Vec<(&'static str, Option<&'static str>, Options, u32)> {
+    let eager = Options { min_saving: Bytes(1), verify_each: true, ..Options::default() };
+    let blocks = |bytes| Options { chunk_bytes: Some(Bytes(bytes)), ..eager.clone() };
+    let assume = Options { min_saving: Bytes(1), ..assuming_bounds() };
+    vec![
+        ("default", None, eager.clone(), 4),
+        ("small-blocks", None, blocks(1024), 4),
+        ("tiny-blocks", Some("chunk"), blocks(96), 4),
+        ("direct", Some("direct-index"), eager, 4),
+        ("assume", Some("direct-index"), assume, 1),
+    ]
+}
+
+/// Whether a pair agrees as far as the weakest grade of its rewrites asks.
+fn agrees(grade: Grade, answer: &Value) -> bool {
+    match grade {
+        Grade::Bitwise | Grade::Assume => answer["bitwise"] == json!(true),
+        Grade::HloExact | Grade::Reassociate => {
+            answer["max_rel_error"].as_f64().is_some_and(|error| error <= HLO_EXACT_ERROR)
+        }
+    }
+}
+
+#[test]
+fn results_stay_equal() {
+    let folder = workspace("results");
+    let (mut requests, mut about) = (Vec::new(), Vec::new());
+    for group in SMALL {
+        for name in programs(group) {
+            let mut seen = Vec::new();
+            for (way, list, options, cases) in ways() {
+                let outcome = rewrite(group, &name, list, &options);
+                let Some(grade) = outcome.report.rewrites.iter().map(|rewrite| rewrite.grade).max() else { continue };
+                if seen.contains(&outcome.text) {
+                    continue;
+                }
+                let after = save(&folder, &format!("{group}-{name}-{way}.hlo"), &outcome.text);
+                let before = root().join(corpus(group, &name, "before.hlo"));
+                requests.push(json!({"cmd": "same", "before": before, "after": after, "cases": cases}));
+                about.push((format!("{group}/{name} {way}"), grade));
+                seen.push(outcome.text);
+            }
+        }
+    }
+    assert!(requests.len() > 100, "only {} rewritten programs: what is compared here?", requests.len());
+    let answers = Session::start().ask(&requests);
+    let different: String = about
+        .iter()
+        .zip(&answers)
+        .filter(|((_, grade), answer)| !agrees(*grade, answer))
+        .fold(String::new(), |list, ((label, grade), answer)| format!("{list}{label} ({}): {answer}\n", grade.name()));
+    assert!(different.is_empty(), "\nresults differ:\n{different}");
+}
+
+#[test]
+fn xla_reads_our_print_as_the_same_module() {
+    let folder = workspace("print");
+    let mut requests = Vec::new();
+    for group in FULL {
+        for name in programs(group) {
+            for extension in ["before.hlo", "after.hlo"] {
+                let original = root().join(corpus(group, &name, extension));
+                if !original.exists() {
+                    continue;
+                }
+                let module = hlo_ir::text::parse(&text(&original)).unwrap_or_else(|_| panic!("{}", original.display()));
+                let printed = save(&folder, &format!("{group}-{name}.{extension}"), &hlo_ir::text::print(&module));
+                requests.push(json!({"cmd": "roundtrip", "a": original, "b": printed}));
+            }
+        }
+    }
+    for (request, answer) in requests.iter().zip(Session::start().ask(&requests)) {
+        assert_eq!(answer["equal"], json!(true), "{request}: {answer}");
+    }
+}

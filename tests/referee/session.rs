@@ -1,0 +1,108 @@
+//! The XLA referee as the tests use it: set up its environment, start one batch process, ask and get answers in order.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+
+use serde_json::{Value, json};
+
+/// The folder of the referee's programs.
+fn home() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/referee")
+}
+
+/// A folder for files that belong to one test.
+pub(crate) fn workspace(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("referee").join(test);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).expect("a folder of ours can be removed");
+    }
+    std::fs::create_dir_all(&folder).expect("a folder of ours can be made");
+    folder
+}
+
+/// The interpreter of the referee's environment, which is made when it is missing. Without it nothing can be said about XLA, so the test
+/// that asks fails.
+pub(crate) fn python() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the folder has a parent");
+    let output = Command::new("sh")
+        .arg(home().join("setup.sh"))
+        .arg(target.join("referee-venv"))
+        .output()
+        .expect("a shell runs setup.sh");
+    assert!(
+        output.status.success(),
+        "\nThe XLA referee could not be set up, so nothing was compared with XLA.\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}
+
+/// A program of the referee, ready to run.
+pub(crate) fn program(name: &str) -> Command {
+    let mut command = Command::new(python());
+    command.arg(home().join(name)).stdin(Stdio::null());
+    command
+}
+
+/// A running batch process.
+pub(crate) struct Session {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Session {
+    /// Starts the process.
+    pub(crate) fn start() -> Self {
+        let mut child = program("referee.py")
+            .arg("batch")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the interpreter that setup.sh named starts");
+        let answers = BufReader::new(child.stdout.take().expect("standard output is a pipe"));
+        Self { child, answers }
+    }
+
+    /// Asks everything at once and gives the answers in the order of the questions. An answer that is an error fails the test.
+    pub(crate) fn ask(&mut self, requests: &[Value]) -> Vec<Value> {
+        let stdin = self.child.stdin.as_mut().expect("standard input is a pipe");
+        thread::scope(|scope| {
+            // The referee answers while it reads: writing and reading in turn could block both sides.
+            let writer = scope.spawn(move || {
+                for request in requests {
+                    writeln!(stdin, "{request}").expect("the referee reads its requests");
+                }
+                stdin.flush().expect("the referee reads its requests");
+            });
+            let answers = requests.iter().map(|request| self.answers_line(request)).collect();
+            writer.join().expect("the writer does not panic");
+            answers
+        })
+    }
+
+    /// Bytes that XLA needs for each file.
+    pub(crate) fn totals(&mut self, files: &[PathBuf]) -> Vec<u64> {
+        let requests: Vec<_> = files.iter().map(|file| json!({"cmd": "peak", "file": file})).collect();
+        let answers = self.ask(&requests);
+        answers.iter().map(|answer| answer["total_bytes"].as_u64().expect("a number of bytes")).collect()
+    }
+
+    fn answers_line(&mut self, request: &Value) -> Value {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("the referee's answers are text");
+        let answer: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("the referee ended or spoke nonsense ({error}) at {request}: {line}"));
+        assert!(answer.get("error").is_none(), "XLA refuses {request}:\n{}", answer["error"].as_str().unwrap_or("?"));
+        answer
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // End of input ends the batch; the exit code says nothing that the answers did not.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
