@@ -31,10 +31,6 @@ fn no_passes_print_every_dump_back_byte_for_byte() {
     for (folder, name) in everything() {
         for extension in ["before.hlo", "after.hlo"] {
             let path = corpus(folder, &name, extension);
-            if !common::root().join(&path).exists() {
-                // A partitioned program has no dump after optimization for one device.
-                continue;
-            }
             let run = run(["-q", "--passes=", path.to_str().unwrap()]);
             assert_eq!(run.code, 0, "{}: {run}", path.display());
             assert!(run.stdout == text(&path), "{} is printed differently", path.display());
@@ -87,17 +83,11 @@ fn programs_that_should_be_rewritten_are() {
 
 #[test]
 fn scheduled_modules_are_estimated_to_the_byte() {
-    let mut compared = 0;
     for (folder, name) in everything() {
         let path = corpus(folder, &name, "after.hlo");
-        if !common::root().join(&path).exists() {
-            continue;
-        }
         let estimate = analyze(&text(&path), Options::default().target).unwrap().estimate;
         assert_eq!(estimate.total.get(), xla_total(folder, &name), "{}", path.display());
-        compared += 1;
     }
-    assert!(compared > 150, "only {compared} dumps compared");
 }
 
 #[test]
