@@ -48,6 +48,20 @@ fn the_referee_catches_planted_errors() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn without_python_the_reason_is_clear() {
+    let mut setup = std::process::Command::new("/bin/sh");
+    setup
+        .arg(root().join("tests/referee/setup.sh"))
+        .arg("nowhere")
+        .env("PATH", "/nowhere")
+        .env_remove("HLO_OPT_PYTHON");
+    let output = setup.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("Python 3.11 or newer is needed"), "{said}");
+}
+
 #[test]
 fn the_targets_are_met() {
     let assume = assuming_bounds();

@@ -67,19 +67,21 @@ impl Session {
 
     /// Asks everything at once and gives the answers in the order of the questions. An answer that is an error fails the test.
     pub(crate) fn ask(&mut self, requests: &[Value]) -> Vec<Value> {
-        let stdin = self.child.stdin.as_mut().expect("standard input is a pipe");
-        thread::scope(|scope| {
-            // The referee answers while it reads: writing and reading in turn could block both sides.
-            let writer = scope.spawn(move || {
-                for request in requests {
-                    writeln!(stdin, "{request}").expect("the referee reads its requests");
-                }
-                stdin.flush().expect("the referee reads its requests");
-            });
-            let answers = requests.iter().map(|request| self.answers_line(request)).collect();
-            writer.join().expect("the writer does not panic");
-            answers
-        })
+        let Self { child, answers } = self;
+        let stdin = child.stdin.as_mut().expect("standard input is a pipe");
+        // The referee answers while it reads: writing and reading in turn could block both sides. Nothing fails before both are
+        // done, for the same reason.
+        let lines: Vec<_> = thread::scope(|scope| {
+            scope.spawn(move || requests.iter().try_for_each(|request| writeln!(stdin, "{request}")));
+            answers.lines().take(requests.len()).map_while(Result::ok).collect()
+        });
+        assert_eq!(
+            lines.len(),
+            requests.len(),
+            "the referee ended after {}",
+            lines.last().map_or("nothing", |last| last)
+        );
+        requests.iter().zip(&lines).map(|(request, line)| answer(request, line)).collect()
     }
 
     /// Bytes that XLA needs for each file.
@@ -88,15 +90,13 @@ impl Session {
         let answers = self.ask(&requests);
         answers.iter().map(|answer| answer["total_bytes"].as_u64().expect("a number of bytes")).collect()
     }
+}
 
-    fn answers_line(&mut self, request: &Value) -> Value {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("the referee's answers are text");
-        let answer: Value = serde_json::from_str(&line)
-            .unwrap_or_else(|error| panic!("the referee ended or spoke nonsense ({error}) at {request}: {line}"));
-        assert!(answer.get("error").is_none(), "XLA refuses {request}:\n{}", answer["error"].as_str().unwrap_or("?"));
-        answer
-    }
+/// The answer in `line` to `request`.
+fn answer(request: &Value, line: &str) -> Value {
+    let answer: Value = serde_json::from_str(line).expect("the referee speaks JSON");
+    assert!(answer.get("error").is_none(), "XLA refuses {request}:\n{}", answer["error"].as_str().unwrap_or("?"));
+    answer
 }
 
 impl Drop for Session {

@@ -14,9 +14,16 @@ pub(super) fn rule(opcode: Opcode) -> Option<fn(&Request<'_>) -> Inferred> {
         O::Select => select,
         O::Clamp => clamp,
         O::Convert | O::StochasticConvert => return None,
-        O::Add | O::And | O::Atan2 | O::Divide | O::Maximum | O::Minimum | O::Mulhi | O::Multiply | O::Or | O::Power => {
-            binary
-        }
+        O::Add
+        | O::And
+        | O::Atan2
+        | O::Divide
+        | O::Maximum
+        | O::Minimum
+        | O::Mulhi
+        | O::Multiply
+        | O::Or
+        | O::Power => binary,
         O::Remainder | O::ShiftLeft | O::ShiftRightArithmetic | O::ShiftRightLogical | O::Subtract | O::Xor => binary,
         _ if opcode.is_elementwise() => unary,
         _ => return None,

@@ -76,7 +76,10 @@ impl<'a> Indices<'a> {
         let Some(vector_dim) = vector_dim else { return Err("index_vector_dim is out of range".into()) };
         let components = shape.dims.get(vector_dim).copied().unwrap_or(1);
         if !same_size(components, map.len() as i64) {
-            return Err(format!("the indices have {components} components, but {} are mapped to dimensions", map.len()));
+            return Err(format!(
+                "the indices have {components} components, but {} are mapped to dimensions",
+                map.len()
+            ));
         }
         Ok(Self { shape, vector_dim })
     }

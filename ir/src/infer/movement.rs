@@ -30,7 +30,9 @@ pub(super) fn get_tuple_element(request: &Request<'_>) -> Inferred {
 /// An element of the first operand, which must be a tuple.
 pub(super) fn element(request: &Request<'_>, index: i64) -> Inferred {
     let shape = request.operand(0)?;
-    let Some(elements) = shape.as_tuple() else { return Err(format!("operand 0 has shape {shape}, which is no tuple")) };
+    let Some(elements) = shape.as_tuple() else {
+        return Err(format!("operand 0 has shape {shape}, which is no tuple"));
+    };
     let element: Option<&ShapeRef> = usize::try_from(index).ok().and_then(|index| elements.get(index));
     element.cloned().ok_or_else(|| format!("the tuple has {} elements, there is no element {index}", elements.len()))
 }
@@ -45,7 +47,9 @@ pub(super) fn concatenate(request: &Request<'_>) -> Inferred {
             && next.rank() == first.rank()
             && (0..first.rank()).all(|dim| dim == along || same_size(first.dims[dim], next.dims[dim]));
         if !fits {
-            return Err(format!("operand {index} has shape {next}, which cannot follow {first} along dimension {along}"));
+            return Err(format!(
+                "operand {index} has shape {next}, which cannot follow {first} along dimension {along}"
+            ));
         }
         dims[along] = match (dims[along], next.dims[along]) {
             (UNBOUNDED, _) | (_, UNBOUNDED) => UNBOUNDED,

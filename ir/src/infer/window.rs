@@ -92,7 +92,12 @@ pub(super) fn convolution(request: &Request<'_>) -> Inferred {
     let labels = text.split_once("->").and_then(|(sides, out)| {
         let (operand, kernel) = sides.split_once('_')?;
         let result = Labels::new(out, 'b', 'f', out.len())?;
-        Some((Labels::new(operand, 'b', 'f', lhs.rank())?, Labels::new(kernel, 'i', 'o', rhs.rank())?, result, out.len()))
+        Some((
+            Labels::new(operand, 'b', 'f', lhs.rank())?,
+            Labels::new(kernel, 'i', 'o', rhs.rank())?,
+            result,
+            out.len(),
+        ))
     });
     let (operand, kernel, result, rank) = labels.ok_or_else(|| format!("dim_labels={text} do not fit the operands"))?;
     let spatial = operand.spatial.len();
@@ -103,7 +108,10 @@ pub(super) fn convolution(request: &Request<'_>) -> Inferred {
     let mut dims: Dims = SmallVec::from_elem(1, rank);
     let groups = |key| request.instruction.int(key).unwrap_or(1);
     let (features, batches) = (groups(&AttrKey::FeatureGroupCount), groups(&AttrKey::BatchGroupCount));
-    if features < 1 || batches < 1 || !same_size(rhs.dims[kernel.first].saturating_mul(features), lhs.dims[operand.second]) {
+    if features < 1
+        || batches < 1
+        || !same_size(rhs.dims[kernel.first].saturating_mul(features), lhs.dims[operand.second])
+    {
         return Err(format!("the kernel {rhs} does not take the features of {lhs} in {features} groups"));
     }
     dims[result.first] = lhs.dims[operand.first] / batches;
