@@ -45,7 +45,7 @@ impl<'a> Literal<'a> {
     }
     /// The elements of an integer or `pred` constant; `None` if it is neither, or a value is missing or out of range.
     pub fn integers(&self) -> Option<Vec<i128>> {
-        self.all(|element_type, token| integer(element_type, token))
+        self.all(integer)
     }
     /// The elements of a real floating-point constant, rounded to its type (8-bit and smaller types are not rounded).
     pub fn floats(&self) -> Option<Vec<f64>> {
@@ -316,17 +316,17 @@ mod narrow {
             return (sign | top | 1 << (format.mantissa - 1)) as u16;
         }
         // Scaled so that one unit in the last place is 1: round_ties_even then does the work, subnormals included.
-        let magnitude = f64::from(value.abs());
-        let exponent = if magnitude == 0.0 { 1 - bias } else { (ilogb(magnitude)).max(1 - bias) };
+        let absolute = f64::from(value.abs());
+        let exponent = if absolute == 0.0 { 1 - bias } else { ilogb(absolute).max(1 - bias) };
         let unit = f64::powi(2.0, exponent - format.mantissa as i32);
-        let steps = (magnitude / unit).round_ties_even();
+        let steps = (absolute / unit).round_ties_even();
         if !steps.is_finite() {
             return (sign | top) as u16;
         }
         // `steps` has the implicit bit at position `mantissa` (none if subnormal); a carry moves into the exponent.
         let biased = (exponent + bias - 1) as u32;
-        let bits = (biased << format.mantissa) + steps as u32;
-        (sign | bits.min(top)) as u16
+        let magnitude = (biased << format.mantissa) + steps as u32;
+        (sign | magnitude.min(top)) as u16
     }
 
     fn ilogb(value: f64) -> i32 {
@@ -334,18 +334,18 @@ mod narrow {
     }
 
     /// The value of bits of the format.
-    pub(super) fn widen(bits: u16, format: Format) -> f32 {
+    pub(super) fn widen(pattern: u16, format: Format) -> f32 {
         let bias = (1_i32 << (format.exponent - 1)) - 1;
-        let bits = u32::from(bits);
-        let exponent = ((bits >> format.mantissa) & ((1 << format.exponent) - 1)) as i32;
-        let fraction = f64::from(bits & ((1 << format.mantissa) - 1)) / f64::from(1_u32 << format.mantissa);
+        let pattern = u32::from(pattern);
+        let exponent = ((pattern >> format.mantissa) & ((1 << format.exponent) - 1)) as i32;
+        let fraction = f64::from(pattern & ((1 << format.mantissa) - 1)) / f64::from(1_u32 << format.mantissa);
         let magnitude = match exponent {
             0 => fraction * f64::powi(2.0, 1 - bias),
             top if top == (1 << format.exponent) - 1 && fraction == 0.0 => f64::INFINITY,
             top if top == (1 << format.exponent) - 1 => f64::NAN,
             _ => (1.0 + fraction) * f64::powi(2.0, exponent - bias),
         };
-        let negative = bits >> (format.exponent + format.mantissa) & 1 == 1;
+        let negative = pattern >> (format.exponent + format.mantissa) & 1 == 1;
         (if negative { -magnitude } else { magnitude }) as f32
     }
 }

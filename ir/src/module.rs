@@ -353,6 +353,14 @@ impl Module {
             _ => 1,
         }
     }
+    /// Shapes with layouts of the entry's parameters and of its result, from `entry_computation_layout`; `None` if the header
+    /// has no such attribute or it cannot be read.
+    pub fn entry_layout(&self) -> Option<(Vec<ShapeRef>, ShapeRef)> {
+        match self.attribute(&AttrKey::EntryComputationLayout) {
+            Some(AttrValue::Raw(text)) => crate::text::program_layout(text),
+            _ => None,
+        }
+    }
     /// The source line an instruction came from, by stack frame or by `source_file`/`source_line`.
     pub fn source_line(&self, id: InstructionId) -> Option<SourceLine> {
         let inst = self.instruction(id);

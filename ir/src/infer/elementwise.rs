@@ -3,6 +3,7 @@
 use super::{Inferred, Request, array, same_dims};
 use crate::{ArrayShape, ElementType, Opcode, Shape};
 
+#[expect(clippy::match_same_arms, reason = "one row per family of opcodes")]
 /// The rule of an elementwise opcode; `None` for the others and where the result's element type has to be written.
 pub(super) fn rule(opcode: Opcode) -> Option<fn(&Request<'_>) -> Inferred> {
     use Opcode as O;
@@ -30,6 +31,7 @@ pub(super) fn rule(opcode: Opcode) -> Option<fn(&Request<'_>) -> Inferred> {
     })
 }
 
+#[expect(clippy::match_same_arms, reason = "one row per family of opcodes")]
 /// Whether an opcode can work on elements of a type.
 fn accepts(opcode: Opcode, element_type: ElementType) -> bool {
     use Opcode as O;

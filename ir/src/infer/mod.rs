@@ -46,6 +46,7 @@ pub fn from_operands(request: &Request<'_>) -> Option<Result<ShapeRef, String>> 
 }
 
 /// The rule of an opcode.
+#[expect(clippy::match_same_arms, reason = "one row per family of opcodes")]
 fn rule(opcode: Opcode) -> Option<fn(&Request<'_>) -> Inferred> {
     use Opcode as O;
     if let Some(rule) = elementwise::rule(opcode) {

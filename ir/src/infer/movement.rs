@@ -14,6 +14,7 @@ pub(super) fn second(request: &Request<'_>) -> Inferred {
     request.operand(1).cloned()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a rule of the table")]
 pub(super) fn tuple(request: &Request<'_>) -> Inferred {
     Ok(Shape::tuple(request.operands.iter().map(|&shape| shape.clone())))
 }

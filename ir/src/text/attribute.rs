@@ -64,7 +64,7 @@ fn value<'a>(
         AttrForm::Computation => one_computation(state, at),
         AttrForm::Computations => many_computations(state, at),
         AttrForm::Instructions => match scope {
-            Some(scope) => instructions(state, scope, at),
+            Some(scope) => instructions(scope, at),
             None => mismatch(at),
         },
         _ => plain(form, at),
@@ -166,11 +166,11 @@ fn many_computations<'a>(state: &mut State<'a>, at: &'a str) -> Res<'a, AttrValu
 }
 
 /// `{a, b}` of instruction names.
-fn instructions<'a>(state: &State<'a>, scope: &Scope<'a>, at: &'a str) -> Res<'a, AttrValue> {
+fn instructions<'a>(scope: &Scope<'a>, at: &'a str) -> Res<'a, AttrValue> {
     let (rest, names) = braced(name)(at)?;
     let mut ids = Vec::with_capacity(names.len());
     for (name, _) in names {
-        ids.push(state.operand(scope, name)?.unwrap_or_else(|| InstructionId::new(0)));
+        ids.push(scope.operand(name)?.unwrap_or_else(|| InstructionId::new(0)));
     }
     Ok((rest, AttrValue::Instructions(ids)))
 }

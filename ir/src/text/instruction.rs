@@ -248,7 +248,7 @@ fn resolve<'a>(
         None if unknown && state.invents_parameters => Err(errors::undefined_operand(name, scope.name, None)
             .with_note("give the operand a shape to make it a parameter")),
         _ => {
-            let id = state.operand(scope, name)?;
+            let id = scope.operand(name)?;
             // A placeholder: the parse has failed already.
             Ok(id.or(scope.instructions.first().copied()).unwrap_or_else(|| InstructionId::new(0)))
         }

@@ -46,6 +46,7 @@ pub use print::print;
 
 use state::State;
 
+use crate::shape::ShapeRef;
 use crate::{Diagnostic, Module};
 
 /// Reads one module. Several problems may be reported at once; there is at least one when it fails.
@@ -58,6 +59,11 @@ pub fn parse(text: &str) -> Result<Module, Vec<Diagnostic>> {
         state.note(error);
     }
     if state.problems.is_empty() { Ok(state.module) } else { Err(state.problems) }
+}
+
+/// Reads `{(shape, ...)->shape}`, the value of `entry_computation_layout`.
+pub(crate) fn program_layout(text: &str) -> Option<(Vec<ShapeRef>, ShapeRef)> {
+    shape::program_layout(text).ok().map(|(_, layout)| layout)
 }
 
 /// Line and column of a byte of `text`, both counted from 1, columns in bytes. An offset behind the end is the end.

@@ -85,8 +85,7 @@ impl Printer<'_> {
         self.push("(");
         match &inst.payload {
             Payload::Parameter(number) => self.number(number),
-            Payload::Literal(text) => self.push(text),
-            Payload::Unknown { operands: Some(text), .. } => self.push(text),
+            Payload::Literal(text) | Payload::Unknown { operands: Some(text), .. } => self.push(text),
             Payload::Unknown { .. } | Payload::None => self.operands(inst),
         }
         self.push(")");
@@ -215,7 +214,7 @@ impl Printer<'_> {
             self.push("size=");
             self.by_x(dims, |printer, dim| printer.number(dim.size));
         }
-        let parts: [(&str, fn(&WindowDim) -> i64, i64); 4] = [
+        let parts: [WindowPart; 4] = [
             (" stride=", |dim| dim.stride, default.stride),
             (" lhs_dilate=", |dim| dim.lhs_dilate, default.lhs_dilate),
             (" rhs_dilate=", |dim| dim.rhs_dilate, default.rhs_dilate),
@@ -264,6 +263,9 @@ impl Printer<'_> {
         self.push(")");
     }
 }
+
+/// A part of a window: how it is written, its value in a dimension, and its default.
+type WindowPart = (&'static str, fn(&WindowDim) -> i64, i64);
 
 /// Whether a name reads as a keyword or a type unless `%` stands before it.
 fn is_reserved(name: &str) -> bool {

@@ -31,10 +31,10 @@ impl<'a> Shapes<'a> {
     }
 
     fn nested(&mut self, input: &'a str, depth: u32) -> Res<'a, ShapeRef> {
-        if let Some(length) = written_length(input) {
-            if let Some(shape) = self.known.get(&input[..length]) {
-                return Ok((&input[length..], Arc::clone(shape)));
-            }
+        if let Some(length) = written_length(input)
+            && let Some(shape) = self.known.get(&input[..length])
+        {
+            return Ok((&input[length..], Arc::clone(shape)));
         }
         let (rest, shape) = self.parse(input, depth)?;
         let shape = Arc::new(shape);
@@ -103,10 +103,9 @@ fn written_length(input: &str) -> Option<usize> {
         Some(b'{') if matches!(bytes.get(length + 1), Some(b'0'..=b'9' | b':')) => {
             Some(length + memchr::memchr(b'}', &bytes[length..])? + 1)
         }
-        Some(b'{') => Some(length),
         // A layout may follow behind blanks: leave that to the parser.
         Some(b' ') if !matches!(bytes.get(length + 1), Some(b'{' | b' ' | b'/')) => Some(length),
-        Some(b',' | b')') => Some(length),
+        Some(b'{' | b',' | b')') => Some(length),
         _ => None,
     }
 }
@@ -212,7 +211,21 @@ fn order_list(mut input: &str) -> Result<Dims, nom::Err<lex::Problem<'_>>> {
     }
 }
 
-/// `{f32[2], s32[]}`-like lists are read by callers; this is the plain list of integers `{0,1}`.
+/// `{(shape, ...)->shape}`.
+pub(super) fn program_layout(input: &str) -> Res<'_, (Vec<ShapeRef>, ShapeRef)> {
+    let mut shapes = Shapes::default();
+    let (input, ()) = symbol('{').parse(input)?;
+    let (input, parameters) = shapes.shape(input)?;
+    let (input, _) = lex::token(tag("->")).parse(input)?;
+    let (input, result) = shapes.shape(input)?;
+    let (input, ()) = symbol('}').parse(input)?;
+    match parameters.as_tuple() {
+        Some(elements) => Ok((input, (elements.to_vec(), result))),
+        None => mismatch(input),
+    }
+}
+
+/// `{0,1}`.
 pub(super) fn integers(input: &str) -> Res<'_, Dims> {
     let (input, values) = braced(lex::integer)(input)?;
     Ok((input, values.into_iter().collect()))

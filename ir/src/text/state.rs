@@ -93,26 +93,11 @@ impl<'a> State<'a> {
         self.problems.len() >= MAX_PROBLEMS
     }
 
-    /// An operand by name. `Ok(None)` if the name was defined by an instruction that could not be read.
-    pub(super) fn operand(
-        &self,
-        scope: &Scope<'a>,
-        name: &'a str,
-    ) -> Result<Option<InstructionId>, nom::Err<Problem<'a>>> {
-        match scope.names.get(name) {
-            Some(&id) => Ok(id),
-            None => {
-                let similar = similar::closest(name, scope.names.keys().copied());
-                Err(errors::undefined_operand(name, scope.name, similar))
-            }
-        }
-    }
     /// A computation by name. `Ok(None)` if it could not be read.
     pub(super) fn computation(&self, name: &'a str) -> Result<Option<ComputationId>, nom::Err<Problem<'a>>> {
-        match self.computations.get(name) {
-            Some(&id) => Ok(id),
-            None => Err(errors::undefined_computation(name, similar::closest(name, self.computations.keys().copied()))),
-        }
+        self.computations.get(name).copied().ok_or_else(|| {
+            errors::undefined_computation(name, similar::closest(name, self.computations.keys().copied()))
+        })
     }
 
     /// Adds an instruction to the computation being read.
@@ -141,6 +126,12 @@ impl<'a> State<'a> {
 }
 
 impl<'a> Scope<'a> {
+    /// An operand by name. `Ok(None)` if the name was defined by an instruction that could not be read.
+    pub(super) fn operand(&self, name: &'a str) -> Result<Option<InstructionId>, nom::Err<Problem<'a>>> {
+        self.names.get(name).copied().ok_or_else(|| {
+            errors::undefined_operand(name, self.name, similar::closest(name, self.names.keys().copied()))
+        })
+    }
     /// An empty computation.
     pub(super) fn new(name: &'a str) -> Self {
         Self { name, instructions: Vec::new(), names: Names::default(), root: None }

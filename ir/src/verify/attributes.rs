@@ -1,0 +1,132 @@
+//! V8 and V9: number of operands and needed attributes, by table.
+
+use crate::{AttrKey as K, AttrValue, Instruction, Opcode as O};
+
+/// How many operands an opcode takes.
+enum Arity {
+    Exactly(usize),
+    AtLeast(usize),
+    /// A positive even number.
+    Even,
+    /// An odd number, at least 3.
+    Odd,
+    Any,
+}
+
+#[expect(clippy::match_same_arms, reason = "one row per family of opcodes")]
+fn arity(opcode: O) -> Arity {
+    use Arity::{Any, AtLeast, Even, Exactly, Odd};
+    match opcode {
+        O::Parameter | O::Constant | O::Iota | O::PartitionId | O::ReplicaId | O::RngGetAndUpdateState => Exactly(0),
+        O::Select | O::Clamp | O::RaggedDot | O::SelectAndScatter | O::BatchNormTraining => Exactly(3),
+        O::ScaledDot => Exactly(4),
+        O::BatchNormInference | O::BatchNormGrad => Exactly(5),
+        O::Compare | O::Complex | O::Dot | O::Pad | O::Gather | O::TriangularSolve | O::SetDimensionSize => Exactly(2),
+        O::AddDependency | O::StochasticConvert | O::Outfeed | O::Send => Exactly(2),
+        O::Add | O::Subtract | O::Multiply | O::Divide | O::Remainder | O::Power | O::Atan2 | O::Mulhi => Exactly(2),
+        O::Maximum | O::Minimum | O::And | O::Or | O::Xor => Exactly(2),
+        O::ShiftLeft | O::ShiftRightArithmetic | O::ShiftRightLogical => Exactly(2),
+        O::GetTupleElement | O::Broadcast | O::Reshape | O::Transpose | O::Reverse | O::Slice | O::While => Exactly(1),
+        O::Bitcast | O::BitcastConvert | O::Cholesky | O::Fft | O::GetDimensionSize | O::TopK | O::Domain => Exactly(1),
+        O::OptBarrier | O::CopyStart | O::CopyDone | O::Infeed | O::Recv | O::RecvDone | O::SendDone => Exactly(1),
+        O::AllReduceDone | O::AllGatherDone | O::CollectivePermuteDone | O::AsyncDone => Exactly(1),
+        O::RngBitGenerator => Exactly(1),
+        O::Concatenate | O::Sort | O::Map | O::Conditional | O::DynamicSlice | O::AllReduce => AtLeast(1),
+        // The newest form of a convolution has more than two operands.
+        O::DynamicUpdateSlice | O::Convolution => AtLeast(2),
+        O::Reduce | O::ReduceWindow => Even,
+        O::Scatter => Odd,
+        _ if opcode.is_elementwise() => Exactly(1),
+        _ => Any,
+    }
+}
+
+/// V8.
+pub(super) fn check_arity(inst: &Instruction) -> Result<(), String> {
+    let count = inst.operands.len();
+    let (fits, wanted) = match arity(inst.opcode) {
+        Arity::Exactly(wanted) => (count == wanted, wanted.to_string()),
+        Arity::AtLeast(wanted) => (count >= wanted, format!("at least {wanted}")),
+        Arity::Even => (count >= 2 && count.is_multiple_of(2), "an even number of".into()),
+        Arity::Odd => (count >= 3 && !count.is_multiple_of(2), "an odd number (3 or more) of".into()),
+        Arity::Any => return Ok(()),
+    };
+    let plural = if wanted == "1" { "" } else { "s" };
+    if fits { Ok(()) } else { Err(format!("`{}` takes {wanted} operand{plural}, not {count}", inst.opcode_name())) }
+}
+
+/// The attributes an opcode cannot do without. Lists that may be left out when empty are not among them.
+fn needed(opcode: O) -> &'static [K] {
+    match opcode {
+        O::Compare => &[K::Direction],
+        O::Iota => &[K::IotaDimension],
+        O::Reverse | O::Transpose | O::Concatenate | O::GetDimensionSize | O::SetDimensionSize => &[K::Dimensions],
+        O::Sort | O::Reduce => &[K::Dimensions, K::ToApply],
+        O::Slice => &[K::Slice],
+        O::Pad => &[K::Padding],
+        O::DynamicSlice => &[K::DynamicSliceSizes],
+        O::Gather => &[K::OffsetDims, K::CollapsedSliceDims, K::StartIndexMap, K::IndexVectorDim, K::SliceSizes],
+        O::Scatter => {
+            &[K::UpdateWindowDims, K::InsertedWindowDims, K::ScatterDimsToOperandDims, K::IndexVectorDim, K::ToApply]
+        }
+        O::Convolution => &[K::DimLabels],
+        O::SelectAndScatter => &[K::Select, K::ScatterComputation],
+        O::Map | O::Call | O::ReduceWindow | O::AllReduce | O::AllReduceStart | O::ReduceScatter => &[K::ToApply],
+        O::While => &[K::Condition, K::Body],
+        O::Fusion => &[K::Kind, K::Calls],
+        O::CustomCall => &[K::CustomCallTarget],
+        O::GetTupleElement => &[K::Index],
+        O::Fft => &[K::FftType, K::FftLength],
+        O::TopK => &[K::K],
+        O::ReducePrecision => &[K::ExponentBits, K::MantissaBits],
+        O::RngBitGenerator => &[K::Algorithm],
+        _ => &[],
+    }
+}
+
+/// V9.
+pub(super) fn check(inst: &Instruction) -> Result<(), String> {
+    for key in needed(inst.opcode) {
+        if inst.attribute(key).is_none() {
+            return Err(format!("`{}` needs attribute {}", inst.opcode_name(), key.name()));
+        }
+    }
+    for attribute in &inst.attributes {
+        if let AttrValue::Raw(text) = &attribute.value
+            && shapes_the_result(inst.opcode, &attribute.key)
+        {
+            return Err(format!("attribute {} cannot be {text}", attribute.key.name()));
+        }
+    }
+    match (inst.opcode, inst.word(&K::Direction)) {
+        (O::Compare, Some("EQ" | "NE" | "LT" | "LE" | "GT" | "GE")) => Ok(()),
+        (O::Compare, _) => Err("attribute direction must be EQ, NE, LT, LE, GT or GE".into()),
+        (O::Conditional, _) => check_branches(inst),
+        _ => Ok(()),
+    }
+}
+
+/// Whether an attribute of this opcode decides what it computes, so that its value must have been understood.
+fn shapes_the_result(opcode: O, key: &K) -> bool {
+    let keys = needed(opcode).iter().chain(match opcode {
+        O::Dot => &[K::LhsBatchDims, K::RhsBatchDims, K::LhsContractingDims, K::RhsContractingDims][..],
+        O::Gather => &[K::OperandBatchingDims, K::StartIndicesBatchingDims, K::IndicesAreSorted],
+        O::Scatter => &[K::InputBatchingDims, K::ScatterIndicesBatchingDims, K::UniqueIndices, K::IndicesAreSorted],
+        O::Broadcast | O::Map => &[K::Dimensions],
+        O::Convolution => &[K::Window, K::FeatureGroupCount, K::BatchGroupCount],
+        O::ReduceWindow | O::SelectAndScatter => &[K::Window],
+        O::Conditional => &[K::TrueComputation, K::FalseComputation, K::BranchComputations],
+        O::CustomCall | O::AsyncStart => &[K::CalledComputations, K::Calls, K::OutputToOperandAliasing],
+        _ => &[],
+    });
+    keys.into_iter().any(|wanted| wanted == key && !matches!(key, K::CustomCallTarget | K::DimLabels))
+}
+
+fn check_branches(inst: &Instruction) -> Result<(), String> {
+    let pair = inst.computation(&K::TrueComputation).is_some() && inst.computation(&K::FalseComputation).is_some();
+    let list = matches!(inst.attribute(&K::BranchComputations), Some(AttrValue::Computations(ids)) if !ids.is_empty());
+    match (pair, list) {
+        (true, false) | (false, true) => Ok(()),
+        _ => Err("`conditional` needs true_computation and false_computation, or branch_computations".into()),
+    }
+}
