@@ -21,6 +21,13 @@ pub fn shape_size(shape: &Shape) -> Option<Bytes> {
     }
 }
 
+/// Bytes of a value of this shape without the sizes that a dynamic array carries: what XLA's live-range report adds up.
+pub fn dataless_size(shape: &Shape) -> Option<Bytes> {
+    let size = shape_size(shape)?;
+    let dynamic = shape.as_array().filter(|array| array.is_dynamic());
+    Some(size - Bytes(dynamic.map_or(0, |array| 4 * array.rank() as u64)))
+}
+
 /// Bytes of an array.
 pub fn array_size(array: &ArrayShape) -> Option<Bytes> {
     if array.dims.contains(&UNBOUNDED) {

@@ -1,21 +1,84 @@
 //! XLA:CPU's buffer assignment, reproduced to the byte for scheduled modules.
+//!
+//! The stages, each its own file:
+//!
+//! 1. [`classes`]: which computations own memory; [`order`] and [`places`]: XLA's orders and numbers;
+//! 2. [`values`] and [`phis`]: which value stands where; [`in_place`] and [`aliases`]: which values must share a buffer;
+//! 3. [`ranges`]: when each value is alive; [`sharing`] and [`elementwise`]: when a result may overwrite an operand;
+//! 4. [`greedy`]: blocks for parameters, constants and outputs, and what fits into them; [`heap`] and [`packing`]: everything else;
+//! 5. [`combine`]: one block of temporaries; [`timeline`], [`figures`] and [`report`]: what to say about it.
+
+pub(crate) mod aliases;
+mod allocation;
+pub(crate) mod classes;
+mod combine;
+mod csr;
+mod elementwise;
+mod figures;
+pub(crate) mod flow;
+mod greedy;
+mod heap;
+pub(crate) mod in_place;
+mod occupancy;
+mod order;
+mod packing;
+mod phis;
+pub(crate) mod places;
+mod profile;
+mod ranges;
+mod report;
+mod sharing;
+mod timeline;
+pub(crate) mod uses;
+pub(crate) mod values;
+mod worklist;
 
 use hlo_ir::Module;
 
-use crate::{Estimate, EstimateError};
+use self::aliases::Buffers;
+use self::allocation::Block;
+use self::flow::Flow;
+use self::greedy::{Greedy, Placed};
+use self::ranges::{Ranges, Schedule};
+use crate::EstimateError;
+use crate::size::shape_size;
+
+pub use self::figures::LARGEST_ROWS;
+pub use self::report::{Allocation, AllocationKind, LiveRange, LiveRangePeak, StoredValue, ValueRef};
 
 /// The allocations of a scheduled module.
 #[derive(Clone, Debug)]
-pub struct Assignment {}
-
-impl Assignment {
-    /// The figures of the assignment.
-    pub fn estimate(&self) -> Estimate {
-        unreachable!("not written yet")
-    }
+pub struct Assignment<'m> {
+    flow: Flow<'m>,
+    buffers: Buffers,
+    schedule: Schedule,
+    ranges: Ranges,
+    blocks: Vec<Block>,
 }
 
-/// Assigns the buffers of a scheduled module.
-pub fn assign(module: &Module) -> Result<Assignment, EstimateError> {
-    Err(EstimateError::Unsupported(module.name.to_string()))
+/// Assigns the buffers of a module whose text order is its schedule. Fails only if a size does not fit 64 bits.
+pub fn assign(module: &Module) -> Result<Assignment<'_>, EstimateError> {
+    let flow = Flow::of(module);
+    let buffers = Buffers::of(&flow);
+    let sizes = buffer_sizes(&flow, &buffers)?;
+    let schedule = Schedule::of(module);
+    let ranges = Ranges::of(&flow, &buffers, &schedule);
+    let Placed { mut blocks, heap } = Greedy::new(&flow, &buffers, &ranges, &sizes).global();
+    blocks.extend(heap::heap_block(&flow, &buffers, &ranges, &sizes, &heap));
+    blocks.extend(Greedy::new(&flow, &buffers, &ranges, &sizes).thread_local());
+    let blocks = combine::combine(blocks);
+    Ok(Assignment { flow, buffers, schedule, ranges, blocks })
+}
+
+/// Bytes of each buffer: those of its largest value.
+fn buffer_sizes(flow: &Flow<'_>, buffers: &Buffers) -> Result<Vec<u64>, EstimateError> {
+    let mut sizes = vec![0; buffers.len() as usize];
+    for &value in flow.values.list() {
+        let place = flow.values.place(value);
+        let unsized_ = || EstimateError::Unsized(flow.module.instruction(flow.places.owner(place)).name.clone());
+        let size = shape_size(flow.places.shape(place)).ok_or_else(unsized_)?.get();
+        let of_buffer: &mut u64 = &mut sizes[buffers.of_value(value) as usize];
+        *of_buffer = (*of_buffer).max(size);
+    }
+    Ok(sizes)
 }

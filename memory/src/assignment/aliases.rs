@@ -1,0 +1,169 @@
+//! Buffers: sets of values that must share memory.
+//!
+//! Source: `HloAliasAnalysis` (xla/hlo/analysis/hlo_alias_analysis.cc).
+
+use hlo_ir::{AttrKey, Opcode};
+
+use super::csr::Csr;
+use super::flow::Flow;
+use super::places::Place;
+use super::values::ValueId;
+
+/// The buffer of every value. Buffers are numbered densely, in XLA's order.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffers {
+    of_value: Vec<u32>,
+    values: Csr,
+    count: u32,
+}
+
+impl Buffers {
+    /// Unites values that must alias.
+    pub(crate) fn of(flow: &Flow<'_>) -> Self {
+        let mut pairs = collect_pairs(flow);
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut sets = Sets::new(flow.values.table_len());
+        for group in pairs.chunk_by(|a, b| a.0 == b.0) {
+            let mut slots: Vec<u32> = group.iter().flat_map(|&(a, b)| [sets.slot(a), sets.slot(b)]).collect();
+            slots.sort_unstable();
+            slots.dedup();
+            sets.unite(&slots);
+        }
+        Self::number(flow.values.list(), &sets)
+    }
+    /// Numbers the sets that are left in the order of their slots.
+    fn number(list: &[ValueId], sets: &Sets) -> Self {
+        let mut buffer_of_slot = vec![u32::MAX; sets.slot_of.len()];
+        for &value in list {
+            buffer_of_slot[sets.slot(value) as usize] = 0;
+        }
+        let mut count = 0;
+        for buffer in buffer_of_slot.iter_mut().filter(|buffer| **buffer == 0) {
+            *buffer = count;
+            count += 1;
+        }
+        let mut of_value = vec![u32::MAX; sets.slot_of.len()];
+        let mut pairs = Vec::with_capacity(list.len());
+        for &value in list {
+            let buffer = buffer_of_slot[sets.slot(value) as usize];
+            of_value[value.index()] = buffer;
+            pairs.push((buffer, value.0));
+        }
+        Self { of_value, values: Csr::new(count as usize, &pairs), count }
+    }
+    /// Number of buffers.
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+    /// The buffer a value belongs to.
+    pub(crate) fn of_value(&self, value: ValueId) -> u32 {
+        self.of_value[value.index()]
+    }
+    /// The values of a buffer, by id.
+    pub(crate) fn values(&self, buffer: u32) -> impl ExactSizeIterator<Item = ValueId> + '_ {
+        self.values.get(buffer).iter().copied().map(ValueId)
+    }
+    /// Number of values of a buffer.
+    pub(crate) fn value_count(&self, buffer: u32) -> usize {
+        self.values.get(buffer).len()
+    }
+    /// The value with the smallest id.
+    pub(crate) fn first_value(&self, buffer: u32) -> ValueId {
+        ValueId(self.values.get(buffer)[0])
+    }
+}
+
+/// All pairs of a value and another that must share its memory.
+fn collect_pairs(flow: &Flow<'_>) -> Vec<(ValueId, ValueId)> {
+    let mut pairs = Vec::new();
+    let mut pair = |a: Option<ValueId>, b: Option<ValueId>| {
+        if let (Some(a), Some(b)) = (a, b)
+            && a != b
+        {
+            pairs.push((a, b));
+        }
+    };
+    let at = |place: Option<Place>| place.and_then(|place| flow.values.at(place));
+    let module = flow.module;
+    for alias in module.input_output_aliases() {
+        let output = flow.places.at(module.computation(module.entry()).root, &alias.output);
+        let parameter = module.parameters(module.entry()).get(alias.operand as usize).copied();
+        let parameter = parameter.and_then(|id| flow.places.at(id, &alias.operand_index));
+        pair(at(output), at(parameter));
+    }
+    for &id in flow.places.order() {
+        let inst = module.instruction(id);
+        let Some(result) = flow.places.root(id) else { continue };
+        let mut trees: Vec<(Option<Place>, bool)> = Vec::new();
+        match inst.opcode {
+            Opcode::While => {
+                trees.push((inst.operands.first().and_then(|&init| flow.places.root(init)), false));
+                for key in [AttrKey::Body, AttrKey::Condition] {
+                    let Some(callee) = inst.computation(&key) else { continue };
+                    let parameters = module.parameters(callee);
+                    trees.extend(parameters.first().map(|&id| (flow.places.root(id), true)));
+                    if key == AttrKey::Body {
+                        trees.push((flow.places.root(module.computation(callee).root), false));
+                    }
+                }
+            }
+            Opcode::Conditional => {
+                for branch in inst.called_computations() {
+                    trees.push((flow.places.root(module.computation(branch).root), false));
+                }
+            }
+            _ => continue,
+        }
+        for (tree, only_defined) in trees {
+            let Some(tree) = tree else { continue };
+            for k in 0..flow.places.tree_len(tree).min(flow.places.tree_len(result)) {
+                let value = flow.values.at(tree.plus(k));
+                let defined = value.filter(|&value| !only_defined || flow.values.place(value) == tree.plus(k));
+                pair(defined, flow.values.at(result.plus(k)));
+            }
+        }
+    }
+    for (operand, output) in flow.in_place.iter() {
+        let (operand, output) = (flow.values.at(operand), flow.values.at(output));
+        pair(operand, output);
+        pair(output, operand);
+    }
+    pairs
+}
+
+/// Disjoint sets of values; a set lives in the slot of one of the values it began with.
+struct Sets {
+    slot_of: Vec<u32>,
+    members: Vec<Vec<u32>>,
+    smallest: Vec<u32>,
+}
+
+impl Sets {
+    fn new(count: usize) -> Self {
+        let slot_of: Vec<u32> = (0..count as u32).collect();
+        Self { smallest: slot_of.clone(), slot_of, members: vec![Vec::new(); count] }
+    }
+    fn slot(&self, value: ValueId) -> u32 {
+        self.slot_of[value.index()]
+    }
+    /// Members of a slot beside the value the slot began with.
+    fn size(&self, slot: u32) -> usize {
+        self.members[slot as usize].len() + 1
+    }
+    /// Merges sets into the largest of them; of equally large ones into the one with the smallest value.
+    fn unite(&mut self, slots: &[u32]) {
+        let smallest = |slot: u32| std::cmp::Reverse(self.smallest[slot as usize]);
+        let Some(target) = slots.iter().copied().max_by_key(|&slot| (self.size(slot), smallest(slot))) else { return };
+        for &slot in slots.iter().filter(|&&slot| slot != target) {
+            let mut moved = std::mem::take(&mut self.members[slot as usize]);
+            moved.push(slot);
+            for &value in &moved {
+                self.slot_of[value as usize] = target;
+            }
+            self.members[target as usize].append(&mut moved);
+            let least = self.smallest[slot as usize].min(self.smallest[target as usize]);
+            self.smallest[target as usize] = least;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The figures of an assignment: sums over its blocks, the peak, and what is alive there.
+
+use hlo_ir::Opcode;
+use smol_str::SmolStr;
+
+use super::Assignment;
+use super::allocation::{Block, Kind};
+use super::timeline::Timeline;
+use super::values::ValueId;
+use crate::{Bytes, Estimate, LiveBuffer, Model, Peak};
+
+/// Most rows of [`Estimate::largest`]: a report shows the top of the list, and a planner asks for thousands of estimates.
+pub const LARGEST_ROWS: usize = 64;
+
+impl Assignment<'_> {
+    /// The figures of the assignment, as exact as the module is scheduled the way XLA would.
+    pub fn estimate(&self) -> Estimate {
+        let timeline = Timeline::of(&self.blocks, &self.ranges, self.schedule.len());
+        let arguments = self.sum(|block| matches!(block.kind, Kind::Parameter { .. }));
+        let aliased = self.sum(|block| matches!(block.kind, Kind::Parameter { aliased: true, .. }));
+        let outputs = self.sum(|block| block.live_out);
+        Estimate {
+            model: Model::Exact,
+            total: self.sum(|_| true),
+            arguments,
+            outputs,
+            aliased,
+            constants: self.sum(|block| block.kind == Kind::Constant),
+            temporaries: self.sum(Block::is_temporary),
+            thread_local: self.sum(|block| block.kind == Kind::ThreadLocal),
+            floor: arguments + outputs - aliased,
+            peak: self.peak(&timeline),
+            largest: self.largest(&timeline),
+            timeline: timeline.bytes.iter().copied().map(Bytes).collect(),
+            caveats: self.caveats(),
+        }
+    }
+    fn sum(&self, of: impl Fn(&Block) -> bool) -> Bytes {
+        self.blocks.iter().filter(|block| of(block)).map(|block| Bytes(block.size)).sum()
+    }
+    fn peak(&self, timeline: &Timeline) -> Peak {
+        let Some((time, bytes)) = timeline.peak() else { return Peak::default() };
+        let inst = self.flow.module.instruction(self.schedule.sequence[time as usize]);
+        Peak {
+            instruction: inst.name.clone(),
+            computation: self.flow.module.computation(inst.parent).name.clone(),
+            bytes: Bytes(bytes),
+        }
+    }
+    fn largest(&self, timeline: &Timeline) -> Vec<LiveBuffer> {
+        let Some((time, _)) = timeline.peak() else { return Vec::new() };
+        let mut alive = timeline.alive_at(time);
+        alive.truncate(LARGEST_ROWS);
+        alive.into_iter().map(|(value, bytes)| self.live_buffer(value, bytes)).collect()
+    }
+    /// Where a loop carries a buffer its parameters say nothing about the user's program; then another value of the buffer does.
+    fn live_buffer(&self, value: ValueId, bytes: u64) -> LiveBuffer {
+        let flow = &self.flow;
+        let place = flow.values.place(value);
+        let id = flow.places.owner(place);
+        let owner = |value: ValueId| flow.places.owner(flow.values.place(value));
+        let named = |&id: &hlo_ir::InstructionId| flow.module.instruction(id).metadata("op_name").is_some();
+        let others = self.buffers.values(self.buffers.of_value(value)).map(owner);
+        let told = std::iter::once(id).chain(others).find(named).unwrap_or(id);
+        let source = flow.module.source_line(told).map(|line| format!("{}:{}", line.file, line.line));
+        LiveBuffer {
+            instruction: flow.module.instruction(id).name.clone(),
+            shape: flow.places.shape(place).to_string(),
+            bytes: Bytes(bytes),
+            op_name: flow.module.instruction(told).metadata("op_name").map(SmolStr::from),
+            source,
+        }
+    }
+    /// What the rules do not cover.
+    fn caveats(&self) -> Vec<String> {
+        let module = self.flow.module;
+        let mut caveats = Vec::new();
+        for &computation in self.flow.classes.shared() {
+            let name = &module.computation(computation).name;
+            caveats
+                .push(format!("computation `{name}` has several callers; XLA would clone it before it assigns memory"));
+        }
+        let unknown = self.flow.places.order().iter().map(|&id| module.instruction(id));
+        for inst in unknown.filter(|inst| inst.opcode == Opcode::Unknown) {
+            caveats.push(format!("`{}` has an unknown opcode; it is taken to share no memory", inst.name));
+        }
+        caveats.sort();
+        caveats.dedup();
+        caveats
+    }
+}

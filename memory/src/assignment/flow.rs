@@ -1,0 +1,42 @@
+//! Everything the rules of buffer assignment read about a module that does not depend on the order of execution.
+
+use hlo_ir::Module;
+
+use super::classes::Classes;
+use super::elementwise::FusionPaths;
+use super::in_place::InPlace;
+use super::order::Users;
+use super::places::Places;
+use super::values::Values;
+
+/// The analyses of one module; also of an unscheduled one.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow<'m> {
+    /// The module.
+    pub(crate) module: &'m Module,
+    /// Which computations own memory.
+    pub(crate) classes: Classes,
+    /// Who uses whom.
+    pub(crate) users: Users,
+    /// Numbers of all (instruction, tuple index).
+    pub(crate) places: Places<'m>,
+    /// The value at each place.
+    pub(crate) values: Values,
+    /// Operands that must be updated in place.
+    pub(crate) in_place: InPlace,
+    /// What fusions do elementwise.
+    pub(crate) paths: FusionPaths,
+}
+
+impl<'m> Flow<'m> {
+    /// Analyses `module`.
+    pub(crate) fn of(module: &'m Module) -> Self {
+        let classes = Classes::of(module);
+        let users = Users::of(module, &classes);
+        let places = Places::of(module, &classes, &users);
+        let values = Values::of(module, &classes, &users, &places);
+        let in_place = InPlace::of(module, &places);
+        let paths = FusionPaths::of(module);
+        Self { module, classes, users, places, values, in_place, paths }
+    }
+}
