@@ -1,8 +1,11 @@
 //! What XLA:CPU does to an unscheduled module before it assigns buffers: the stages in order, each its own file.
 
+mod fusion;
 #[allow(dead_code, reason = "the stages that use it land one by one")]
 pub(crate) mod graph;
+mod in_place;
 mod schedule;
+mod traits;
 
 use hlo_ir::Module;
 
@@ -18,7 +21,13 @@ pub fn compile(module: &Module) -> Result<Module, EstimateError> {
 type Run = fn(&mut Graph) -> Result<Option<Schedule>, EstimateError>;
 
 /// The stages by name, in the order in which they run.
-const STAGES: &[(&str, Run)] = &[("schedule", |graph| Ok(Some(schedule::schedule(graph))))];
+const STAGES: &[(&str, Run)] = &[
+    ("fusion", |graph| {
+        fusion::run(graph);
+        Ok(None)
+    }),
+    ("schedule", |graph| Ok(Some(schedule::schedule(graph)))),
+];
 
 /// Runs one stage alone, for comparison with what XLA's own pass dumps show. `None` if there is no stage of that name.
 pub fn run_stage(name: &str, module: &Module) -> Option<Result<Module, EstimateError>> {

@@ -9,6 +9,7 @@
 
 mod convert;
 mod edit;
+mod fuse;
 mod order;
 mod users;
 

@@ -1,0 +1,113 @@
+//! How often the code of an instruction would be emitted inside a fusion: once for every distinct index it is asked for.
+//!
+//! Source: `FusionNodeIndexingEvaluation` (xla/service/fusion_node_indexing_evaluation.cc).
+
+use hlo_ir::{InstructionId, Opcode};
+use indexmap::{IndexMap, IndexSet};
+
+use super::super::graph::Graph;
+use super::super::traits;
+
+/// Most copies of an instruction's code inside one fusion.
+const ALLOWED: u64 = 15;
+
+/// The index computations inside one fusion. Operands of the fusion stand for its parameters.
+#[derive(Debug)]
+pub(super) struct Indexing {
+    fusion: InstructionId,
+    /// Instructions that ask this one for elements, each at an index of its own.
+    users: IndexMap<InstructionId, IndexSet<InstructionId>>,
+    /// How often each instruction is evaluated per result element.
+    evaluations: IndexMap<InstructionId, u64>,
+}
+
+impl Indexing {
+    pub(super) fn new(graph: &Graph, fusion: InstructionId) -> Self {
+        let body = graph.fused(fusion).expect("a fusion has a body");
+        let root = graph.root(body);
+        let mut indexing = Self { fusion, users: IndexMap::new(), evaluations: IndexMap::new() };
+        indexing.users.entry(root).or_default().insert(fusion);
+        indexing.evaluations.insert(fusion, 1);
+        for id in graph.post_order(body).into_iter().rev() {
+            if graph.opcode(id) != Opcode::Parameter {
+                indexing.enter(graph, id);
+            }
+        }
+        indexing
+    }
+
+    pub(super) fn is_of(&self, fusion: InstructionId) -> bool {
+        self.fusion == fusion
+    }
+
+    /// Whether fusing `producer` would emit too much code.
+    pub(super) fn is_too_high(&self, graph: &Graph, producer: InstructionId) -> bool {
+        if graph.opcode(producer) == Opcode::Broadcast {
+            return false;
+        }
+        let emitted = self.count(producer);
+        emitted > ALLOWED || (has_own_loop(graph, producer) && (emitted > 1 || real_users(graph, producer) > 1))
+    }
+
+    /// The instructions that ask for elements of an operand that is about to be fused; forgets the operand.
+    pub(super) fn take(&mut self, operand: InstructionId) -> IndexSet<InstructionId> {
+        self.users.swap_remove(&operand).unwrap_or_default()
+    }
+
+    /// Records `copy`, which now stands inside the fusion for an operand whose users were `users`.
+    pub(super) fn fused(&mut self, graph: &Graph, copy: InstructionId, users: IndexSet<InstructionId>) {
+        self.users.insert(copy, users);
+        self.enter(graph, copy);
+    }
+
+    fn count(&self, id: InstructionId) -> u64 {
+        let users = self.users.get(&id).into_iter().flatten();
+        users.map(|user| self.evaluations.get(user).copied().unwrap_or(0)).sum()
+    }
+
+    /// Counts the evaluations of `id` and passes its users, or itself, on to its operands.
+    fn enter(&mut self, graph: &Graph, id: InstructionId) {
+        self.evaluations.insert(id, self.count(id));
+        for &operand in graph.operands(id) {
+            let source = match graph.inst(operand).parameter_number() {
+                Some(number) => graph.operand(self.fusion, number as usize),
+                None => operand,
+            };
+            if keeps_index(graph, source, id) {
+                let users = self.users.get(&id).cloned().unwrap_or_default();
+                self.users.entry(source).or_default().extend(users);
+            } else {
+                self.users.entry(source).or_default().insert(id);
+            }
+        }
+    }
+}
+
+/// Whether `user` asks `operand` for elements at its own index (permuted, for a transpose).
+fn keeps_index(graph: &Graph, operand: InstructionId, user: InstructionId) -> bool {
+    graph.opcode(user) == Opcode::Transpose
+        || match (graph.array(operand), graph.array(user)) {
+            (Some(a), Some(b)) => traits::same_dims_and_layout(a, b),
+            _ => graph.shape(operand) == graph.shape(user),
+        }
+}
+
+/// Whether the emitted code contains branches or a loop, so that it is not shared between uses.
+///
+/// Source: `ElementalIrEmitter::OpInvalidatesCache` (xla/service/elemental_ir_emitter.cc).
+fn has_own_loop(graph: &Graph, id: InstructionId) -> bool {
+    use Opcode as O;
+    matches!(graph.opcode(id), O::Concatenate | O::Dot | O::DynamicUpdateSlice | O::Pad | O::Reduce | O::ReduceWindow)
+}
+
+/// Users, where a fusion counts as the users of its parameter.
+fn real_users(graph: &Graph, id: InstructionId) -> usize {
+    let count = |user: InstructionId| match graph.fused(user) {
+        Some(body) => {
+            let number = graph.operands(user).iter().position(|&operand| operand == id).unwrap_or(0);
+            graph.user_count(graph.parameters(body)[number])
+        }
+        None => 1,
+    };
+    graph.users(id).into_iter().map(count).sum()
+}

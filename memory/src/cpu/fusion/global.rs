@@ -1,0 +1,135 @@
+//! Producers that no consumer may take: those with several large operands that would have to be computed in more than one place.
+//!
+//! Source: `InstructionFusion::ComputeGloballyUnfusible` (xla/service/instruction_fusion.cc).
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, InstructionId, Opcode};
+use indexmap::{IndexMap, IndexSet};
+
+use super::super::graph::Graph;
+use super::super::traits;
+use super::rules::Fuser;
+
+/// The producers of `computation` that must not be fused into any consumer.
+pub(super) fn globally_unfusible(
+    graph: &Graph,
+    computation: ComputationId,
+    fuser: &mut Fuser,
+) -> IndexSet<InstructionId> {
+    let order = graph.post_order(computation);
+    let mut position = SideTable::new(0_u32);
+    order.iter().enumerate().for_each(|(index, &id)| position.set(id, index as u32));
+    let mut barred = IndexSet::new();
+    for &producer in order.iter().rev() {
+        if reads_one_large_operand(graph, producer) || reads_no_more_than_it_writes(graph, producer) {
+            continue;
+        }
+        let mut paths = Paths {
+            graph,
+            position: &position,
+            barred: &barred,
+            producer,
+            reached: IndexMap::new(),
+            known: IndexMap::new(),
+        };
+        let everywhere = traits::is_fusible(graph, producer)
+            && graph.users(producer).into_iter().all(|user| paths.can_fuse(user, fuser));
+        if !everywhere {
+            barred.insert(producer);
+        }
+    }
+    barred
+}
+
+/// Whether at most one operand has as many true dimensions as the result; broadcasts, iotas and scalar constants do not count.
+fn reads_one_large_operand(graph: &Graph, id: InstructionId) -> bool {
+    let rank = result_rank(graph.shape(id));
+    let large = |&&operand: &&InstructionId| match graph.opcode(operand) {
+        Opcode::Broadcast | Opcode::Iota => false,
+        Opcode::Constant if traits::is_effective_scalar(graph, operand) => false,
+        _ => graph.array(operand).map_or(0, traits::true_rank) >= rank,
+    };
+    graph.operands(id).iter().filter(large).count() <= 1
+}
+
+fn result_rank(shape: &hlo_ir::Shape) -> usize {
+    match shape {
+        hlo_ir::Shape::Array(array) => traits::true_rank(array),
+        hlo_ir::Shape::Tuple(elements) => elements.iter().map(|element| result_rank(element)).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Whether all distinct operands together have at most as many elements as the result.
+fn reads_no_more_than_it_writes(graph: &Graph, id: InstructionId) -> bool {
+    let distinct: IndexSet<InstructionId> = graph.operands(id).iter().copied().collect();
+    let read = distinct.iter().map(|&operand| total_elements(graph.shape(operand))).fold(0, u64::saturating_add);
+    read <= total_elements(graph.shape(id))
+}
+
+fn total_elements(shape: &hlo_ir::Shape) -> u64 {
+    match shape {
+        hlo_ir::Shape::Array(array) => array.elements().unwrap_or(u64::MAX),
+        hlo_ir::Shape::Tuple(elements) => {
+            elements.iter().map(|element| total_elements(element)).fold(0, u64::saturating_add)
+        }
+        _ => 0,
+    }
+}
+
+/// The paths from one producer to its consumers.
+struct Paths<'a> {
+    graph: &'a Graph,
+    position: &'a SideTable<InstructionId, u32>,
+    barred: &'a IndexSet<InstructionId>,
+    producer: InstructionId,
+    /// Whether the producer reaches an instruction.
+    reached: IndexMap<InstructionId, bool>,
+    /// Whether the producer can be fused into an instruction on all paths.
+    known: IndexMap<InstructionId, bool>,
+}
+
+impl Paths<'_> {
+    /// Whether everything between the producer and `consumer` can be fused into `consumer`.
+    fn can_fuse(&mut self, consumer: InstructionId, fuser: &mut Fuser) -> bool {
+        if consumer == self.producer {
+            return true;
+        }
+        if !traits::is_fusible(self.graph, consumer) {
+            return false;
+        }
+        if let Some(&known) = self.known.get(&consumer) {
+            return known;
+        }
+        let graph = self.graph;
+        let result = (0..graph.operands(consumer).len()).all(|number| {
+            let operand = graph.operand(consumer, number);
+            !self.reaches(operand)
+                || (!self.barred.contains(&operand)
+                    && fuser.should_fuse(graph, consumer, number)
+                    && self.can_fuse(operand, fuser))
+        });
+        self.known.insert(consumer, result);
+        result
+    }
+
+    /// Whether there is a path from the producer to `id`. Only instructions behind the producer in post-order are looked at.
+    fn reaches(&mut self, id: InstructionId) -> bool {
+        let mut stack = vec![(id, false)];
+        while let Some((id, done)) = stack.pop() {
+            if done {
+                let before = self.graph.operands(id).iter().chain(self.graph.control_predecessors(id));
+                let found = before.into_iter().any(|other| self.reached.get(other).copied().unwrap_or(false));
+                self.reached.insert(id, found);
+            } else if id == self.producer {
+                self.reached.insert(id, true);
+            } else if !self.reached.contains_key(&id) && self.position[id] > self.position[self.producer] {
+                self.reached.insert(id, false);
+                stack.push((id, true));
+                let before = self.graph.operands(id).iter().chain(self.graph.control_predecessors(id));
+                stack.extend(before.map(|&other| (other, false)));
+            }
+        }
+        self.reached.get(&id).copied().unwrap_or(false)
+    }
+}

@@ -1,0 +1,129 @@
+//! Instruction fusion: producers are copied into their consumers, from the results of a computation towards its operands.
+//!
+//! Source: `InstructionFusion` (xla/service/instruction_fusion.cc) with the decisions of `CpuInstructionFusion`
+//! (xla/service/cpu/cpu_instruction_fusion.cc).
+
+mod conflict;
+mod cost;
+mod duplication;
+mod global;
+mod reuse;
+mod rules;
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, InstructionId, Opcode};
+use indexmap::IndexSet;
+use smol_str::format_smolstr;
+
+use super::graph::Graph;
+use super::traits;
+use rules::Fuser;
+
+/// Fuses in every computation that is run by `call`, `while` or `conditional`, and in the entry.
+pub(crate) fn run(graph: &mut Graph) {
+    for computation in control_flow_computations(graph) {
+        let mut fuser = Fuser::default();
+        let barred = global::globally_unfusible(graph, computation, &mut fuser);
+        Queue::new(graph, computation).run(graph, &mut fuser, barred);
+    }
+}
+
+/// Computations whose instructions run one by one, callees first: the entry and what `call`, `while`, `conditional` and asynchronous calls
+/// run, but no reducers, comparators or fusion bodies.
+pub(crate) fn control_flow_computations(graph: &Graph) -> Vec<ComputationId> {
+    let order = graph.computation_order();
+    let mut runs = SideTable::new(false);
+    runs.set(graph.entry(), true);
+    for &computation in order.iter().rev() {
+        for id in graph.list(computation) {
+            let controls =
+                matches!(graph.opcode(id), Opcode::Call | Opcode::While | Opcode::Conditional | Opcode::AsyncStart);
+            if controls && runs[computation] {
+                graph.callees(id).into_iter().for_each(|callee| runs.set(callee, true));
+            }
+        }
+    }
+    order.into_iter().filter(|&computation| runs[computation]).collect()
+}
+
+/// The instructions still to be visited: a stack that starts as the post-order and is popped from the back.
+struct Queue {
+    stack: Vec<Option<InstructionId>>,
+    position: SideTable<InstructionId, Option<u32>>,
+}
+
+impl Queue {
+    fn new(graph: &Graph, computation: ComputationId) -> Self {
+        let mut queue = Self { stack: Vec::new(), position: SideTable::new(None) };
+        graph.post_order(computation).into_iter().for_each(|id| queue.push(id));
+        queue
+    }
+
+    fn push(&mut self, id: InstructionId) {
+        self.position.set(id, Some(self.stack.len() as u32));
+        self.stack.push(Some(id));
+    }
+
+    fn pop(&mut self) -> Option<InstructionId> {
+        loop {
+            if let Some(id) = self.stack.pop()? {
+                self.position.set(id, None);
+                return Some(id);
+            }
+        }
+    }
+
+    fn remove(&mut self, id: InstructionId) {
+        if let Some(position) = self.position[id] {
+            self.stack[position as usize] = None;
+            self.position.set(id, None);
+        }
+    }
+
+    /// Operand numbers of `id` whose instructions are still to be visited, latest in post-order first.
+    fn operands(&self, graph: &Graph, id: InstructionId) -> Vec<usize> {
+        let place = |number: usize| self.position[graph.operand(id, number)];
+        let mut numbers: Vec<usize> = (0..graph.operands(id).len()).filter(|&n| place(n).is_some()).collect();
+        numbers.sort_by_key(|&number| std::cmp::Reverse(place(number)));
+        numbers
+    }
+
+    fn run(mut self, graph: &mut Graph, fuser: &mut Fuser, barred: IndexSet<InstructionId>) {
+        while let Some(consumer) = self.pop() {
+            if !traits::is_fusible(graph, consumer) {
+                continue;
+            }
+            let chosen = self.operands(graph, consumer).into_iter().find(|&number| {
+                let producer = graph.operand(consumer, number);
+                traits::is_fusible(graph, producer)
+                    && !barred.contains(&producer)
+                    && fuser.should_fuse(graph, consumer, number)
+            });
+            if let Some(number) = chosen {
+                self.fuse(graph, fuser, consumer, graph.operand(consumer, number));
+            }
+        }
+    }
+
+    /// Fuses, visits the fusion again next, and drops the producer if nothing else uses it.
+    fn fuse(&mut self, graph: &mut Graph, fuser: &mut Fuser, consumer: InstructionId, producer: InstructionId) {
+        let kind = if rules::can_be_output_fused(graph, producer, consumer) { "kOutput" } else { "kLoop" };
+        let fusion = if graph.opcode(consumer) == Opcode::Fusion {
+            graph.set_attribute(consumer, hlo_ir::AttrKey::Kind, hlo_ir::AttrValue::Word(kind.into()));
+            consumer
+        } else {
+            let name =
+                format_smolstr!("{}_{}_fusion", graph.inst(producer).opcode_name(), graph.inst(consumer).opcode_name());
+            graph.fuse_alone(consumer, kind, name)
+        };
+        fuser.before_fusing(graph, fusion, producer);
+        let copy = graph.fuse_into(fusion, producer);
+        fuser.after_fusing(graph, fusion, producer, copy);
+        self.push(fusion);
+        if graph.user_count(producer) == 0 {
+            self.remove(producer);
+            graph.drop_control(producer);
+            graph.remove(producer);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether an instruction reads the same element of an operand more than once.
+//!
+//! Source: `OperandElementUse` and `FusionReusesParamElements` (xla/hlo/ir/hlo_instruction.cc).
+
+use hlo_ir::{InstructionId, Opcode};
+use indexmap::{IndexMap, IndexSet};
+
+use super::super::graph::Graph;
+use super::super::traits;
+
+/// How an operand is read; the smaller, the more often.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Use {
+    Again,
+    Once,
+    Never,
+}
+
+/// The operands that `id` reads more than once.
+pub(super) fn reused_operands(graph: &Graph, id: InstructionId) -> IndexSet<InstructionId> {
+    let numbers = 0..graph.operands(id).len();
+    numbers.filter(|&n| operand_use(graph, id, n) == Use::Again).map(|n| graph.operand(id, n)).collect()
+}
+
+fn operand_use(graph: &Graph, id: InstructionId, number: usize) -> Use {
+    use Opcode as O;
+    let again_if = |again: bool| if again { Use::Again } else { Use::Once };
+    let rank = |id| graph.array(id).map_or(0, |array| array.rank());
+    match graph.opcode(id) {
+        O::Bitcast | O::Concatenate | O::Reshape | O::Reverse | O::Slice | O::Transpose | O::Gather => Use::Once,
+        O::Pad => again_if(number > 0),
+        O::Reduce => again_if(number >= graph.operands(id).len() / 2),
+        O::DynamicUpdateSlice => again_if(number > 1),
+        O::Dot => {
+            let other_is_vector = number < 2 && rank(graph.operand(id, 1 - number)) <= 1;
+            again_if(rank(id) > 1 || !other_is_vector)
+        }
+        O::Fusion => match graph.fused(id) {
+            Some(body) => through(graph, graph.root(body), number as i64, &mut IndexMap::new()),
+            None => Use::Again,
+        },
+        _ => again_if(!traits::is_elementwise(graph, id)),
+    }
+}
+
+/// How the value of `id`, inside a fusion, reads the fusion's parameter `number`.
+fn through(graph: &Graph, id: InstructionId, number: i64, known: &mut IndexMap<InstructionId, Use>) -> Use {
+    if graph.inst(id).parameter_number() == Some(number) {
+        return Use::Once;
+    }
+    if let Some(&found) = known.get(&id) {
+        return found;
+    }
+    let mut found = Use::Never;
+    for (position, &operand) in graph.operands(id).iter().enumerate() {
+        let own = operand_use(graph, id, position);
+        let inner = if own == Use::Never { Use::Never } else { through(graph, operand, number, known) };
+        if inner != Use::Never {
+            found = found.min(own).min(inner);
+        }
+        if found == Use::Again {
+            break;
+        }
+    }
+    known.insert(id, found);
+    found
+}
