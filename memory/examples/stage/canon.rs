@@ -7,16 +7,16 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, Payload};
 
 /// Fingerprints of all instructions of a module outside fusions.
-pub struct Canon<'m> {
+pub(crate) struct Canon<'m> {
     module: &'m Module,
     /// Fingerprint of each instruction: what it computes from the parameters of its computation.
-    pub of: SideTable<InstructionId, u64>,
+    pub(crate) of: SideTable<InstructionId, u64>,
     computations: SideTable<ComputationId, u64>,
 }
 
 impl<'m> Canon<'m> {
     /// Fingerprints of `module`.
-    pub fn new(module: &'m Module) -> Self {
+    pub(crate) fn new(module: &'m Module) -> Self {
         let mut canon = Self { module, of: SideTable::new(0), computations: SideTable::new(0) };
         for &id in module.computation_ids() {
             let hash = canon.computation(id, None);

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Input of a stage and what XLA made of it.
-pub struct Pair {
+pub(crate) struct Pair {
     /// Module, such as `module_0007.jit_f`.
-    pub name: String,
+    pub(crate) name: String,
     /// XLA's dump before the stage.
-    pub input: PathBuf,
+    pub(crate) input: PathBuf,
     /// XLA's dump after the stage; the input where XLA changed nothing.
-    pub expected: PathBuf,
+    pub(crate) expected: PathBuf,
 }
 
 /// Per stage: the dump that shows its result, then dumps that come after it whether or not it changed anything.
@@ -34,7 +34,7 @@ const CLEANUP_START: &str = ".simplification_after_layout_assignment.after_pipel
 const SCHEDULED: &str = ".HLO_passes_after_scheduling.after_pipeline-start.";
 
 /// All pairs of a stage, by module name.
-pub fn pairs(directory: &str, stage: &str) -> Vec<Pair> {
+pub(crate) fn pairs(directory: &str, stage: &str) -> Vec<Pair> {
     let Some((_, result, later)) = STAGES.iter().find(|row| row.0 == stage) else { return Vec::new() };
     let mut modules: BTreeMap<String, BTreeMap<u32, PathBuf>> = BTreeMap::new();
     collect(Path::new(directory), &mut modules);

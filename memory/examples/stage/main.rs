@@ -86,14 +86,27 @@ fn differences(ours: (&Module, &Canon<'_>), expected: (&Module, &Canon<'_>)) -> 
         .collect()
 }
 
-/// Computations that are not bodies of fusions.
+/// Computations reachable from the entry that are not bodies of fusions; XLA keeps others until the next clean-up.
 fn live_outside_fusions(module: &Module) -> Vec<ComputationId> {
-    let fused: Vec<ComputationId> = module
-        .live_instructions()
-        .filter(|(_, inst)| inst.opcode == hlo_ir::Opcode::Fusion)
-        .flat_map(|(_, inst)| inst.called_computations())
-        .collect();
-    module.computation_ids().iter().copied().filter(|id| !fused.contains(id)).collect()
+    let mut found = vec![module.entry()];
+    let mut next = 0;
+    while let Some(&id) = found.get(next) {
+        next += 1;
+        for (_, inst) in module.instructions_of(id) {
+            let mut callees: Vec<ComputationId> = inst.called_computations().collect();
+            if inst.opcode == hlo_ir::Opcode::Fusion {
+                // A fusion's body is part of the fusion's fingerprint; what the body calls stands for itself.
+                let inside = |id| module.instructions_of(id).flat_map(|(_, inner)| inner.called_computations());
+                callees = callees.into_iter().flat_map(inside).collect();
+            }
+            for callee in callees {
+                if !found.contains(&callee) {
+                    found.push(callee);
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Whether each computation runs the same instructions in the same order.
