@@ -6,6 +6,7 @@ pub(crate) mod graph;
 mod in_place;
 mod schedule;
 mod traits;
+mod wrapper;
 
 use hlo_ir::Module;
 
@@ -24,6 +25,10 @@ type Run = fn(&mut Graph) -> Result<Option<Schedule>, EstimateError>;
 const STAGES: &[(&str, Run)] = &[
     ("fusion", |graph| {
         fusion::run(graph);
+        Ok(None)
+    }),
+    ("wrapper", |graph| {
+        wrapper::run(graph);
         Ok(None)
     }),
     ("schedule", |graph| Ok(Some(schedule::schedule(graph)))),

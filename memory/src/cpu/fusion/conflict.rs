@@ -76,7 +76,7 @@ fn reads_what_is_updated(
     consumer: InstructionId,
     update: InstructionId,
 ) -> bool {
-    let rank = graph.array(update).map_or(0, |array| array.rank());
+    let rank = graph.array(update).map_or(0, hlo_ir::ArrayShape::rank);
     if !matches!(graph.opcode(producer), Opcode::Slice | Opcode::DynamicSlice)
         || graph.shape(producer) != graph.shape(graph.operand(update, 1))
     {
@@ -88,15 +88,12 @@ fn reads_what_is_updated(
     };
     let same_start = |dim: usize| {
         let start = outside(graph.operand(update, 2 + dim));
-        match graph.inst(producer).attribute(&AttrKey::Slice) {
-            Some(AttrValue::Slice(dims)) => {
-                traits::integer_constant(graph, start) == Some(dims[dim].start) && dims[dim].stride == 1
-            }
-            _ => {
-                let own = graph.operand(producer, 1 + dim);
-                let (a, b) = (traits::integer_constant(graph, own), traits::integer_constant(graph, start));
-                a == b && (a.is_some() || own == start)
-            }
+        if let Some(AttrValue::Slice(dims)) = graph.inst(producer).attribute(&AttrKey::Slice) {
+            traits::integer_constant(graph, start) == Some(dims[dim].start) && dims[dim].stride == 1
+        } else {
+            let own = graph.operand(producer, 1 + dim);
+            let (a, b) = (traits::integer_constant(graph, own), traits::integer_constant(graph, start));
+            a == b && (a.is_some() || own == start)
         }
     };
     (0..rank).all(same_start)

@@ -24,7 +24,7 @@ pub(crate) fn run(graph: &mut Graph) {
     for computation in control_flow_computations(graph) {
         let mut fuser = Fuser::default();
         let barred = global::globally_unfusible(graph, computation, &mut fuser);
-        Queue::new(graph, computation).run(graph, &mut fuser, barred);
+        Queue::new(graph, computation).run(graph, &mut fuser, &barred);
     }
 }
 
@@ -88,7 +88,7 @@ impl Queue {
         numbers
     }
 
-    fn run(mut self, graph: &mut Graph, fuser: &mut Fuser, barred: IndexSet<InstructionId>) {
+    fn run(mut self, graph: &mut Graph, fuser: &mut Fuser, barred: &IndexSet<InstructionId>) {
         while let Some(consumer) = self.pop() {
             if !traits::is_fusible(graph, consumer) {
                 continue;

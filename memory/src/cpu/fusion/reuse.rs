@@ -25,7 +25,7 @@ pub(super) fn reused_operands(graph: &Graph, id: InstructionId) -> IndexSet<Inst
 fn operand_use(graph: &Graph, id: InstructionId, number: usize) -> Use {
     use Opcode as O;
     let again_if = |again: bool| if again { Use::Again } else { Use::Once };
-    let rank = |id| graph.array(id).map_or(0, |array| array.rank());
+    let rank = |id| graph.array(id).map_or(0, hlo_ir::ArrayShape::rank);
     match graph.opcode(id) {
         O::Bitcast | O::Concatenate | O::Reshape | O::Reverse | O::Slice | O::Transpose | O::Gather => Use::Once,
         O::Pad => again_if(number > 0),
