@@ -1,5 +1,7 @@
 //! The command line's contract: what goes where, which exit code, and that files are written whole or not at all.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod common;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! The whole tool on the whole corpus: what it rewrites (as diffs), the laws that hold for every input, and XLA's recorded byte counts.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod common;
 
 use common::{FULL, SMALL, corpus, programs, run, text, xla_total};
