@@ -43,7 +43,7 @@ pub(crate) enum InputError {
     Directory(Source),
     /// Not text.
     #[error(
-        "`{source_name}` is not UTF-8 text: line {line}, byte {byte} of the file (HLO text is read, not serialized protos)"
+        "`{source_name}` is not UTF-8 text: line {line}, offset {byte} (HLO text is read, not serialized protos)"
     )]
     NotText {
         /// The input.
