@@ -1,11 +1,14 @@
 //! What XLA:CPU does to an unscheduled module before it assigns buffers: the stages in order, each its own file.
 
+mod copies;
+mod dce;
 mod fusion;
 #[allow(dead_code, reason = "the stages that use it land one by one")]
 pub(crate) mod graph;
 mod in_place;
 mod schedule;
 mod traits;
+mod tuples;
 mod wrapper;
 
 use hlo_ir::Module;
@@ -29,6 +32,10 @@ const STAGES: &[(&str, Run)] = &[
     }),
     ("wrapper", |graph| {
         wrapper::run(graph);
+        Ok(None)
+    }),
+    ("copies", |graph| {
+        copies::run(graph);
         Ok(None)
     }),
     ("schedule", |graph| Ok(Some(schedule::schedule(graph)))),
