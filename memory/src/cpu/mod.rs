@@ -5,8 +5,10 @@ mod dce;
 mod fusion;
 #[allow(dead_code, reason = "the stages that use it land one by one")]
 pub(crate) mod graph;
+mod hoist;
 mod in_place;
 mod schedule;
+mod traffic;
 mod traits;
 mod tuples;
 mod wrapper;
@@ -36,6 +38,10 @@ const STAGES: &[(&str, Run)] = &[
     }),
     ("copies", |graph| {
         copies::run(graph);
+        Ok(None)
+    }),
+    ("hoist", |graph| {
+        hoist::run(graph);
         Ok(None)
     }),
     ("schedule", |graph| Ok(Some(schedule::schedule(graph)))),
