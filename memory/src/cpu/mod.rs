@@ -12,6 +12,7 @@ mod traffic;
 mod traits;
 mod tuples;
 mod wrapper;
+mod ynn;
 
 use hlo_ir::Module;
 
@@ -28,6 +29,10 @@ type Run = fn(&mut Graph) -> Result<Option<Schedule>, EstimateError>;
 
 /// The stages by name, in the order in which they run.
 const STAGES: &[(&str, Run)] = &[
+    ("library", |graph| {
+        ynn::run(graph);
+        Ok(None)
+    }),
     ("fusion", |graph| {
         fusion::run(graph);
         Ok(None)
