@@ -11,6 +11,7 @@ pub mod header;
 pub mod inline_calls;
 pub mod manager;
 pub mod pass;
+pub mod range;
 
 pub use pass::{Assumption, Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
 

@@ -142,10 +142,5 @@ fn iota(inst: &Instruction) -> Result<(), String> {
 
 /// V13.
 pub(super) fn check_literal(inst: &Instruction) -> Result<(), String> {
-    match (inst.shape.as_ref(), Literal::of(inst)) {
-        (_, Some(literal)) => literal.check(),
-        (Shape::Tuple(_), None) => Ok(()),
-        _ if inst.opcode == Opcode::Constant => Err(format!("a constant cannot have shape {}", inst.shape)),
-        _ => Ok(()),
-    }
+    Literal::of(inst).map_or(Ok(()), |literal| literal.check())
 }
