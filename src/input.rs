@@ -42,9 +42,7 @@ pub(crate) enum InputError {
     #[error("cannot read `{0}`: it is a directory")]
     Directory(Source),
     /// Not text.
-    #[error(
-        "`{source_name}` is not UTF-8 text: line {line}, byte {byte} of the file (HLO text is read, not serialized protos)"
-    )]
+    #[error("`{source_name}` is not UTF-8 text: line {line}, offset {byte} (HLO text is read, not serialized protos)")]
     NotText {
         /// The input.
         source_name: Source,

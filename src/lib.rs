@@ -1,6 +1,6 @@
 //! `hlo-opt`: the memory optimizer for XLA programs, as a library and as the command of the same name.
 //!
-//! [`optimize`] takes HLO text to HLO text of lower peak memory and equal results; [`analyze`] only says how much memory a module needs and
+//! [`optimize`] takes HLO text to HLO text of lower peak memory and equal results; [`analyze()`] only says how much memory a module needs and
 //! who holds it. Both return values; nothing in them reads files, prints or ends the process. [`run`] is the command line on top.
 //!
 //! ```

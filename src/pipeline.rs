@@ -1,6 +1,7 @@
 //! Which passes run: the standard pipeline, or the list given with `--passes`.
 
 use hlo_passes::Pass;
+use hlo_passes::manager::{self, UnknownPass};
 
 /// The passes of a run, in order.
 #[derive(Default)]
@@ -12,15 +13,8 @@ pub struct Pipeline {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PipelineError {
     /// No pass has this name.
-    #[error("there is no pass `{name}`{}", closest(.suggestion.as_deref(), .known))]
-    Unknown {
-        /// The name as given.
-        name: String,
-        /// The pass with the most similar name, if one is similar.
-        suggestion: Option<String>,
-        /// Every name.
-        known: Vec<&'static str>,
-    },
+    #[error(transparent)]
+    Unknown(#[from] UnknownPass),
     /// The pass takes no options.
     #[error("pass `{0}` takes no options")]
     Options(String),
@@ -29,18 +23,10 @@ pub enum PipelineError {
     Empty(String),
 }
 
-/// The help behind an unknown name.
-fn closest(suggestion: Option<&str>, known: &[&str]) -> String {
-    match suggestion {
-        Some(name) => format!("; did you mean `{name}`?"),
-        None => format!("; there are: {}", known.join(", ")),
-    }
-}
-
 impl Pipeline {
     /// The passes that run when nothing else is asked for.
     pub fn standard() -> Self {
-        Self { passes: hlo_passes::manager::default_pipeline() }
+        Self { passes: manager::default_pipeline() }
     }
     /// No passes: the module is only read, checked and written.
     pub fn empty() -> Self {
@@ -78,19 +64,8 @@ fn named(item: &str, list: &str) -> Result<Box<dyn Pass>, PipelineError> {
 
 /// The pass called `name`.
 pub(crate) fn find(name: &str) -> Result<Box<dyn Pass>, PipelineError> {
-    let mut passes = hlo_passes::all();
-    if let Some(index) = passes.iter().position(|pass| pass.name() == name) {
-        return Ok(passes.swap_remove(index));
-    }
-    let known: Vec<_> = passes.iter().map(|pass| pass.name()).collect();
-    let similar = known.iter().map(|known| (likeness(known, name), *known)).filter(|(score, _)| *score > 0.6);
-    let suggestion = similar.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known.to_owned());
-    Err(PipelineError::Unknown { name: name.to_owned(), suggestion, known })
-}
-
-/// Share of the characters of two words that agree in order, from 0 to 1.
-fn likeness(a: &str, b: &str) -> f32 {
-    similar::TextDiff::from_chars(a, b).ratio()
+    let found = manager::by_names([name])?;
+    Ok(found.into_iter().next().expect("one name gives one pass"))
 }
 
 #[cfg(test)]
@@ -111,7 +86,7 @@ mod tests {
 
     #[test]
     fn unknown_and_missing_names_are_errors() {
-        assert!(matches!(Pipeline::parse("nothing-of-this-name"), Err(PipelineError::Unknown { .. })));
+        assert!(matches!(Pipeline::parse("nothing-of-this-name"), Err(PipelineError::Unknown(_))));
         assert_eq!(Pipeline::parse(",").map(|_| ()), Err(PipelineError::Empty(",".to_owned())));
     }
 }

@@ -1,5 +1,7 @@
 //! The command line's contract: what goes where, which exit code, and that files are written whole or not at all.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod common;
 
 use std::fs;
@@ -166,4 +168,26 @@ fn color_obeys_its_flag() {
 #[test]
 fn analyze_prints_figures_and_holders() {
     insta::assert_snapshot!(run(["--analyze", S32]));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_and_leaves_files_alone() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.hlo");
+    fs::write(&path, "precious").unwrap();
+    let run = finish(command().args([S32, "-q", "--diff", "-o", path.to_str().unwrap()]).stdout(full()));
+    assert_eq!(run.code, 1, "{run}");
+    assert!(run.stderr.contains("cannot write `standard output`: No space left on device"), "{run}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    assert_eq!(common::run([S32, "-o", "/dev/full"]).code, 1);
+}
+
+#[test]
+fn the_readme_shows_the_summary_of_its_first_command() {
+    let readme = text("README.md");
+    for line in run([S32]).stderr.lines() {
+        assert!(readme.contains(line), "README.md does not show: {line}");
+    }
 }

@@ -1,5 +1,7 @@
 //! What a person sees when something is wrong: the rendered message and the exit code of every kind of error.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod common;
 
 use common::{run, run_on, text};

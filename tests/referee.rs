@@ -1,5 +1,7 @@
 //! XLA itself as the judge: it compiles what we wrote, says how many bytes it needs, and runs both programs on the same data.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod common;
 #[path = "referee/session.rs"]
 mod session;

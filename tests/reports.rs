@@ -1,5 +1,7 @@
 //! The report files: the JSON form obeys its schema on the whole corpus and says what the text form says.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod common;
 
 use std::fs;

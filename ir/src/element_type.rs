@@ -85,6 +85,10 @@ impl ElementType {
     pub fn from_name(name: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
     }
+    /// All element types, for tables and did-you-mean.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.0)
+    }
     /// Bits of information of one element: 4 for `s4`, 1 for `u1`, but 8 for `pred`.
     pub fn bits(self) -> u32 {
         TABLE[self as usize].2

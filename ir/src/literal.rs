@@ -97,7 +97,7 @@ impl<'a> Literal<'a> {
         let fits = if element_type.is_integer() || element_type == ElementType::Pred {
             integer(element_type, token).is_some()
         } else if element_type.is_complex() {
-            true
+            token.starts_with('(')
         } else {
             float(element_type, token).is_some()
         };
@@ -227,17 +227,17 @@ fn float(element_type: ElementType, token: &str) -> Option<f64> {
         _ if is_nan(token) => f64::NAN,
         "inf" => f64::INFINITY,
         "-inf" => f64::NEG_INFINITY,
-        "true" => 1.0,
-        "false" => 0.0,
-        _ if token.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '.')) => token.parse().ok()?,
+        _ if token.starts_with(|c: char| c.is_ascii_digit() || c == '-') => token.parse().ok()?,
         _ => return None,
     };
-    Some(match element_type {
+    let rounded = match element_type {
         ElementType::F32 => f64::from(value as f32),
         ElementType::F16 => f64::from(narrow::widen(narrow::round(value as f32, narrow::F16), narrow::F16)),
         ElementType::Bf16 => f64::from(narrow::widen(narrow::round(value as f32, narrow::BF16), narrow::BF16)),
         _ => value,
-    })
+    };
+    // A finite value must not become infinite by rounding.
+    (rounded.is_finite() || is_nan(token) || token.ends_with("inf")).then_some(rounded)
 }
 
 /// Whether a value is zero in every bit.
@@ -415,7 +415,8 @@ mod tests {
         assert_eq!(bits_of(ElementType::S8, "-1"), 0xff);
         assert_eq!(bits_of(ElementType::Bf16, "3.140625"), 0x4049);
         assert_eq!(bits_of(ElementType::F16, "65504"), 0x7bff);
-        assert_eq!(bits_of(ElementType::F16, "65520"), 0x7c00);
+        assert_eq!(bits_of(ElementType::F16, "65519"), 0x7bff);
+        assert_eq!((bits(ElementType::F16, "65520"), bits(ElementType::F32, "1e39")), (None, None));
         assert_eq!(bits_of(ElementType::F16, "5.9604645e-08"), 0x0001);
         assert_eq!(bits_of(ElementType::F16, "0.33325"), 0x3555);
         assert_eq!(bits_of(ElementType::F16, "-2"), 0xc000);

@@ -22,10 +22,13 @@
 //! at least 1 MiB and at most 64 MiB; `--chunk-bytes` sets another limit. Rows behind the last full block are applied behind the loop.
 //! Scatters of equal row count that share producers and do not depend on each other share a loop.
 //!
+//! An `add` behind a scatter of floats is taken into the loop, because XLA would take it into the scatter; where that is not
+//! certain, the grade is hlo-exact.
+//!
 //! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, and
 //! from gains below a twentieth of all memory. Remarks say why a chance is missed: `batching` (only batching dimensions to cut), `control`
-//! (control dependencies), `dynamic-shape`, `granule` (no block size fits all values), `sharded` (the rows lie across devices),
-//! `small-gain`, or the rule of dimension flow that failed, such as `concatenated`, `sorted`, `reshape` or `window`.
+//! (control dependencies), `dynamic-shape`, `exactness` (see above), `granule` (no block size fits all values), `sharded` (the rows lie
+//! across devices), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`, `sorted`, `reshape` or `window`.
 
 mod build;
 mod emit;
@@ -33,6 +36,7 @@ mod plan;
 mod region;
 mod sink;
 mod size;
+mod sum;
 mod waste;
 
 use hlo_ir::{ComputationId, Module, Opcode};

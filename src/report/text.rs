@@ -43,7 +43,9 @@ pub(crate) fn estimate(estimate: &Estimate, most: usize) -> String {
     row("total", estimate.total, trust);
     row("  arguments", estimate.arguments, "");
     row("  outputs", estimate.outputs, "");
-    row("  aliased", estimate.aliased, "outputs in the memory of arguments, counted in both");
+    if estimate.aliased > Bytes::ZERO {
+        row("  aliased", estimate.aliased, "outputs in the memory of arguments, counted in both");
+    }
     row("  constants", estimate.constants, "");
     row("  temporaries", estimate.temporaries, "");
     row("  thread-local", estimate.thread_local, "");

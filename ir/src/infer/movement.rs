@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::{Inferred, Request, array, same_size};
 use crate::shape::{Dims, ShapeRef, UNBOUNDED};
-use crate::{AttrKey, AttrValue, ElementType, Shape};
+use crate::{ArrayShape, AttrKey, AttrValue, ElementType, Layout, Shape};
 
 pub(super) fn first(request: &Request<'_>) -> Inferred {
     request.operand(0).cloned()
@@ -66,7 +66,13 @@ pub(super) fn transpose(request: &Request<'_>) -> Inferred {
     if permutation.len() != operand.rank() {
         return Err(format!("dimensions has {} entries for {} dimensions", permutation.len(), operand.rank()));
     }
-    Ok(array(operand.element_type, permutation.iter().map(|&dim| operand.dims[dim]).collect()))
+    let dims = permutation.iter().map(|&dim| operand.dims[dim]).collect();
+    // The elements stay where they are in memory: only the dimensions get other numbers.
+    let order = operand.minor_to_major();
+    let minor_to_major =
+        order.iter().filter_map(|&dim| permutation.iter().position(|&from| from as i64 == dim)).map(|to| to as i64);
+    let layout = Some(Layout { minor_to_major: minor_to_major.collect(), suffix: smol_str::SmolStr::default() });
+    Ok(Shape::Array(ArrayShape { element_type: operand.element_type, dims, dynamic: 0, layout }).into())
 }
 
 pub(super) fn reverse(request: &Request<'_>) -> Inferred {

@@ -46,7 +46,7 @@ pub(super) fn list<'a>(
 fn key(input: &str) -> Res<'_, (&str, AttrKey, AttrForm)> {
     let at = skip_blank(input);
     let Ok((rest, text)) = bare_word(at) else { return Err(errors::expected("an attribute name", at)) };
-    let Some(rest) = rest.strip_prefix('=') else { return Err(errors::expected("`=` after the attribute name", rest)) };
+    let Some(rest) = rest.strip_prefix('=') else { return Err(errors::no_equals(text, rest)) };
     let (key, form) = AttrKey::from_name(text);
     Ok((rest, (text, key, form)))
 }

@@ -107,10 +107,12 @@ fn body<'a>(state: &mut State<'a>, name: &'a str, input: &'a str) -> Res<'a, Sco
         return Err(errors::expected("`{` before the instructions", at));
     };
     let mut scope = Scope::new(name);
+    let problems = state.problems.len();
     loop {
         let next = skip_blank(input);
         if let Some(rest) = next.strip_prefix('}') {
-            return if scope.names.is_empty() { Err(errors::empty_computation(at)) } else { Ok((rest, scope)) };
+            let empty = scope.names.is_empty() && state.problems.len() == problems;
+            return if empty { Err(errors::empty_computation(name, &at[..1])) } else { Ok((rest, scope)) };
         }
         match instruction::instruction(state, &mut scope, next) {
             Ok((rest, ())) => input = rest,

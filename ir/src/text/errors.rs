@@ -1,7 +1,7 @@
 //! Every message of the parser, one function each.
 
 use super::lex::Problem;
-use crate::{Diagnostic, Opcode, Span};
+use crate::{Diagnostic, ElementType, Opcode, Span};
 
 type Failure<'a> = nom::Err<Problem<'a>>;
 
@@ -35,6 +35,12 @@ pub(super) fn expected<'a>(wanted: &str, at: &'a str) -> Failure<'a> {
     Problem::failure(first(at), Diagnostic::new(format!("expected {wanted}, found {}", seen(at))))
 }
 
+/// An attribute name without `=` right behind it.
+pub(super) fn no_equals<'a>(name: &str, at: &'a str) -> Failure<'a> {
+    let error = expected(&format!("`=` right behind attribute name `{name}`"), at);
+    if super::lex::next_is(at, '=') { error.with_note("no blank may stand before the `=`") } else { error }
+}
+
 /// `what` (a string, comment or group) has no end.
 pub(super) fn unterminated<'a>(what: &str, at: &'a str) -> Failure<'a> {
     Problem::failure(at, Diagnostic::new(format!("this {what} is never closed"))).with_note("the text may be truncated")
@@ -63,7 +69,9 @@ pub(super) fn layout_rank(at: &str, rank: usize, length: usize) -> Failure<'_> {
 
 /// A word that is no element type.
 pub(super) fn unknown_type(at: &str) -> Failure<'_> {
+    let names = ElementType::all().map(ElementType::name);
     Problem::failure(at, Diagnostic::new(format!("`{at}` is not an element type")))
+        .with_similar(super::similar::closest(at, names))
 }
 
 /// Shapes, operands or inline computations nested too deep.
@@ -138,8 +146,8 @@ pub(super) fn root_shape<'a>(at: &'a str, name: &str, actual: &str) -> Failure<'
 }
 
 /// A computation without instructions.
-pub(super) fn empty_computation(name: &str) -> Failure<'_> {
-    Problem::failure(name, Diagnostic::new(format!("computation `{name}` has no instructions")))
+pub(super) fn empty_computation<'a>(name: &str, at: &'a str) -> Failure<'a> {
+    Problem::failure(at, Diagnostic::new(format!("computation `{name}` has no instructions")))
 }
 
 /// A text longer than spans can address.

@@ -213,6 +213,9 @@ fn operand<'a>(state: &mut State<'a>, scope: &mut Scope<'a>, input: &'a str) -> 
     }
     let (rest, shape) = optional_shape(state, at)?;
     let target = skip_blank(rest);
+    if let Some(shape) = shape.as_ref().filter(|_| state.invents_parameters && target.starts_with([',', ')'])) {
+        return Ok((target, invent(state, scope, None, shape)));
+    }
     let Ok((after, (word, percent))) = name(target) else { return Err(errors::expected("an operand", target)) };
     if !percent && next_is(after, '(') {
         return nested(state, scope, word, at);
@@ -255,6 +258,19 @@ fn resolve<'a>(
     }
 }
 
+/// A new parameter for an operand of a text that is one instruction only; called `_0`, `_1`, ... if it has no name.
+fn invent<'a>(state: &mut State<'a>, scope: &mut Scope<'a>, name: Option<&'a str>, shape: &ShapeRef) -> InstructionId {
+    let number = scope.instructions.len();
+    let written = name.map_or_else(|| format_smolstr!("_{number}"), SmolStr::new);
+    let parameter = Instruction::new(written, Arc::clone(shape), Opcode::Parameter, [])
+        .with_payload(Payload::Parameter(number as i64));
+    let id = state.add(scope, parameter);
+    if let Some(name) = name {
+        scope.names.insert(name, Some(id));
+    }
+    id
+}
+
 /// An instruction written where an operand's name may stand. It has no attributes and gets a name of its own.
 fn nested<'a>(state: &mut State<'a>, scope: &mut Scope<'a>, opcode: &'a str, at: &'a str) -> Res<'a, InstructionId> {
     if Opcode::from_name(opcode).is_none() {
@@ -264,12 +280,12 @@ fn nested<'a>(state: &mut State<'a>, scope: &mut Scope<'a>, opcode: &'a str, at:
         return Err(errors::too_deep("operands", MAX_DEPTH, at));
     }
     state.depth += 1;
-    let name = anonymous_name(state, scope, opcode);
     let (input, shape) = optional_shape(state, at)?;
     let (input, text) = opcode_word(input)?;
     let opcode = known_opcode(text, shape.is_some())?;
     let (rest, (operands, payload)) = operand_part(state, scope, opcode, text, input)?;
     state.depth -= 1;
+    let name = anonymous_name(scope, text);
     let token: ShapeRef = Arc::new(crate::Shape::Token);
     let mut instruction = Instruction::new(name, token, opcode, operands).with_payload(payload);
     instruction.span = Some(state.span_between(at, rest));
@@ -281,16 +297,18 @@ fn nested<'a>(state: &mut State<'a>, scope: &mut Scope<'a>, opcode: &'a str, at:
 }
 
 /// `add.anon`, `add.anon.1`, ...: the first name that no instruction of the computation has.
-fn anonymous_name(state: &State<'_>, scope: &Scope<'_>, opcode: &str) -> SmolStr {
-    let taken = |name: &SmolStr| scope.instructions.iter().any(|&id| state.module.instruction(id).name == *name);
-    let first = format_smolstr!("{opcode}.anon");
-    let mut name = first.clone();
-    let mut count = 0;
-    while taken(&name) || scope.names.contains_key(name.as_str()) {
-        count += 1;
-        name = format_smolstr!("{first}.{count}");
+fn anonymous_name<'a>(scope: &mut Scope<'a>, opcode: &'a str) -> SmolStr {
+    loop {
+        let count = scope.anonymous.entry(opcode).or_insert(0);
+        let name = match *count {
+            0 => format_smolstr!("{opcode}.anon"),
+            count => format_smolstr!("{opcode}.anon.{count}"),
+        };
+        *count += 1;
+        if !scope.names.contains_key(name.as_str()) {
+            return name;
+        }
     }
-    name
 }
 
 /// Skips to where the next instruction may begin: behind a line end, in front of something that looks like `name =`,

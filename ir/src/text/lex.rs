@@ -215,9 +215,9 @@ pub(super) fn group<'a>(open: u8, close: u8) -> impl Fn(&'a str) -> Res<'a, &'a 
         if bytes.first() != Some(&open) {
             return mismatch(input);
         }
-        match group_end(bytes, open, close) {
+        match group_end(bytes, open, close).or_else(|| quoted_group_end(bytes, open, close)) {
             Some(end) => Ok((&input[end..], &input[..end])),
-            None => Err(errors::unterminated("group", &input[..1])),
+            None => Err(errors::unterminated(&format!("`{}`", char::from(open)), &input[..1])),
         }
     }
 }
@@ -231,6 +231,21 @@ fn group_end(bytes: &[u8], open: u8, close: u8) -> Option<usize> {
             b'"' => string_end(bytes, at + 1, b'"')?,
             byte => {
                 depth = if byte == open { depth + 1 } else { depth - 1 };
+                at + 1
+            }
+        };
+    }
+    Some(at)
+}
+
+/// [`group_end`] where `'strings'` count too. Dictionaries may hold a lone apostrophe, so this is the second try.
+fn quoted_group_end(bytes: &[u8], open: u8, close: u8) -> Option<usize> {
+    let (mut at, mut depth) = (1, 1_usize);
+    while depth > 0 {
+        at = match *bytes.get(at)? {
+            quote @ (b'"' | b'\'') => string_end(bytes, at + 1, quote)?,
+            byte => {
+                depth = depth + usize::from(byte == open) - usize::from(byte == close);
                 at + 1
             }
         };

@@ -7,7 +7,7 @@ use smol_str::{SmolStr, format_smolstr};
 use super::errors;
 use super::lex::{Res, bare_word, keyword, name, next_is, skip_blank, symbol, word};
 use super::state::{Scope, State};
-use super::{attribute, computation, instruction, stack};
+use super::{attribute, computation, instruction, print, stack};
 use crate::{AttrKey, AttrValue, Attribute, Computation};
 
 /// Reads the whole text into `state.module`.
@@ -46,7 +46,10 @@ fn looks_like_program_shape(rest: &str) -> bool {
 /// Name, attributes and tables behind `HloModule`.
 fn header<'a>(state: &mut State<'a>, input: &'a str) -> Res<'a, ()> {
     let at = skip_blank(input);
-    let Ok((input, (name, _))) = name(at) else { return Err(errors::expected("a module name", at)) };
+    let (input, name) = match name(at) {
+        Ok((input, (name, percent))) if percent || !print::is_reserved(name) => (input, name),
+        _ => return Err(errors::expected("a module name", at)),
+    };
     state.module.name = name.into();
     let (input, attributes) = attribute::list(state, None, input)?;
     state.module.attributes = attributes;

@@ -268,7 +268,7 @@ impl Printer<'_> {
 type WindowPart = (&'static str, fn(&WindowDim) -> i64, i64);
 
 /// Whether a name reads as a keyword or a type unless `%` stands before it.
-fn is_reserved(name: &str) -> bool {
+pub(super) fn is_reserved(name: &str) -> bool {
     const KEYWORDS: &[&str] = &[
         "true",
         "false",

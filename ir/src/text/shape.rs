@@ -181,6 +181,12 @@ fn dimension(at: &str) -> Res<'_, (i64, bool)> {
 
 /// `{1,0:T(8,128)}` if it stands there: a brace is a layout only in front of an integer or a colon.
 fn optional_layout(input: &str, rank: usize) -> Res<'_, Option<Layout>> {
+    // Old dumps write the empty layout of a scalar.
+    if rank == 0
+        && let Some(rest) = input.strip_prefix("{}")
+    {
+        return Ok((rest, None));
+    }
     let at = skip_blank(input);
     let Some(inside) = at.strip_prefix('{') else { return Ok((input, None)) };
     if !skip_blank(inside).starts_with(|c: char| c.is_ascii_digit() || c == ':') {

@@ -24,6 +24,8 @@ pub(super) struct Scope<'a> {
     pub(super) instructions: Vec<InstructionId>,
     /// Its names; `None` for an instruction that could not be read.
     pub(super) names: Names<'a, Option<InstructionId>>,
+    /// How many operands written in place there are of each opcode.
+    pub(super) anonymous: Names<'a, u32>,
     /// The instruction marked `ROOT`.
     pub(super) root: Option<InstructionId>,
 }
@@ -134,6 +136,6 @@ impl<'a> Scope<'a> {
     }
     /// An empty computation.
     pub(super) fn new(name: &'a str) -> Self {
-        Self { name, instructions: Vec::new(), names: Names::default(), root: None }
+        Self { name, instructions: Vec::new(), names: Names::default(), anonymous: Names::default(), root: None }
     }
 }

@@ -102,6 +102,12 @@ pub(super) fn check(inst: &Instruction) -> Result<(), String> {
         (O::Compare, Some("EQ" | "NE" | "LT" | "LE" | "GT" | "GE")) => Ok(()),
         (O::Compare, _) => Err("attribute direction must be EQ, NE, LT, LE, GT or GE".into()),
         (O::Conditional, _) => check_branches(inst),
+        _ if inst.flag(&K::UseGlobalDeviceIds) && inst.attribute(&K::ChannelId).is_none() => {
+            Err("use_global_device_ids needs a channel_id".into())
+        }
+        _ if matches!(inst.attribute(&K::ControlPredecessors), Some(AttrValue::Instructions(ids)) if ids.is_empty()) => {
+            Err("control-predecessors must name an instruction or be left out".into())
+        }
         _ => Ok(()),
     }
 }

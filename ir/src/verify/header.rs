@@ -3,17 +3,28 @@
 use indexmap::IndexSet;
 
 use super::Verifier;
+use crate::attribute::AttrForm;
 use crate::shape::ShapeRef;
 use crate::{ArrayShape, AttrKey, AttrValue, Instruction, Module, Shape};
 
 /// V15 and V16.
 pub(super) fn check(verifier: &mut Verifier<'_>) {
+    for attribute in &verifier.module.attributes {
+        if let (AttrValue::Raw(text), false) = (&attribute.value, is_verbatim(&attribute.key)) {
+            verifier.report_header("V15", &format!("attribute {} cannot be {text}", attribute.key.name()));
+        }
+    }
     if let Err(message) = check_aliases(verifier) {
         verifier.report_header("V15", &message);
     }
     if let Err(message) = check_entry_layout(verifier) {
         verifier.report_header("V16", &message);
     }
+}
+
+/// Whether a header attribute is kept verbatim, so that any value will do.
+fn is_verbatim(key: &AttrKey) -> bool {
+    AttrKey::from_name(key.name()).1 == AttrForm::Raw
 }
 
 /// The part of a shape an index names, which must be an array.

@@ -21,7 +21,7 @@
 //! - **V14** Output aliases of fusions and custom calls name existing parts of result and operands.
 //!
 //! Header
-//! - **V15** `input_output_alias` and `buffer_donor` name existing arrays, each once, of the same size.
+//! - **V15** Attributes are well-formed; `input_output_alias` and `buffer_donor` name existing arrays, each once, of the same size.
 //! - **V16** `entry_computation_layout` has the shapes of the entry's parameters and root.
 
 mod attributes;

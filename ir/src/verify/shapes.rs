@@ -142,5 +142,10 @@ fn iota(inst: &Instruction) -> Result<(), String> {
 
 /// V13.
 pub(super) fn check_literal(inst: &Instruction) -> Result<(), String> {
-    Literal::of(inst).map_or(Ok(()), |literal| literal.check())
+    match (inst.shape.as_ref(), Literal::of(inst)) {
+        (_, Some(literal)) => literal.check(),
+        (Shape::Tuple(_), None) => Ok(()),
+        _ if inst.opcode == Opcode::Constant => Err(format!("a constant cannot have shape {}", inst.shape)),
+        _ => Ok(()),
+    }
 }

@@ -12,6 +12,19 @@ impl Flow<'_> {
     /// Whether the value at `user`'s place may take over the memory of the value at `operand`'s place. The instruction of `operand`
     /// must be an operand of the instruction of `user`.
     pub(crate) fn can_share(&self, operand: Place, user: Place) -> bool {
+        let operands = &self.module.instruction(self.places.owner(user)).operands;
+        self.can_share_now(operand, user, operands, self.users.count(self.places.owner(operand)))
+    }
+
+    /// The same for a graph that has changed since the analysis: `operands` are those that the instruction of `user` has now, and `readers`
+    /// counts the instructions that use the instruction of `operand` now.
+    pub(crate) fn can_share_now(
+        &self,
+        operand: Place,
+        user: Place,
+        operands: &[InstructionId],
+        readers: usize,
+    ) -> bool {
         let (op_id, user_id) = (self.places.owner(operand), self.places.owner(user));
         let inst = self.module.instruction(user_id);
         if self.module.instruction(op_id).opcode == Opcode::Constant
@@ -23,15 +36,18 @@ impl Flow<'_> {
             return true;
         }
         match inst.opcode {
-            Opcode::Fusion => self.fusion_shares(op_id, inst),
+            Opcode::Fusion => operands.iter().position(|&id| id == op_id).is_some_and(|k| self.fusion_shares(k, inst)),
             Opcode::While | Opcode::Conditional => true,
             Opcode::DynamicUpdateSlice | Opcode::Scatter | Opcode::SetDimensionSize => {
-                only_position(inst, op_id) == Some(0)
+                only_position(operands, op_id) == Some(0)
             }
-            Opcode::TriangularSolve => only_position(inst, op_id) == Some(1),
-            Opcode::Sort => self.sort_shares(op_id, inst, user),
+            Opcode::TriangularSolve => only_position(operands, op_id) == Some(1),
+            Opcode::Sort => readers == 1 && self.sort_shares(op_id, operands, user),
             Opcode::Call => self.call_shares(operand, inst, user_id),
-            _ => self.elementwise_shares(op_id, inst),
+            _ => {
+                let k = operands.iter().position(|&id| id == op_id);
+                k.is_some_and(|k| self.paths.is_elementwise(self.module, inst, k))
+            }
         }
     }
 
@@ -41,31 +57,20 @@ impl Flow<'_> {
         value.is_some() && self.in_place.sources(user).any(|source| self.values.at(source) == value)
     }
 
-    fn elementwise_shares(&self, operand: InstructionId, user: &Instruction) -> bool {
-        let k = user.operands.iter().position(|&id| id == operand);
-        k.is_some_and(|k| self.paths.is_elementwise(self.module, user, k))
-    }
-
     /// A loop fusion may overwrite an operand that it reads elementwise on every path; an output fusion may add to it.
-    fn fusion_shares(&self, operand: InstructionId, fusion: &Instruction) -> bool {
-        let Some(k) = fusion.operands.iter().position(|&id| id == operand) else { return false };
+    fn fusion_shares(&self, k: usize, fusion: &Instruction) -> bool {
+        let elementwise = || self.paths.is_elementwise(self.module, fusion, k);
         match fusion.word(&AttrKey::Kind) {
             Some("kLoop" | "kInput") => self.paths.is_elementwise_or_tuple(fusion, k),
-            Some("kOutput") => match accumulates(self.module, fusion, k) {
-                Some(answer) => answer,
-                None => self.elementwise_shares(operand, fusion),
-            },
-            _ => self.elementwise_shares(operand, fusion),
+            Some("kOutput") => accumulates(self.module, fusion, k).unwrap_or_else(elementwise),
+            _ => elementwise(),
         }
     }
 
-    fn sort_shares(&self, operand: InstructionId, sort: &Instruction, user: Place) -> bool {
-        if self.users.count(operand) != 1 {
-            return false;
-        }
+    fn sort_shares(&self, operand: InstructionId, operands: &[InstructionId], user: Place) -> bool {
         let index = self.places.tuple_index(user);
-        sort.operands.len() == 1
-            || only_position(sort, operand).is_some_and(|k| index.first().is_some_and(|&first| first == k as i64))
+        operands.len() == 1
+            || only_position(operands, operand).is_some_and(|k| index.first().is_some_and(|&first| first == k as i64))
     }
 
     /// A call shares if its only other reader is the callee's root, elementwise.
@@ -82,8 +87,8 @@ impl Flow<'_> {
 }
 
 /// The position of `operand` among the operands, if it stands there exactly once.
-fn only_position(inst: &Instruction, operand: InstructionId) -> Option<usize> {
-    let mut positions = (0..inst.operands.len()).filter(|&k| inst.operands[k] == operand);
+fn only_position(operands: &[InstructionId], operand: InstructionId) -> Option<usize> {
+    let mut positions = (0..operands.len()).filter(|&k| operands[k] == operand);
     positions.next().filter(|_| positions.next().is_none())
 }
 

@@ -1,12 +1,18 @@
 //! What XLA:CPU does to an unscheduled module before it assigns buffers: the stages in order, each its own file.
 
+mod copies;
+mod dce;
 mod fusion;
 #[allow(dead_code, reason = "the stages that use it land one by one")]
 pub(crate) mod graph;
+mod hoist;
 mod in_place;
 mod schedule;
+mod traffic;
 mod traits;
+mod tuples;
 mod wrapper;
+mod ynn;
 
 use hlo_ir::Module;
 
@@ -23,12 +29,24 @@ type Run = fn(&mut Graph) -> Result<Option<Schedule>, EstimateError>;
 
 /// The stages by name, in the order in which they run.
 const STAGES: &[(&str, Run)] = &[
+    ("library", |graph| {
+        ynn::run(graph);
+        Ok(None)
+    }),
     ("fusion", |graph| {
         fusion::run(graph);
         Ok(None)
     }),
     ("wrapper", |graph| {
         wrapper::run(graph);
+        Ok(None)
+    }),
+    ("copies", |graph| {
+        copies::run(graph);
+        Ok(None)
+    }),
+    ("hoist", |graph| {
+        hoist::run(graph);
         Ok(None)
     }),
     ("schedule", |graph| Ok(Some(schedule::schedule(graph)))),

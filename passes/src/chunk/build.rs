@@ -14,6 +14,7 @@ use super::emit::{At, Done, Emitter, Memory, constant};
 use super::region::{Region, Source, is_constant};
 use super::sink::Sink;
 use super::size::BlockSize;
+use super::sum::{Sum, Term};
 use crate::flow::Value;
 
 /// The patch that replaces `sinks` by a loop over blocks.
@@ -108,12 +109,26 @@ impl Builder<'_> {
     }
 
     /// Operands that the sinks update, sink by sink.
-    fn initial(&self) -> Vec<InstructionId> {
-        let updated = |sink: &&Sink| {
-            let operands = &self.module.instruction(sink.scatter).operands;
-            operands[..sink.inputs(self.module)].to_vec()
-        };
-        self.sinks.iter().flat_map(updated).collect()
+    fn initial(&mut self) -> Vec<InstructionId> {
+        let mut initial = Vec::new();
+        for sink in self.sinks {
+            match sink.sum {
+                Sum::Inside(term) => initial.push(self.started_sum(sink, term)),
+                _ => initial.extend(&self.module.instruction(sink.scatter).operands[..sink.inputs(self.module)]),
+            }
+        }
+        initial
+    }
+    /// `other + operand`, which is `other` itself when the scatter starts from zeros.
+    fn started_sum(&mut self, sink: &Sink, term: Term) -> InstructionId {
+        let operand = self.module.instruction(sink.scatter).operands[0];
+        if is_zeros(self.module, operand) {
+            return term.other;
+        }
+        let add = self.module.instruction(term.add);
+        let name = format_smolstr!("{}.start", add.name);
+        let operands = [term.other, operand].into_iter().collect();
+        self.patch.add(self.parent, Instruction { name, operands, span: None, ..add.clone() })
     }
 
     /// Emits the `while` and returns the accumulators behind it.
@@ -203,7 +218,21 @@ impl Builder<'_> {
         let (sinks, parent) = (self.sinks, self.parent);
         let at = At::Row(self.size.rows * self.size.count);
         let mut emitter = self.emitter(region, memory.clone(), parent, at, self.size.rest);
-        scatters(&mut emitter, sinks, &accumulators)
+        let results = scatters(&mut emitter, sinks, &accumulators);
+        self.shield(results)
+    }
+    /// Keeps XLA from taking a sum into the scatter of the rest rows, where it would start from other values than in the original.
+    fn shield(&mut self, mut results: Vec<InstructionId>) -> Vec<InstructionId> {
+        let mut next = 0;
+        for sink in self.sinks {
+            if matches!(sink.sum, Sum::Behind(_) | Sum::Loose) {
+                let (shape, name) = (self.shape(results[next]), format_smolstr!("{}.result", self.name));
+                results[next] =
+                    self.add(self.parent, Instruction::new(name, shape, Opcode::OptBarrier, [results[next]]));
+            }
+            next += sink.inputs(self.module);
+        }
+        results
     }
 
     /// Lets the users of the sinks use the accumulators.
@@ -219,9 +248,20 @@ impl Builder<'_> {
                 let name = format_smolstr!("{}.results", scatter.name);
                 self.add(self.parent, Instruction::new(name, scatter.shape.clone(), Opcode::Tuple, own.iter().copied()))
             };
-            self.patch.replace(sink.scatter, result);
+            match sink.sum {
+                Sum::Inside(term) => self.patch.replace(term.add, result),
+                _ => self.patch.replace(sink.scatter, result),
+            }
         }
     }
+}
+
+/// Whether a value is a broadcast of +0, which nothing changes when it is added (XLA drops it too).
+fn is_zeros(module: &Module, id: InstructionId) -> bool {
+    let inst = module.instruction(id);
+    let zero =
+        |id: &InstructionId| module.instruction(*id).literal().is_some_and(|text| matches!(text.trim(), "0" | "0.0"));
+    inst.opcode == Opcode::Broadcast && inst.operands.iter().all(zero)
 }
 
 /// Emits the sinks on the emitter's block: everything but indices and updates is as in the original.
@@ -239,6 +279,7 @@ fn scatters(emitter: &mut Emitter<'_>, sinks: &[&Sink], accumulators: &[Instruct
         let shapes: Option<Vec<ShapeRef>> = scatter.shape.as_tuple().map(<[ShapeRef]>::to_vec);
         let name = scatter.name.clone();
         let scattered = emitter.patch.add(emitter.target, scatter);
+        emitter.patch.stems_from(scattered, sink.scatter);
         match shapes {
             None => results.push(scattered),
             Some(shapes) => results.extend(shapes.into_iter().enumerate().map(|(index, shape)| {

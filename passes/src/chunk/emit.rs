@@ -73,6 +73,7 @@ impl Emitter<'_> {
             let source = self.region.blocks[&block].clone();
             if operands_done {
                 let id = self.emit(block, &source);
+                self.patch.stems_from(id, block.value.inst);
                 self.done.blocks.insert(block, id);
                 continue;
             }

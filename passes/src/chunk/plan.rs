@@ -1,6 +1,6 @@
 //! Which scatters become which loops.
 
-use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode, graph};
+use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
 use indexmap::IndexSet;
@@ -9,6 +9,7 @@ use super::build::build;
 use super::region::{Block, Region, Source, grow};
 use super::sink::Sink;
 use super::size::{BlockSize, Limits};
+use super::sum::{Sum, settle_sums};
 use super::waste::{Dying, Waste, waste};
 use crate::flow::{Value, producer};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
@@ -18,17 +19,13 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     let scatters = context.module.instructions_of(computation).filter(|(_, inst)| inst.opcode == Opcode::Scatter);
     let mut findings = Vec::new();
     let mut sinks = Vec::new();
-    for (id, inst) in scatters {
+    for (id, _) in scatters {
         match Sink::of(context.module, id) {
-            Ok(Some(_)) if !inst.control_predecessors().is_empty() => {
-                let message = format!("`{}` has control predecessors", inst.name);
-                findings.extend(missed(context, id, Reason { code: "control", message }));
-            }
-            Ok(Some(sink)) => sinks.push(sink),
-            Ok(None) => {}
+            Ok(sink) => sinks.extend(sink),
             Err(reason) => findings.extend(missed(context, id, reason)),
         }
     }
+    settle_sums(context.module, context.users, &mut sinks, context.options.exactness);
     for group in independent(context.module, &sinks) {
         for members in connected(context, &group, &mut findings) {
             findings.extend(plan(context, computation, &members));
@@ -41,10 +38,8 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
 fn independent<'s>(module: &Module, sinks: &'s [Sink]) -> Vec<Vec<&'s Sink>> {
     let mut groups: Vec<Vec<&Sink>> = Vec::new();
     for sink in sinks {
-        let below = graph::cone(module, [sink.scatter]);
-        // Sinks come in text order, so an earlier one cannot depend on this one.
-        let fits =
-            |group: &&mut Vec<&Sink>| group[0].rows == sink.rows && group.iter().all(|member| !below[member.scatter]);
+        let apart = |member: &&Sink| !sink.needs(module, member) && !member.needs(module, sink);
+        let fits = |group: &&mut Vec<&Sink>| group[0].rows == sink.rows && group.iter().all(apart);
         match groups.iter_mut().find(fits) {
             Some(group) => group.push(sink),
             None => groups.push(vec![sink]),
@@ -85,8 +80,27 @@ fn connected<'s>(context: &Context<'_>, group: &[&'s Sink], findings: &mut Vec<F
     loops.into_iter().map(|(members, _)| members).collect()
 }
 
-/// The finding for one loop.
-fn plan(context: &Context<'_>, computation: ComputationId, sinks: &[&Sink]) -> Option<Finding> {
+/// The findings for one loop.
+fn plan(context: &Context<'_>, computation: ComputationId, sinks: &[&Sink]) -> Vec<Finding> {
+    let (allowed, inexact): (Vec<&Sink>, Vec<&Sink>) =
+        sinks.iter().partition(|sink| sink.grade(sinks) <= context.options.exactness);
+    let refused = inexact.iter().filter_map(|sink| {
+        let name = &context.module.instruction(sink.scatter).name;
+        let message =
+            format!("`{name}` is added to another scatter, which XLA may join with it; a loop could round differently");
+        missed(context, sink.scatter, Reason { code: "exactness", message })
+    });
+    let mut findings: Vec<Finding> = refused.collect();
+    if inexact.is_empty() {
+        findings.extend(plan_loop(context, computation, sinks));
+    } else if !allowed.is_empty() {
+        findings.extend(plan(context, computation, &allowed));
+    }
+    findings
+}
+
+/// The loop for `sinks`, or why there is none.
+fn plan_loop(context: &Context<'_>, computation: ComputationId, sinks: &[&Sink]) -> Option<Finding> {
     let first = sinks[0];
     let mut region = match grow(context, sinks, sinks) {
         Ok(region) => region,
@@ -112,7 +126,8 @@ fn plan(context: &Context<'_>, computation: ComputationId, sinks: &[&Sink]) -> O
     }
     let patch = build(context.module, context.options.target, sinks, &mut region, size);
     let outcome = Outcome::Rewrite { patch, note: note(sinks, size), conditions: conditions(sinks, size) };
-    Some(Finding { instruction: first.scatter, grade: region.grade, wasted, outcome })
+    let grade = sinks.iter().map(|sink| sink.grade(sinks)).fold(region.grade, Grade::max);
+    Some(Finding { instruction: first.scatter, grade, wasted, outcome })
 }
 
 fn note(sinks: &[&Sink], size: BlockSize) -> String {
@@ -134,6 +149,9 @@ fn conditions(sinks: &[&Sink], size: BlockSize) -> Vec<Condition> {
             discharged_by: "shape",
         },
     ];
+    if sinks.iter().any(|sink| matches!(sink.sum, Sum::Inside(_))) {
+        conditions.push(structure("a sum that XLA would take into the scatter is taken into the loop".into()));
+    }
     if sinks.len() > 1 {
         conditions.push(structure("no scatter of the loop depends on another one's result".into()));
     }

@@ -1,9 +1,10 @@
 //! Scatters as sinks: which of their row dimensions can be cut into blocks without changing the order of updates.
 
-use hlo_ir::{InstructionId, Module, ScatterDims};
+use hlo_ir::{InstructionId, Module, ScatterDims, graph};
 
-use crate::Reason;
+use super::sum::Sum;
 use crate::flow::update_scatter_dims;
+use crate::{Grade, Reason};
 
 /// A scatter whose updates can be applied block by block.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Sink {
     pub(super) index_dim: usize,
     /// The row dimension in every updates operand.
     pub(super) update_dim: usize,
+    /// The sum behind the scatter.
+    pub(super) sum: Sum,
 }
 
 impl Sink {
@@ -28,33 +31,32 @@ impl Sink {
     /// batches never update the same element.
     pub(super) fn of(module: &Module, scatter: InstructionId) -> Result<Option<Self>, Reason> {
         let inst = module.instruction(scatter);
+        let refuse = |code, why: &str| Err(Reason { code, message: format!("`{}` {why}", inst.name) });
+        if !inst.control_predecessors().is_empty() {
+            return refuse("control", "has control predecessors");
+        }
         let inputs = ScatterDims::input_count(inst.operands.len());
         let array = |index: usize| inst.operands.get(index).and_then(|&id| module.instruction(id).array());
         let (Some(dims), Some(indices), Some(updates)) = (ScatterDims::of(inst), array(inputs), array(inputs + 1))
         else {
-            return Err(Reason { code: "malformed", message: format!("`{}` lacks operands", inst.name) });
+            return refuse("malformed", "lacks operands");
         };
         let row_dims: Vec<usize> = (0..indices.rank()).filter(|&dim| dim as i64 != dims.index_vector_dim).collect();
         let batching = |dim: usize| dims.scatter_indices_batching_dims.contains(&(dim as i64));
         let Some(position) = row_dims.iter().position(|&dim| indices.dims[dim] != 1 && !batching(dim)) else {
-            if row_dims.iter().all(|&dim| indices.dims[dim] == 1) {
-                return Ok(None);
-            }
-            let message = format!("all row dimensions of `{}` are batching dimensions", inst.name);
-            return Err(Reason { code: "batching", message });
+            let single = row_dims.iter().all(|&dim| indices.dims[dim] == 1);
+            return if single { Ok(None) } else { refuse("batching", "has only batching dimensions to cut") };
         };
-        let update_dims = update_scatter_dims(&dims, updates.rank());
-        let (index_dim, Some(&update_dim)) = (row_dims[position], update_dims.get(position)) else {
-            return Err(Reason { code: "malformed", message: format!("`{}` has updates of a wrong rank", inst.name) });
+        let (index_dim, update_dims) = (row_dims[position], update_scatter_dims(&dims, updates.rank()));
+        let Some(&update_dim) = update_dims.get(position) else {
+            return refuse("malformed", "has updates of a wrong rank");
         };
         if updates.dims[update_dim] != indices.dims[index_dim] {
-            return Err(Reason {
-                code: "malformed",
-                message: format!("`{}` has more indices than updates", inst.name),
-            });
+            return refuse("malformed", "has not as many indices as updates");
         }
-        let inner = row_dims[position + 1..].iter().map(|&dim| indices.dims[dim]).product();
-        Ok(Some(Self { scatter, rows: indices.dims[index_dim], inner, index_dim, update_dim }))
+        let (rows, inner) =
+            (indices.dims[index_dim], row_dims[position + 1..].iter().map(|&dim| indices.dims[dim]).product());
+        Ok(Some(Self { scatter, rows, inner, index_dim, update_dim, sum: Sum::None }))
     }
 
     /// Number of updated operands, which is also the operand number of the indices.
@@ -66,5 +68,21 @@ impl Sink {
         let operands = &module.instruction(self.scatter).operands[self.inputs(module)..];
         let dim = |position| if position == 0 { self.index_dim } else { self.update_dim };
         operands.iter().enumerate().map(|(position, &operand)| (operand, dim(position))).collect()
+    }
+    /// Whether this sink or what it starts from depends on the result of `other`.
+    pub(super) fn needs(&self, module: &Module, other: &Self) -> bool {
+        let start = match self.sum {
+            Sum::Inside(term) => Some(term.other),
+            _ => None,
+        };
+        graph::cone(module, [self.scatter].into_iter().chain(start))[other.scatter]
+    }
+    /// How equal its result stays in a loop of `sinks`, whatever else the loop contains.
+    pub(super) fn grade(&self, sinks: &[&Self]) -> Grade {
+        match self.sum {
+            Sum::None | Sum::Inside(_) => Grade::Bitwise,
+            Sum::Behind(partner) if sinks.iter().any(|sink| sink.scatter == partner) => Grade::Bitwise,
+            Sum::Behind(_) | Sum::Loose => Grade::HloExact,
+        }
     }
 }

@@ -11,42 +11,65 @@ use super::sink::Sink;
 use crate::Context;
 use crate::flow::{is_fusible, producer};
 
-/// Instructions of `computation` that nothing needs any more once `sinks` are replaced.
+/// Instructions of a computation whose values are not held in memory any more once some sinks are replaced.
 pub(super) struct Dying {
-    gone: SideTable<InstructionId, bool>,
-    /// Instructions that XLA merges into one: they are gone only together.
+    /// Instructions that XLA merges into one have one number.
     twins: SideTable<InstructionId, usize>,
-    survivors: IndexSet<usize>,
+    /// What still holds the value of each number that is still there.
+    holders: IndexMap<usize, Holders>,
+}
+
+/// Instructions that need a value after the rewrite.
+#[derive(Default)]
+struct Holders {
+    users: IndexSet<usize>,
+    /// Whether some of them need it in memory.
+    firm: bool,
 }
 
 impl Dying {
     pub(super) fn of(context: &Context<'_>, computation: ComputationId, sinks: &[&Sink]) -> Self {
         let module = context.module;
-        let mut gone = SideTable::new(false);
-        let kept: IndexSet<InstructionId> =
-            module.instructions_of(computation).flat_map(|(_, inst)| inst.control_predecessors()).copied().collect();
-        let mut work: Vec<InstructionId> = Vec::new();
-        for sink in sinks {
-            gone.set(sink.scatter, true);
-            work.extend(&module.instruction(sink.scatter).operands);
-        }
-        let root = module.computation(computation).root;
-        while let Some(id) = work.pop() {
-            let unused = context.users.get(id).iter().all(|&user| gone[user]);
-            if unused && !gone[id] && id != root && !kept.contains(&id) && edit::removable(module, id) {
-                gone.set(id, true);
-                work.extend(&module.instruction(id).operands);
+        let gone = unneeded(context, computation, sinks);
+        let twins = twins(module, computation);
+        let mut holders: IndexMap<usize, Holders> = IndexMap::new();
+        for (id, inst) in module.instructions_of(computation).filter(|&(id, _)| !gone[id]) {
+            holders.entry(twins[id]).or_default().firm |= module.computation(computation).root == id;
+            for &operand in &inst.operands {
+                let holder = holders.entry(twins[operand]).or_default();
+                holder.users.insert(twins[id]);
+                holder.firm |= !is_fusible(inst.opcode) || !is_fusible(module.instruction(operand).opcode);
             }
         }
-        let twins = twins(module, computation);
-        let alive = module.computation(computation).instructions.iter().filter(|&&id| !gone[id]);
-        let survivors = alive.map(|&id| twins[id]).collect();
-        Self { gone, twins, survivors }
+        Self { twins, holders }
     }
-    /// Whether the value of `id` no longer exists after the rewrite, nor that of an equal instruction.
+    /// Whether neither `id` nor an equal instruction has a value in memory after the rewrite: it is gone, or it has one user left that
+    /// computes it on the fly.
     pub(super) fn is_gone(&self, id: InstructionId) -> bool {
-        self.gone[id] && !self.survivors.contains(&self.twins[id])
+        self.holders.get(&self.twins[id]).is_none_or(|holders| !holders.firm && holders.users.len() <= 1)
     }
+}
+
+/// Instructions that are dead once `sinks` are replaced.
+fn unneeded(context: &Context<'_>, computation: ComputationId, sinks: &[&Sink]) -> SideTable<InstructionId, bool> {
+    let module = context.module;
+    let kept: IndexSet<InstructionId> =
+        module.instructions_of(computation).flat_map(|(_, inst)| inst.control_predecessors()).copied().collect();
+    let mut gone = SideTable::new(false);
+    let mut work: Vec<InstructionId> = Vec::new();
+    for sink in sinks {
+        gone.set(sink.scatter, true);
+        work.extend(&module.instruction(sink.scatter).operands);
+    }
+    let root = module.computation(computation).root;
+    while let Some(id) = work.pop() {
+        let unused = context.users.get(id).iter().all(|&user| gone[user]);
+        if unused && !gone[id] && id != root && !kept.contains(&id) && edit::removable(module, id) {
+            gone.set(id, true);
+            work.extend(&module.instruction(id).operands);
+        }
+    }
+    gone
 }
 
 /// Numbers instructions such that equal expressions get equal numbers (metadata aside).

@@ -67,21 +67,26 @@ impl Graph {
         for id in self.computation_order() {
             schedule.set(id, self.post_order(id));
         }
-        self.build(&schedule, false)
+        self.build(&schedule, false, &mut Names::unique()).module
+    }
+
+    /// The unscheduled module together with the correspondence of its instructions. Names are not made unique.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.build(&Schedule::new(Vec::new()), false, &mut Names::as_they_are())
     }
 
     /// The scheduled module. Computations the schedule does not order (fusion bodies, reducers) are written in post-order.
     pub(crate) fn to_scheduled_module(&self, schedule: &Schedule) -> Module {
-        self.build(schedule, true)
+        self.build(schedule, true, &mut Names::unique()).module
     }
 
-    fn build(&self, schedule: &Schedule, scheduled: bool) -> Module {
+    fn build(&self, schedule: &Schedule, scheduled: bool, names: &mut Names) -> Snapshot {
         let order = self.computation_order();
         let mut new_computation = SideTable::new(None);
         for (index, &id) in order.iter().enumerate() {
             new_computation.set(id, Some(<ComputationId as hlo_ir::arena::Id>::new(index)));
         }
-        let mut names = Names::default();
+        let mut to_graph = Vec::with_capacity(self.instruction_count());
         let mut instructions: Arena<InstructionId, Instruction> = Arena::new();
         let mut computations: Arena<ComputationId, Computation> = Arena::new();
         let mut map = SideTable::new(None);
@@ -91,8 +96,9 @@ impl Graph {
             let list = sequence
                 .into_iter()
                 .map(|inst| {
-                    let new = self.export(inst, parent, &map, &new_computation, &mut names);
+                    let new = self.export(inst, parent, &map, &new_computation, names);
                     let new = instructions.push(new);
+                    to_graph.push(inst);
                     map.set(inst, Some(new));
                     new
                 })
@@ -107,14 +113,15 @@ impl Graph {
         if scheduled {
             attributes.insert(0, Attribute::new(AttrKey::IsScheduled, AttrValue::Bool(true)));
         }
-        Module::from_parts(ModuleParts {
+        let module = Module::from_parts(ModuleParts {
             name: self.name.clone(),
             attributes,
             stack_tables: self.stack_tables.clone(),
             style: TextStyle::default(),
             instructions,
             computations,
-        })
+        });
+        Snapshot { module, to_module: map, to_graph }
     }
 
     fn export(
@@ -150,22 +157,38 @@ fn map_callees(inst: &mut Instruction, map: impl Fn(ComputationId) -> Computatio
     }
 }
 
-/// Names handed out so far, each with the number its next duplicate will carry.
-#[derive(Default)]
+/// A module made from the graph, and which instruction is which.
+pub(crate) struct Snapshot {
+    /// The module.
+    pub(crate) module: Module,
+    /// Instruction of the module by instruction of the graph; `None` for those no longer in it.
+    pub(crate) to_module: SideTable<InstructionId, Option<InstructionId>>,
+    /// Instruction of the graph by index of the module's instruction.
+    pub(crate) to_graph: Vec<InstructionId>,
+}
+
+/// Names handed out so far, each with the number its next duplicate will carry; `None` if duplicates do not matter.
 struct Names {
-    next: IndexMap<SmolStr, u32>,
+    next: Option<IndexMap<SmolStr, u32>>,
 }
 
 impl Names {
+    fn unique() -> Self {
+        Self { next: Some(IndexMap::new()) }
+    }
+    fn as_they_are() -> Self {
+        Self { next: None }
+    }
     /// `wanted`, or `wanted.1`, `wanted.2`, ... whichever is free.
     fn take(&mut self, wanted: &SmolStr) -> SmolStr {
         let mut name = wanted.clone();
-        while self.next.contains_key(&name) {
-            let count = self.next.get_mut(wanted).expect("a taken name has a counter");
+        let Some(next) = &mut self.next else { return name };
+        while next.contains_key(&name) {
+            let count = next.get_mut(wanted).expect("a taken name has a counter");
             name = format_smolstr!("{wanted}.{count}");
             *count += 1;
         }
-        self.next.insert(name.clone(), 1);
+        next.insert(name.clone(), 1);
         name
     }
 }

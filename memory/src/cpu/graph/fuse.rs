@@ -3,6 +3,7 @@
 //! Source: `HloFusionInstruction` and `HloCallableInstruction::CloneAndAppendInstructionIntoCalledComputation`
 //! (xla/hlo/ir/hlo_instructions.cc).
 
+use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Opcode, Payload};
 use smol_str::SmolStr;
 
@@ -44,21 +45,70 @@ impl Graph {
         copy
     }
 
+    /// Makes `consumer`, a user of `fusion`, its new root; the fusion takes the place of the consumer.
+    ///
+    /// Source: `FuseConsumerInstruction` (xla/backends/cpu/transforms/library_rewriter.cc).
+    pub(crate) fn fuse_consumer(&mut self, fusion: InstructionId, consumer: InstructionId) {
+        let body = self.fused(fusion).expect("a fusion has a body");
+        let old_root = self.root(body);
+        let mut copy = self.inst(consumer).clone();
+        for operand in &mut copy.operands {
+            *operand = if *operand == fusion { old_root } else { self.parameter_for(fusion, *operand) };
+        }
+        let root = self.add(body, copy);
+        self.set_root(root);
+        let shape = self.shape(consumer).clone();
+        self.set_shape(fusion, shape);
+        self.replace(consumer, fusion);
+    }
+
+    /// Moves the contents of the fusion `merged` into its user `kept`. `merged` stays without `kept` among its users.
+    ///
+    /// Source: `HloFusionInstruction::MergeFusionInstruction` (xla/hlo/ir/hlo_instructions.cc).
+    pub(crate) fn merge_fusion(&mut self, kept: InstructionId, merged: InstructionId) {
+        let body = self.fused(merged).expect("a fusion has a body");
+        let parent = self.parent(kept);
+        let mut outside = SideTable::new(None);
+        let mut unfused = Vec::new();
+        for id in self.post_order(body) {
+            if let Some(number) = self.inst(id).parameter_number() {
+                outside.set(id, Some(self.operand(merged, number as usize)));
+                continue;
+            }
+            let mut copy = self.inst(id).clone();
+            copy.operands.iter_mut().for_each(|operand| *operand = outside[*operand].expect("operands come first"));
+            let copy = self.add(parent, copy);
+            outside.set(id, Some(copy));
+            unfused.push(copy);
+        }
+        let root = outside[self.root(body)].expect("the root was copied");
+        self.replace_use(merged, kept, root);
+        for id in unfused.into_iter().rev() {
+            self.fuse_into(kept, id);
+            self.remove(id);
+        }
+    }
+
+    /// The parameter of `fusion` that stands for `operand`, which becomes an operand if it is none yet.
+    fn parameter_for(&mut self, fusion: InstructionId, operand: InstructionId) -> InstructionId {
+        let body = self.fused(fusion).expect("a fusion has a body");
+        let parameters = self.parameters(body);
+        if let Some(number) = self.operands(fusion).iter().position(|&other| other == operand) {
+            return parameters[number];
+        }
+        let number = Payload::Parameter(parameters.len() as i64);
+        let parameter = Instruction::new("param", self.shape(operand).clone(), Opcode::Parameter, []);
+        let parameter = self.add(body, parameter.with_payload(number));
+        self.append_operand(fusion, operand);
+        parameter
+    }
+
     /// Adds a copy of `inst` to the body of `fusion`, with parameters in place of its operands.
     fn copy_into(&mut self, fusion: InstructionId, inst: InstructionId) -> InstructionId {
         let body = self.fused(fusion).expect("a fusion has a body");
-        let mut parameters = self.parameters(body);
         let mut copy = self.inst(inst).clone();
         for operand in &mut copy.operands {
-            let known = self.operands(fusion).iter().position(|other| other == operand);
-            let number = known.unwrap_or(parameters.len());
-            if known.is_none() {
-                let parameter = Instruction::new("param", self.shape(*operand).clone(), Opcode::Parameter, [])
-                    .with_payload(Payload::Parameter(number as i64));
-                parameters.push(self.add(body, parameter));
-                self.append_operand(fusion, *operand);
-            }
-            *operand = parameters[number];
+            *operand = self.parameter_for(fusion, *operand);
         }
         self.add(body, copy)
     }

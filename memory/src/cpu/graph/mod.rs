@@ -20,6 +20,7 @@ use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, Instruct
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
+pub(crate) use convert::Snapshot;
 use users::Users;
 
 /// A schedule: the order in which each computation runs. Computations without an entry run nothing (fusion bodies, reducers).

@@ -1,0 +1,165 @@
+//! Copies wherever values could interfere: around loops, at the end of branches, before in-place updates, and at donated arguments.
+//!
+//! Source: `CopyInsertion::AddCopiesToResolveInterference` (xla/service/copy_insertion.cc).
+
+use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode};
+use indexmap::IndexSet;
+
+use super::super::fusion::control_flow_computations;
+use super::super::graph::{Graph, Snapshot};
+use super::super::in_place;
+use super::deep::{DeepCopy, deep_copy, position_of, positions};
+use crate::assignment::flow::Flow;
+use crate::assignment::places::Place;
+
+/// Adds the copies.
+pub(super) fn run(graph: &mut Graph) {
+    let snapshot = graph.snapshot();
+    let flow = Flow::of(&snapshot.module);
+    let before = Before { snapshot: &snapshot, flow: &flow };
+    for computation in control_flow_computations(graph) {
+        for id in graph.post_order(computation) {
+            match graph.opcode(id) {
+                Opcode::While => copy_loop_state(graph, &before, id),
+                Opcode::Conditional => copy_branch_results(graph, &before, id),
+                Opcode::Send | Opcode::Recv | Opcode::CopyStart => {}
+                _ => copy_updated_operands(graph, id),
+            }
+        }
+    }
+    copy_donated_arguments(graph);
+}
+
+/// What the module was like before any copy was added.
+struct Before<'a> {
+    snapshot: &'a Snapshot,
+    flow: &'a Flow<'a>,
+}
+
+impl Before<'_> {
+    fn place(&self, id: InstructionId) -> Option<Place> {
+        self.flow.places.root(self.snapshot.to_module[id]?)
+    }
+
+    /// Per position of a loop's state: whether the body changes it.
+    fn changed_by_loop(&self, id: InstructionId, init: InstructionId, count: usize) -> Vec<bool> {
+        let (Some(loop_), Some(init)) = (self.place(id), self.place(init)) else { return vec![false; count] };
+        let value = |place: Place, k: usize| self.flow.values.at(place.plus(k as u32));
+        (0..count).map(|k| value(loop_, k) != value(init, k)).collect()
+    }
+
+    /// Per position of a conditional's result: whether different branches give different values.
+    fn differs_by_branch(&self, id: InstructionId, count: usize) -> Vec<bool> {
+        let Some(result) = self.place(id) else { return vec![false; count] };
+        let is_phi = |k: usize| {
+            let place = result.plus(k as u32);
+            let value = self.flow.values.at(place);
+            value.is_some_and(|value| self.flow.values.is_phi(value) && self.flow.values.place(value) == place)
+        };
+        (0..count).map(is_phi).collect()
+    }
+}
+
+/// Copies what a loop changes: its initial value, and inside the body the parameter and the result, the former before the latter.
+fn copy_loop_state(graph: &mut Graph, before: &Before<'_>, id: InstructionId) {
+    let init = graph.operand(id, 0);
+    let wanted = before.changed_by_loop(id, init, positions(graph.shape(id)));
+    let Some(body) = graph.inst(id).computation(&AttrKey::Body) else { return };
+    if !wanted.contains(&true) {
+        return;
+    }
+    let copied = deep_copy(graph, init, Some(&wanted));
+    graph.replace_use(init, id, copied.result);
+    let Some(&parameter) = graph.parameters(body).first() else { return };
+    let (root, users) = (graph.root(body), graph.users(parameter));
+    let first = deep_copy(graph, parameter, Some(&wanted));
+    let last = deep_copy(graph, root, Some(&wanted));
+    order(graph, &first, &last);
+    for user in users {
+        graph.replace_use(parameter, user, first.result);
+    }
+    graph.set_root(last.result);
+}
+
+/// Lets each copy of `first` run before the copy of `last` at the same position.
+fn order(graph: &mut Graph, first: &DeepCopy, last: &DeepCopy) {
+    for (&a, &b) in first.copies.iter().zip(&last.copies) {
+        if let (Some(a), Some(b)) = (a, b) {
+            graph.add_control(a, b);
+        }
+    }
+}
+
+fn copy_branch_results(graph: &mut Graph, before: &Before<'_>, id: InstructionId) {
+    let wanted = before.differs_by_branch(id, positions(graph.shape(id)));
+    if !wanted.contains(&true) {
+        return;
+    }
+    for branch in graph.callees(id) {
+        let root = graph.root(branch);
+        let users = graph.users(root);
+        let copied = deep_copy(graph, root, Some(&wanted));
+        for user in users {
+            graph.replace_use(root, user, copied.result);
+        }
+        graph.set_root(copied.result);
+    }
+}
+
+/// Copies each operand that the instruction updates in place.
+fn copy_updated_operands(graph: &mut Graph, id: InstructionId) {
+    let numbers: IndexSet<usize> = in_place::pairs(graph, id).into_iter().map(|(number, _)| number).collect();
+    for number in numbers {
+        let copied = deep_copy(graph, graph.operand(id, number), None);
+        graph.replace_operand(id, number, copied.result);
+    }
+}
+
+/// Copies arguments whose memory a result takes over, and those results, the former before the latter.
+fn copy_donated_arguments(graph: &mut Graph) {
+    let Some(aliases) = graph.attributes.iter().find(|attribute| attribute.key == AttrKey::InputOutputAlias) else {
+        return;
+    };
+    let AttrValue::Aliases(aliases) = aliases.value.clone() else { return };
+    let entry = graph.entry();
+    let mut copied: Vec<Option<DeepCopy>> = Vec::new();
+    for (number, parameter) in graph.parameters(entry).into_iter().enumerate() {
+        let shape = graph.shape(parameter).clone();
+        let mut wanted = vec![false; positions(&shape)];
+        let own = aliases.iter().filter(|alias| alias.operand == number as i64);
+        own.filter_map(|alias| position_of(&shape, &alias.operand_index)).for_each(|position| wanted[position] = true);
+        copied.push(wanted.contains(&true).then(|| copy_argument(graph, parameter, &wanted)));
+    }
+    let root = graph.root(entry);
+    let shape = graph.shape(root).clone();
+    let mut wanted = vec![false; positions(&shape)];
+    aliases.iter().filter_map(|alias| position_of(&shape, &alias.output)).for_each(|position| wanted[position] = true);
+    if copied.iter().all(Option::is_none) {
+        return;
+    }
+    let results = deep_copy(graph, root, Some(&wanted));
+    for alias in aliases.iter() {
+        let argument = copied.get(alias.operand as usize).and_then(Option::as_ref);
+        let from = argument.and_then(|copy| {
+            let parameter = graph.parameters(entry)[alias.operand as usize];
+            copy.copies[position_of(graph.shape(parameter), &alias.operand_index)?]
+        });
+        let to = position_of(&shape, &alias.output).and_then(|position| results.copies[position]);
+        if let (Some(from), Some(to)) = (from, to) {
+            graph.add_control(from, to);
+        }
+    }
+    graph.set_root(results.result);
+}
+
+fn copy_argument(graph: &mut Graph, parameter: InstructionId, wanted: &[bool]) -> DeepCopy {
+    let users = graph.users(parameter);
+    let copied = deep_copy(graph, parameter, Some(wanted));
+    if graph.is_root(parameter) {
+        graph.set_root(copied.result);
+    }
+    for user in users {
+        graph.replace_use(parameter, user, copied.result);
+    }
+    copied
+}

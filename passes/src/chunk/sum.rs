@@ -1,0 +1,120 @@
+//! Sums behind scatters: XLA takes `add(other, scatter(..))` into the scatter, and loops must follow it to keep the bits.
+
+use hlo_ir::graph::{self, Users};
+use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
+use indexmap::IndexSet;
+
+use super::sink::Sink;
+use crate::Grade;
+
+/// What becomes of an `add` that is the only user of an adding scatter of floats.
+///
+/// XLA takes it into the scatter: `add(other, scatter(operand, ..))` becomes `scatter(other + operand, ..)`, which rounds differently. A sum of
+/// two such scatters becomes one scatter if their updates are fewer than the elements of the operand, and stays otherwise. XLA does
+/// none of this to a loop, so the loop must do the same to keep the bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sum {
+    /// There is none.
+    None,
+    /// The loop starts from the sum.
+    Inside(Term),
+    /// It stays behind the loop, and behind this scatter in another accumulator of the same loop, as XLA would leave it.
+    Behind(InstructionId),
+    /// It stays behind the loop, though XLA would take it in or could: equal bits are not certain.
+    Loose,
+}
+
+/// An `add` and the operand of it that is not the scatter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Term {
+    /// The `add`.
+    pub(super) add: InstructionId,
+    /// Its other operand.
+    pub(super) other: InstructionId,
+}
+
+/// Decides for each sink what becomes of the sum behind it. Taking it in keeps the bits and saves an array of the operand's size; but
+/// when the other operand needs another sink of equal row count, the two can no longer share a loop. Then the sum stays, unless only
+/// equal bits are allowed.
+pub(super) fn settle_sums(module: &Module, users: &Users, sinks: &mut [Sink], exactness: Grade) {
+    for index in 0..sinks.len() {
+        let scatter = sinks[index].scatter;
+        let Some(term) = sum_behind(module, users, scatter) else {
+            if is_summed_elsewhere(module, users, scatter) {
+                sinks[index].sum = Sum::Loose;
+            }
+            continue;
+        };
+        let below = graph::cone(module, [term.other]);
+        let sharing = |other: &Sink| other.rows == sinks[index].rows && below[other.scatter];
+        sinks[index].sum = if sum_behind(module, users, term.other).is_some() {
+            let stays = updates(module, scatter) + updates(module, term.other) >= elements(module, term.add);
+            if stays { Sum::Behind(term.other) } else { Sum::Loose }
+        } else if exactness > Grade::Bitwise && sinks.iter().any(sharing) {
+            Sum::Loose
+        } else {
+            Sum::Inside(term)
+        };
+    }
+}
+
+fn elements(module: &Module, id: InstructionId) -> u64 {
+    module.instruction(id).array().and_then(hlo_ir::ArrayShape::elements).unwrap_or(0)
+}
+
+/// Elements of the updates of a scatter with one operand.
+fn updates(module: &Module, scatter: InstructionId) -> u64 {
+    module.instruction(scatter).operands.get(2).map_or(0, |&id| elements(module, id))
+}
+
+/// The sum that XLA would take into `scatter`: floats, a combiner that adds, and an `add` as only user.
+fn sum_behind(module: &Module, users: &Users, scatter: InstructionId) -> Option<Term> {
+    let &[add] = users.get(scatter) else { return None };
+    let sum = module.instruction(add);
+    let &[left, right] = sum.operands.as_slice() else { return None };
+    let other = if left == scatter { right } else { left };
+    let only = sum.opcode == Opcode::Add && other != scatter && !is_root(module, scatter);
+    (only && adds_floats(module, scatter)).then_some(Term { add, other })
+}
+
+fn is_root(module: &Module, id: InstructionId) -> bool {
+    module.computation(module.instruction(id).parent).root == id
+}
+
+/// Whether an instruction is a scatter that adds its updates, which are not integers.
+fn adds_floats(module: &Module, scatter: InstructionId) -> bool {
+    let inst = module.instruction(scatter);
+    let float = inst.array().is_some_and(|array| !array.element_type.is_integer());
+    let combiner = inst.computation(&AttrKey::ToApply).map(|id| module.instruction(module.computation(id).root));
+    let parameter = |id: &InstructionId| module.instruction(*id).opcode == Opcode::Parameter;
+    let adds = combiner.is_some_and(|root| root.opcode == Opcode::Add && root.operands.iter().all(parameter));
+    inst.opcode == Opcode::Scatter && float && adds
+}
+
+/// Whether an adding scatter of floats reaches an `add` through a tuple or as the result of a called computation. XLA inlines calls and
+/// dissolves tuples before it takes in sums.
+fn is_summed_elsewhere(module: &Module, users: &Users, scatter: InstructionId) -> bool {
+    if !adds_floats(module, scatter) {
+        return false;
+    }
+    let callers = graph::callers(module);
+    let mut work = vec![scatter];
+    let mut seen = IndexSet::new();
+    while let Some(id) = work.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        if is_root(module, id) {
+            let calls = &callers[module.instruction(id).parent];
+            work.extend(calls.iter().filter(|&&call| module.instruction(call).opcode == Opcode::Call));
+        }
+        for &user in users.get(id) {
+            match module.instruction(user).opcode {
+                Opcode::Tuple | Opcode::GetTupleElement => work.push(user),
+                Opcode::Add if id != scatter => return true,
+                _ => {}
+            }
+        }
+    }
+    false
+}
