@@ -61,9 +61,15 @@ impl<'m> Canon<'m> {
     fn attribute(&self, key: &AttrKey, value: &AttrValue) -> Option<u64> {
         use AttrKey as K;
         match key {
-            K::Metadata | K::BackendConfig | K::FrontendAttributes | K::Sharding | K::Statistics | K::Origin => None,
-            K::ControlPredecessors | K::OperandPrecision => None,
-            K::Unknown(_) => None,
+            K::Metadata
+            | K::BackendConfig
+            | K::FrontendAttributes
+            | K::Sharding
+            | K::Statistics
+            | K::Origin
+            | K::ControlPredecessors
+            | K::OperandPrecision
+            | K::Unknown(_) => None,
             _ => Some(match value {
                 AttrValue::Computation(id) => digest(&(key, self.computations[*id])),
                 AttrValue::Computations(ids) => {

@@ -11,6 +11,8 @@ pub(crate) struct Pair {
     pub(crate) input: PathBuf,
     /// XLA's dump after the stage; the input where XLA changed nothing.
     pub(crate) expected: PathBuf,
+    /// XLA's report of the bytes it needs.
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// Per stage: the dump that shows its result, then dumps that come after it whether or not it changed anything.
@@ -36,13 +38,26 @@ const SCHEDULED: &str = ".HLO_passes_after_scheduling.after_pipeline-start.";
 /// All pairs of a stage, by module name.
 pub(crate) fn pairs(directory: &str, stage: &str) -> Vec<Pair> {
     let Some((_, result, later)) = STAGES.iter().find(|row| row.0 == stage) else { return Vec::new() };
-    let mut modules: BTreeMap<String, BTreeMap<u32, PathBuf>> = BTreeMap::new();
+    let mut modules: BTreeMap<String, Dumped> = BTreeMap::new();
     collect(Path::new(directory), &mut modules);
-    modules.into_iter().filter_map(|(name, dumps)| pair(name, &dumps, stage, result, later)).collect()
+    modules
+        .into_iter()
+        .filter_map(|(name, module)| {
+            let (input, expected) = pair(&module.dumps, stage, result, later)?;
+            Some(Pair { name, input, expected, report: module.report })
+        })
+        .collect()
+}
+
+/// The dumps of one module by number, and its report.
+#[derive(Default)]
+struct Dumped {
+    dumps: BTreeMap<u32, PathBuf>,
+    report: Option<PathBuf>,
 }
 
 /// Groups the numbered dumps of a directory and its sub-directories by module.
-fn collect(directory: &Path, modules: &mut BTreeMap<String, BTreeMap<u32, PathBuf>>) {
+fn collect(directory: &Path, modules: &mut BTreeMap<String, Dumped>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
@@ -51,18 +66,22 @@ fn collect(directory: &Path, modules: &mut BTreeMap<String, BTreeMap<u32, PathBu
         }
         let file = path.file_name().unwrap().to_string_lossy().into_owned();
         let parts: Vec<&str> = file.split('.').collect();
-        if !file.ends_with(".txt") {
+        if path.extension().is_none_or(|extension| extension != "txt") {
             continue;
         }
+        let group = directory.file_name().unwrap().to_string_lossy();
         let number = parts.iter().position(|part| part.len() == 4 && part.bytes().all(|b| b.is_ascii_digit()));
         if let Some(at) = number {
-            let name = format!("{}/{}", directory.file_name().unwrap().to_string_lossy(), parts[..at].join("."));
-            modules.entry(name).or_default().insert(parts[at].parse().unwrap(), path);
+            let module = modules.entry(format!("{group}/{}", parts[..at].join("."))).or_default();
+            module.dumps.insert(parts[at].parse().unwrap(), path);
+        } else if let Some(name) = file.strip_suffix(".cpu_after_optimizations-memory-usage-report.txt") {
+            modules.entry(format!("{group}/{name}")).or_default().report = Some(path);
         }
     }
 }
 
-fn pair(name: String, dumps: &BTreeMap<u32, PathBuf>, stage: &str, result: &str, later: &[&str]) -> Option<Pair> {
+/// The dump before a stage and the dump after it.
+fn pair(dumps: &BTreeMap<u32, PathBuf>, stage: &str, result: &str, later: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let dumps: Vec<&PathBuf> = dumps.values().collect();
     let is = |path: &&PathBuf, mark: &str| path.file_name().unwrap().to_string_lossy().contains(mark);
     let start = match stage {
@@ -76,5 +95,5 @@ fn pair(name: String, dumps: &BTreeMap<u32, PathBuf>, stage: &str, result: &str,
         Some(path) if is(path, result) => path,
         _ => input,
     };
-    Some(Pair { name, input: input.to_path_buf(), expected: expected.to_path_buf() })
+    Some(((*input).clone(), (*expected).clone()))
 }

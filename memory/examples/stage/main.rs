@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*" python program.py
-//! cargo run -p hlo-memory --example stage -- STAGE DIR [REGEX-FREE-PART-OF-NAME] [--show]
+//! cargo run -p hlo-memory --example stage -- STAGE DIR [PART-OF-NAME] [--show] [--print] [--total]
 //! ```
 //!
 //! XLA's dump before the stage goes in; our result is compared with XLA's dump after it. Dumps exist only where a pass changed
-//! something, so the expected result is the input itself when XLA wrote none. `--show` prints what differs.
+//! something, so the expected result is the input itself when XLA wrote none. `--show` prints what differs,
+//! `--print` our module. With `--total` all later stages run too, and the bytes of the result are compared with XLA's report.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, reason = "a developer's tool")]
 
 mod canon;
@@ -19,18 +20,22 @@ use hlo_ir::{ComputationId, Module};
 
 fn main() {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
-    let show = args.iter().any(|arg| arg == "--show");
-    args.retain(|arg| arg != "--show");
+    let mut flag = |name: &str| {
+        let found = args.iter().any(|arg| arg == name);
+        args.retain(|arg| arg != name);
+        found
+    };
+    let options = Options { show: flag("--show"), print: flag("--print"), total: flag("--total") };
     let [stage, directory, rest @ ..] = args.as_slice() else {
         let names: Vec<_> = hlo_memory::cpu::stage_names().collect();
-        eprintln!("usage: stage STAGE DIR [PART-OF-NAME] [--show]; stages: {}", names.join(", "));
+        eprintln!("usage: stage STAGE DIR [PART-OF-NAME] [--show] [--print] [--total]; stages: {}", names.join(", "));
         std::process::exit(2);
     };
     let part = rest.first().map_or("", String::as_str);
     let (mut same, mut total) = (0, 0);
     for pair in dumps::pairs(directory, stage).into_iter().filter(|pair| pair.name.contains(part)) {
         total += 1;
-        match check(stage, &pair, show) {
+        match if options.total { check_total(stage, &pair) } else { check(stage, &pair, &options) } {
             Ok(()) => same += 1,
             Err(why) => println!("{}: {why}", pair.name),
         }
@@ -38,22 +43,44 @@ fn main() {
     println!("{stage}: {same} of {total} equal");
 }
 
-fn check(stage: &str, pair: &dumps::Pair, show: bool) -> Result<(), String> {
+/// What to do and to say beside the count.
+struct Options {
+    show: bool,
+    print: bool,
+    total: bool,
+}
+
+/// Runs the stage and all that follow; compares the bytes of the result with XLA's report.
+fn check_total(stage: &str, pair: &dumps::Pair) -> Result<(), String> {
+    let report = std::fs::read_to_string(pair.report.as_ref().ok_or("no report")?).map_err(|e| e.to_string())?;
+    let expected: u64 = report
+        .lines()
+        .find_map(|line| line.strip_prefix("Total bytes: ")?.split(' ').next()?.parse().ok())
+        .ok_or("no total in the report")?;
+    let module = hlo_memory::cpu::run_from(stage, &read(&pair.input)?).ok_or("no such stage")?;
+    let total = hlo_memory::assignment::assign(&module).map_err(|e| e.to_string())?.estimate().total.get();
+    if total == expected {
+        return Ok(());
+    }
+    Err(format!("{total} instead of {expected} bytes, {:+.2} %", (total as f64 / expected as f64 - 1.0) * 100.0))
+}
+
+fn check(stage: &str, pair: &dumps::Pair, options: &Options) -> Result<(), String> {
     let input = read(&pair.input)?;
     let expected = read(&pair.expected)?;
-    let ours = hlo_memory::cpu::run_stage(stage, &input).ok_or("no such stage")?.map_err(|e| e.to_string())?;
-    if show && std::env::var_os("PRINT").is_some() {
+    let ours = hlo_memory::cpu::run_stage(stage, &input).ok_or("no such stage")?;
+    if options.print {
         println!("{}", hlo_ir::text::print(&ours));
     }
     let (ours_canon, expected_canon) = (Canon::new(&ours), Canon::new(&expected));
     if stage == "schedule" {
-        return same_order((&ours, &ours_canon), (&expected, &expected_canon), show);
+        return same_order((&ours, &ours_canon), (&expected, &expected_canon), options.show);
     }
     let difference = differences((&ours, &ours_canon), (&expected, &expected_canon));
     if difference.is_empty() {
         return Ok(());
     }
-    if show {
+    if options.show {
         difference.iter().for_each(|line| println!("  {line}"));
     }
     Err(format!("{} instructions differ", difference.len()))

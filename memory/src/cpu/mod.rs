@@ -1,7 +1,11 @@
 //! What XLA:CPU does to an unscheduled module before it assigns buffers: the stages in order, each its own file.
+//!
+//! Source: `CpuCompiler::RunHloPassesAfterLayoutAssn` (xla/service/cpu/cpu_compiler.cc) for what follows layout assignment.
 
+mod cleanup;
 mod copies;
 mod dce;
+mod donors;
 mod fusion;
 #[allow(dead_code, reason = "the stages that use it land one by one")]
 pub(crate) mod graph;
@@ -17,52 +21,57 @@ mod ynn;
 use hlo_ir::Module;
 
 use crate::EstimateError;
-use graph::{Graph, Schedule};
+use graph::Graph;
 
 /// Takes an unscheduled module through the model of the compiler; the result is scheduled.
 pub fn compile(module: &Module) -> Result<Module, EstimateError> {
     Err(EstimateError::Unsupported(module.name.to_string()))
 }
 
-/// A stage of the model: changes the graph, and the last one orders it.
-type Run = fn(&mut Graph) -> Result<Option<Schedule>, EstimateError>;
+/// A stage of the model before the last, which is the schedule.
+type Stage = fn(&mut Graph);
 
 /// The stages by name, in the order in which they run.
-const STAGES: &[(&str, Run)] = &[
-    ("library", |graph| {
-        ynn::run(graph);
-        Ok(None)
-    }),
-    ("fusion", |graph| {
-        fusion::run(graph);
-        Ok(None)
-    }),
-    ("wrapper", |graph| {
-        wrapper::run(graph);
-        Ok(None)
-    }),
-    ("copies", |graph| {
-        copies::run(graph);
-        Ok(None)
-    }),
-    ("hoist", |graph| {
-        hoist::run(graph);
-        Ok(None)
-    }),
-    ("schedule", |graph| Ok(Some(schedule::schedule(graph)))),
+const STAGES: &[(&str, Stage)] = &[
+    ("library", ynn::run),
+    ("fusion", fusion::run),
+    ("wrapper", wrapper::run),
+    ("tuples", |graph| drop(tuples::run(graph))),
+    ("cleanup", cleanup::run),
+    ("donors", donors::run),
+    ("copies", copies::run),
+    ("hoist", hoist::run),
 ];
 
-/// Runs one stage alone, for comparison with what XLA's own pass dumps show. `None` if there is no stage of that name.
-pub fn run_stage(name: &str, module: &Module) -> Option<Result<Module, EstimateError>> {
-    let (_, run) = STAGES.iter().find(|stage| stage.0 == name)?;
-    let mut graph = Graph::from_module(module);
-    Some(run(&mut graph).map(|schedule| match schedule {
-        Some(schedule) => graph.to_scheduled_module(&schedule),
-        None => graph.to_module(),
-    }))
-}
+/// Name of the last stage.
+const SCHEDULE: &str = "schedule";
 
 /// Names of the stages, in the order in which they run.
 pub fn stage_names() -> impl Iterator<Item = &'static str> {
-    STAGES.iter().map(|stage| stage.0)
+    STAGES.iter().map(|stage| stage.0).chain([SCHEDULE])
+}
+
+/// Runs one stage alone, for comparison with what XLA's own pass dumps show. `None` if there is no stage of that name.
+pub fn run_stage(name: &str, module: &Module) -> Option<Module> {
+    if name == SCHEDULE {
+        return Some(scheduled(&Graph::from_module(module)));
+    }
+    let (_, run) = STAGES.iter().find(|stage| stage.0 == name)?;
+    let mut graph = Graph::from_module(module);
+    run(&mut graph);
+    Some(graph.to_module())
+}
+
+/// Runs a stage and all that follow it; the result is scheduled. `None` if there is no stage of that name.
+pub fn run_from(name: &str, module: &Module) -> Option<Module> {
+    let first = stage_names().position(|stage| stage == name)?;
+    let mut graph = Graph::from_module(module);
+    for (_, run) in &STAGES[first.min(STAGES.len())..] {
+        run(&mut graph);
+    }
+    Some(scheduled(&graph))
+}
+
+fn scheduled(graph: &Graph) -> Module {
+    graph.to_scheduled_module(&schedule::schedule(graph))
 }

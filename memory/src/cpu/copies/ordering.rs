@@ -123,8 +123,8 @@ impl<'a> Ordering<'a> {
 
     /// Whether `id` stands inside a computation that `caller` names by `key`.
     pub(super) fn is_inside_callee(&self, id: InstructionId, caller: InstructionId, key: &AttrKey) -> bool {
-        let callee = self.module.instruction(caller).computation(key);
-        callee.is_some_and(|callee| self.is_inside(id, callee))
+        let inner = self.module.instruction(caller).computation(key);
+        inner.is_some_and(|inner| self.is_inside(id, inner))
     }
 
     /// Whether `id` needs `on`, an instruction of the same computation, to have run.

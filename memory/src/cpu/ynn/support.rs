@@ -21,7 +21,7 @@ const SMALL_FEATURES: i64 = 16;
 pub(crate) fn is_supported(graph: &Graph, id: InstructionId) -> bool {
     use Opcode as O;
     match graph.opcode(id) {
-        O::Constant => graph.array(id).is_some_and(|array| has_library_type(array)),
+        O::Constant => graph.array(id).is_some_and(has_library_type),
         O::Iota => graph.array(id).is_some_and(|array| {
             matches!(array.element_type, ElementType::F32 | ElementType::S32) && has_plain_layout(array)
         }),
