@@ -2,7 +2,7 @@
 //!
 //! Source: `HloAliasAnalysis` (xla/hlo/analysis/hlo_alias_analysis.cc).
 
-use hlo_ir::{AttrKey, Opcode};
+use hlo_ir::{AttrKey, Instruction, InstructionId, Opcode};
 
 use super::csr::Csr;
 use super::flow::Flow;
@@ -76,60 +76,86 @@ impl Buffers {
 
 /// All pairs of a value and another that must share its memory.
 fn collect_pairs(flow: &Flow<'_>) -> Vec<(ValueId, ValueId)> {
-    let mut pairs = Vec::new();
-    let mut pair = |a: Option<ValueId>, b: Option<ValueId>| {
+    let mut pairs = Pairs { flow, found: Vec::new() };
+    pairs.outputs_with_parameters();
+    for &id in flow.places.order() {
+        let inst = flow.module.instruction(id);
+        match inst.opcode {
+            Opcode::While => pairs.loop_state(id, inst),
+            Opcode::Conditional => pairs.branch_results(id, inst),
+            _ => {}
+        }
+    }
+    pairs.in_place();
+    pairs.found
+}
+
+struct Pairs<'a, 'm> {
+    flow: &'a Flow<'m>,
+    found: Vec<(ValueId, ValueId)>,
+}
+
+impl Pairs<'_, '_> {
+    fn add(&mut self, a: Option<ValueId>, b: Option<ValueId>) {
         if let (Some(a), Some(b)) = (a, b)
             && a != b
         {
-            pairs.push((a, b));
+            self.found.push((a, b));
         }
-    };
-    let at = |place: Option<Place>| place.and_then(|place| flow.values.at(place));
-    let module = flow.module;
-    for alias in module.input_output_aliases() {
-        let output = flow.places.at(module.computation(module.entry()).root, &alias.output);
-        let parameter = module.parameters(module.entry()).get(alias.operand as usize).copied();
-        let parameter = parameter.and_then(|id| flow.places.at(id, &alias.operand_index));
-        pair(at(output), at(parameter));
     }
-    for &id in flow.places.order() {
-        let inst = module.instruction(id);
-        let Some(result) = flow.places.root(id) else { continue };
-        let mut trees: Vec<(Option<Place>, bool)> = Vec::new();
-        match inst.opcode {
-            Opcode::While => {
-                trees.push((inst.operands.first().and_then(|&init| flow.places.root(init)), false));
-                for key in [AttrKey::Body, AttrKey::Condition] {
-                    let Some(callee) = inst.computation(&key) else { continue };
-                    let parameters = module.parameters(callee);
-                    trees.extend(parameters.first().map(|&id| (flow.places.root(id), true)));
-                    if key == AttrKey::Body {
-                        trees.push((flow.places.root(module.computation(callee).root), false));
-                    }
-                }
-            }
-            Opcode::Conditional => {
-                for branch in inst.called_computations() {
-                    trees.push((flow.places.root(module.computation(branch).root), false));
-                }
-            }
-            _ => continue,
+    fn at(&self, place: Option<Place>) -> Option<ValueId> {
+        self.flow.values.at(place?)
+    }
+    /// Outputs and the donated parameters whose memory they reuse.
+    fn outputs_with_parameters(&mut self) {
+        let module = self.flow.module;
+        let parameters = module.parameters(module.entry());
+        for alias in module.input_output_aliases() {
+            let output = self.flow.places.at(module.computation(module.entry()).root, &alias.output);
+            let parameter = usize::try_from(alias.operand).ok().and_then(|k| parameters.get(k).copied());
+            let parameter = parameter.and_then(|id| self.flow.places.at(id, &alias.operand_index));
+            self.add(self.at(output), self.at(parameter));
         }
-        for (tree, only_defined) in trees {
-            let Some(tree) = tree else { continue };
-            for k in 0..flow.places.tree_len(tree).min(flow.places.tree_len(result)) {
-                let value = flow.values.at(tree.plus(k));
-                let defined = value.filter(|&value| !only_defined || flow.values.place(value) == tree.plus(k));
-                pair(defined, flow.values.at(result.plus(k)));
+    }
+    /// The initial state of a loop, the state that its body and condition receive, and the state that its body returns.
+    fn loop_state(&mut self, id: InstructionId, inst: &Instruction) {
+        let module = self.flow.module;
+        let initial = inst.operands.first().copied();
+        self.trees(initial, id, |_, _| true);
+        for key in [AttrKey::Body, AttrKey::Condition] {
+            let Some(callee) = inst.computation(&key) else { continue };
+            let parameter = module.parameters(callee).first().copied();
+            // A parameter that only passes on a value defined outside adds nothing.
+            self.trees(parameter, id, |flow, place| {
+                flow.values.at(place).is_some_and(|v| flow.values.place(v) == place)
+            });
+            if key == AttrKey::Body {
+                self.trees(Some(module.computation(callee).root), id, |_, _| true);
             }
         }
     }
-    for (operand, output) in flow.in_place.iter() {
-        let (operand, output) = (flow.values.at(operand), flow.values.at(output));
-        pair(operand, output);
-        pair(output, operand);
+    fn branch_results(&mut self, id: InstructionId, inst: &Instruction) {
+        for branch in inst.called_computations() {
+            self.trees(Some(self.flow.module.computation(branch).root), id, |_, _| true);
+        }
     }
-    pairs
+    /// Pairs the values of two instructions, tuple index by tuple index, where `wanted` holds for the first.
+    fn trees(&mut self, from: Option<InstructionId>, to: InstructionId, wanted: impl Fn(&Flow<'_>, Place) -> bool) {
+        let places = &self.flow.places;
+        let (Some(from), Some(to)) = (from.and_then(|id| places.root(id)), places.root(to)) else { return };
+        for k in 0..places.tree_len(from).min(places.tree_len(to)) {
+            if wanted(self.flow, from.plus(k)) {
+                self.add(self.at(Some(from.plus(k))), self.at(Some(to.plus(k))));
+            }
+        }
+    }
+    fn in_place(&mut self) {
+        for (operand, output) in self.flow.in_place.iter() {
+            let (operand, output) = (self.at(Some(operand)), self.at(Some(output)));
+            self.add(operand, output);
+            self.add(output, operand);
+        }
+    }
 }
 
 /// Disjoint sets of values; a set lives in the slot of one of the values it began with.

@@ -16,6 +16,7 @@ use super::flow::Flow;
 use super::occupancy::Occupancy;
 use super::places::Place;
 use super::ranges::{Range, Ranges, aliased_places};
+use super::reusable::{Pieces, Reusable};
 use super::values::ValueId;
 
 const NONE: u32 = u32::MAX;
@@ -30,7 +31,8 @@ pub(crate) struct Greedy<'a, 'm> {
     aliased: Vec<Place>,
     blocks: Vec<Block>,
     occupancy: Vec<Occupancy>,
-    reusable: Vec<u32>,
+    pieces: Pieces,
+    reusable: Reusable,
     block_of: Vec<u32>,
     heap: Vec<u32>,
 }
@@ -55,7 +57,8 @@ impl<'a, 'm> Greedy<'a, 'm> {
             aliased: aliased_places(flow),
             blocks: Vec::new(),
             occupancy: Vec::new(),
-            reusable: Vec::new(),
+            pieces: Pieces::of(ranges.last()),
+            reusable: Reusable::default(),
             block_of: vec![NONE; flow.values.table_len()],
             heap: Vec::new(),
         }
@@ -113,7 +116,7 @@ impl<'a, 'm> Greedy<'a, 'm> {
         }
         if self.live_out[buffer as usize] {
             let block = self.new_block(buffer, Kind::Plain);
-            self.reusable.push(block);
+            self.add_reusable(block);
         } else {
             self.heap.push(buffer);
         }
@@ -133,7 +136,7 @@ impl<'a, 'm> Greedy<'a, 'm> {
                     let aliased = self.aliased.binary_search(&place).is_ok();
                     let block = self.new_block(buffer, Kind::Parameter { place, aliased });
                     if aliased {
-                        self.reusable.push(block);
+                        self.add_reusable(block);
                     }
                     return true;
                 }
@@ -155,7 +158,8 @@ impl<'a, 'm> Greedy<'a, 'm> {
             }
             for &operand in &self.flow.module.instruction(self.owner(value)).operands {
                 let block = self.value_of(operand).map_or(NONE, |value| self.block_of[value.index()]);
-                if block != NONE && self.try_place(block, buffer) {
+                if block != NONE && self.fits(block, buffer) {
+                    self.store(block, buffer);
                     return true;
                 }
             }
@@ -163,21 +167,41 @@ impl<'a, 'm> Greedy<'a, 'm> {
         false
     }
     fn place_in_reusable(&mut self, buffer: u32) -> bool {
-        (0..self.reusable.len()).rev().any(|k| self.try_place(self.reusable[k], buffer))
+        let (size, live_out) = (self.sizes[buffer as usize], self.live_out[buffer as usize]);
+        let ranges = self.buffers.values(buffer).filter_map(|value| self.ranges.get(value));
+        let needed = ranges.fold(0, |pieces, range| pieces | self.pieces.needed(range));
+        // Blocks are made largest first, so all before a larger one are larger still.
+        let found = self
+            .reusable
+            .candidates(needed)
+            .take_while(|&number| !live_out || self.blocks[self.reusable.block(number) as usize].size == size)
+            .find(|&number| self.fits(self.reusable.block(number), buffer));
+        if let Some(number) = found {
+            self.store(self.reusable.block(number), buffer);
+            self.reusable.fill(number, self.filled(buffer));
+        }
+        found.is_some()
+    }
+    fn add_reusable(&mut self, block: u32) {
+        let values = self.blocks[block as usize].slices.iter().map(|slice| slice.value);
+        let busy = values.fold(0, |pieces, value| pieces | self.filled_by(value));
+        self.reusable.push(block, busy);
+    }
+    fn filled(&self, buffer: u32) -> u64 {
+        self.buffers.values(buffer).fold(0, |pieces, value| pieces | self.filled_by(value))
+    }
+    fn filled_by(&self, value: ValueId) -> u64 {
+        self.ranges.get(value).map_or(0, |range| self.pieces.filled(range))
     }
 
-    /// Stores `buffer` in `block` if that is allowed.
-    fn try_place(&mut self, block: u32, buffer: u32) -> bool {
+    /// Whether `buffer` may be stored in `block`.
+    fn fits(&self, block: u32, buffer: u32) -> bool {
         let (size, live_out) = (self.sizes[buffer as usize], self.live_out[buffer as usize]);
         let into = &self.blocks[block as usize];
         if size > into.size || !into.is_shareable() || (live_out && size != into.size) {
             return false;
         }
-        if self.buffers.values(buffer).any(|value| self.interferes(value, block) || self.copies_from(value, block)) {
-            return false;
-        }
-        self.store(block, buffer);
-        true
+        !self.buffers.values(buffer).any(|value| self.interferes(value, block) || self.copies_from(value, block))
     }
     /// Whether a value is alive together with one stored in `block`, other than to take over from it or to hand over to it.
     fn interferes(&self, value: ValueId, block: u32) -> bool {

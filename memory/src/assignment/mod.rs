@@ -3,7 +3,7 @@
 //! The stages, each its own file:
 //!
 //! 1. [`classes`]: which computations own memory; [`order`] and [`places`]: XLA's orders and numbers;
-//! 2. [`values`] and [`phis`]: which value stands where; [`in_place`] and [`aliases`]: which values must share a buffer;
+//! 2. [`values`], [`propagate`] and [`phis`]: which value stands where; [`in_place`] and [`aliases`]: which values must share a buffer;
 //! 3. [`ranges`]: when each value is alive; [`sharing`] and [`elementwise`]: when a result may overwrite an operand;
 //! 4. [`greedy`]: blocks for parameters, constants and outputs, and what fits into them; [`heap`] and [`packing`]: everything else;
 //! 5. [`combine`]: one block of temporaries; [`timeline`], [`figures`] and [`report`]: what to say about it.
@@ -25,8 +25,10 @@ mod packing;
 mod phis;
 pub(crate) mod places;
 mod profile;
+mod propagate;
 mod ranges;
 mod report;
+mod reusable;
 mod sharing;
 mod timeline;
 pub(crate) mod uses;

@@ -104,6 +104,10 @@ impl Ranges {
         let range = self.range[value.index()];
         (range.start != NEVER).then_some(range)
     }
+    /// The last position any range reaches.
+    pub(crate) fn last(&self) -> Time {
+        self.range.iter().filter(|range| range.start != NEVER).map(|range| range.end).max().unwrap_or(0)
+    }
     /// Cuts the ranges of one buffer so that each ends where the next begins.
     fn separate(&mut self, values: impl Iterator<Item = ValueId>) {
         let mut sorted: Vec<ValueId> = values.filter(|&value| self.get(value).is_some()).collect();
