@@ -23,9 +23,10 @@ use hlo_ir::Module;
 use crate::EstimateError;
 use graph::Graph;
 
-/// Takes an unscheduled module through the model of the compiler; the result is scheduled.
+/// Takes an unscheduled module through the model of the compiler; the result is scheduled. What XLA does before its library fusions
+/// (inlining, simplification, layouts) is not part of the model yet: the module is taken as it is.
 pub fn compile(module: &Module) -> Result<Module, EstimateError> {
-    Err(EstimateError::Unsupported(module.name.to_string()))
+    run_from(STAGES[0].0, module).ok_or_else(|| EstimateError::Unsupported(module.name.to_string()))
 }
 
 /// A stage of the model before the last, which is the schedule.
@@ -36,7 +37,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("library", ynn::run),
     ("fusion", fusion::run),
     ("wrapper", wrapper::run),
-    ("tuples", |graph| drop(tuples::run(graph))),
+    ("tuples", |graph| _ = tuples::run(graph)),
     ("cleanup", cleanup::run),
     ("donors", donors::run),
     ("copies", copies::run),
