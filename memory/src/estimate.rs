@@ -135,5 +135,8 @@ pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateErr
     };
     let mut estimate = crate::assignment::assign(compiled.as_ref().unwrap_or(module))?.estimate();
     estimate.model = model;
+    if model == Model::Predicted {
+        estimate.caveats.extend(crate::cpu::caveats(module));
+    }
     Ok(estimate)
 }

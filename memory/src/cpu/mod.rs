@@ -6,6 +6,7 @@ mod cleanup;
 mod copies;
 mod dce;
 mod donors;
+mod front;
 mod fusion;
 #[allow(dead_code, reason = "the stages that use it land one by one")]
 pub(crate) mod graph;
@@ -20,11 +21,12 @@ mod ynn;
 
 use hlo_ir::Module;
 
+pub(crate) use front::caveats;
+
 use crate::EstimateError;
 use graph::Graph;
 
-/// Takes an unscheduled module through the model of the compiler; the result is scheduled. What XLA does before its library fusions
-/// (inlining, simplification, layouts) is not part of the model yet: the module is taken as it is.
+/// Takes an unscheduled module through the model of the compiler; the result is scheduled.
 pub fn compile(module: &Module) -> Result<Module, EstimateError> {
     run_from(STAGES[0].0, module).ok_or_else(|| EstimateError::Unsupported(module.name.to_string()))
 }
@@ -34,6 +36,8 @@ type Stage = fn(&mut Graph);
 
 /// The stages by name, in the order in which they run.
 const STAGES: &[(&str, Stage)] = &[
+    ("simplify", front::simplify),
+    ("layout", front::assign_layouts),
     ("library", ynn::run),
     ("fusion", fusion::run),
     ("wrapper", wrapper::run),

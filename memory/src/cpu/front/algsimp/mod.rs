@@ -1,0 +1,181 @@
+//! The algebraic simplifier: one small function per rule, tried in XLA's order.
+//!
+//! A rule looks at one instruction and returns what may stand for it; the driver replaces it and removes what only it needed. A rule
+//! that changed the instruction in place, or something around it, returns the instruction itself. Each computation is visited again until
+//! nothing changes. Only rules that XLA:CPU enables are here, less those for convolutions.
+//!
+//! Source: `AlgebraicSimplifier` (xla/hlo/transforms/simplifiers/algebraic_simplifier.cc).
+
+mod add;
+mod bits;
+mod broadcast;
+mod compare;
+mod concat;
+mod constant;
+mod divide;
+mod dot;
+mod dynamic;
+mod gather;
+mod layout;
+mod multiply;
+mod pad;
+mod reduce;
+mod reshape;
+mod select;
+mod sign;
+mod slice;
+mod transpose;
+mod unary;
+mod window;
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, Opcode};
+
+use super::cx::{Cx, Id};
+
+/// Visits per computation after which the simplifier gives up.
+const MOST_VISITS: usize = 50;
+
+/// Simplifies every computation until it is stable; returns whether anything changed.
+pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
+    let mut changed = false;
+    for computation in outside_fusions(cx) {
+        for _ in 0..MOST_VISITS {
+            if !visit(cx, computation) {
+                break;
+            }
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// Reachable computations that are not the body of a fusion.
+///
+/// Source: `HloModule::MakeNonfusionComputations`.
+pub(crate) fn outside_fusions(cx: &Cx<'_>) -> Vec<ComputationId> {
+    let order = cx.computation_order();
+    let fused: Vec<ComputationId> =
+        order.iter().flat_map(|&id| cx.list(id).filter_map(|inst| cx.fused(inst)).collect::<Vec<_>>()).collect();
+    order.into_iter().filter(|id| !fused.contains(id)).collect()
+}
+
+/// How far the walk has come with an instruction.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    New,
+    Open,
+    Done,
+}
+
+/// One walk over a computation, operands before users, following the graph as it changes: an instruction made on the way is met in this
+/// walk only through users that were not reached yet.
+///
+/// Source: `HloComputation::Accept`, `PostOrderDFS` (xla/hlo/ir/hlo_instruction.cc).
+pub(crate) fn walk(
+    cx: &mut Cx<'_>,
+    computation: ComputationId,
+    mut handle: impl FnMut(&mut Cx<'_>, Id) -> bool,
+) -> bool {
+    let sinks: Vec<Id> =
+        cx.list(computation).filter(|&id| cx.is_dead(id) && cx.control_successors(id).is_empty()).collect();
+    let mut state = SideTable::new(State::New);
+    let mut changed = false;
+    for sink in sinks {
+        changed |= walk_from(cx, sink, &mut state, &mut handle);
+    }
+    let root = cx.root(computation);
+    walk_from(cx, root, &mut state, &mut handle) || changed
+}
+
+fn walk_from(
+    cx: &mut Cx<'_>,
+    root: Id,
+    state: &mut SideTable<Id, State>,
+    handle: &mut impl FnMut(&mut Cx<'_>, Id) -> bool,
+) -> bool {
+    let mut changed = false;
+    let mut stack = vec![root];
+    while let Some(&id) = stack.last() {
+        match state[id] {
+            State::Done => {
+                stack.pop();
+            }
+            State::Open => {
+                stack.pop();
+                state.set(id, State::Done);
+                changed |= cx.is_alive(id) && handle(cx, id);
+            }
+            State::New => {
+                state.set(id, State::Open);
+                let before = cx.control_predecessors(id).iter().rev().chain(cx.operands(id).iter().rev());
+                stack.extend(before.copied().filter(|&before| state[before] == State::New));
+            }
+        }
+    }
+    changed
+}
+
+fn visit(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
+    walk(cx, computation, |cx, id| {
+        let Some(replacement) = simplify(cx, id) else { return false };
+        if replacement != id {
+            cx.replace(id, replacement);
+        }
+        true
+    })
+}
+
+/// What may stand for an instruction, by the first rule that fits.
+fn simplify(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
+    use Opcode as O;
+    match cx.opcode(id) {
+        O::Abs => sign::abs(cx, id),
+        O::Add => add::add(cx, id),
+        O::And => bits::and(cx, id),
+        O::Bitcast => layout::bitcast(cx, id),
+        O::BitcastConvert => layout::bitcast_convert(cx, id),
+        O::Broadcast => broadcast::broadcast(cx, id),
+        O::Clamp => select::clamp(cx, id),
+        O::Compare => compare::compare(cx, id),
+        O::Complex => unary::complex(cx, id),
+        O::Concatenate => concat::concatenate(cx, id),
+        O::Constant => constant::constant(cx, id),
+        O::Convert => unary::convert(cx, id),
+        O::Copy => layout::copy(cx, id),
+        O::Divide => divide::divide(cx, id),
+        O::Dot => dot::dot(cx, id),
+        O::DynamicSlice => dynamic::dynamic_slice(cx, id),
+        O::DynamicUpdateSlice => dynamic::dynamic_update_slice(cx, id),
+        O::Exponential => unary::exp(cx, id),
+        O::Gather => gather::gather(cx, id),
+        O::GetTupleElement => unary::get_tuple_element(cx, id),
+        O::Imag => unary::part_of_complex(cx, id, 1),
+        O::Iota => constant::iota(cx, id),
+        O::Log => unary::log(cx, id),
+        O::Map => gather::map(cx, id),
+        O::Maximum => select::maximum(cx, id),
+        O::Minimum => select::minimum(cx, id),
+        O::Multiply => multiply::multiply(cx, id),
+        O::Negate | O::Not => sign::twice(cx, id),
+        O::OptBarrier => constant::opt_barrier(cx, id),
+        O::Or => bits::or(cx, id),
+        O::Pad => pad::pad(cx, id),
+        O::Power => unary::power(cx, id),
+        O::Real => unary::part_of_complex(cx, id, 0),
+        O::Reduce => reduce::reduce(cx, id),
+        O::ReduceWindow => window::reduce_window(cx, id),
+        O::Remainder => divide::remainder(cx, id),
+        O::Reshape => reshape::reshape(cx, id),
+        O::Reverse => concat::reverse(cx, id),
+        O::Rsqrt => unary::rsqrt(cx, id),
+        O::Scatter => gather::scatter(cx, id),
+        O::Select => select::select(cx, id),
+        O::Slice => slice::slice(cx, id),
+        O::Sort => gather::sort(cx, id),
+        O::Sqrt => unary::sqrt(cx, id),
+        O::Subtract => add::subtract(cx, id),
+        O::Transpose => transpose::transpose(cx, id),
+        _ => None,
+    }
+}

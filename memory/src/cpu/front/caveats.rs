@@ -1,0 +1,74 @@
+//! What a module contains that the model does not know, in words for the report.
+
+use hlo_ir::{Instruction, Module, Opcode, Shape};
+
+/// Custom calls whose operands lie in column-major order.
+const COLUMN_MAJOR: &[&str] = &["lapack_", "blas_"];
+
+/// Reasons not to trust the predicted figure, each once, in a fixed order.
+pub(crate) fn caveats(module: &Module) -> Vec<String> {
+    let mut found = Vec::new();
+    if module.num_partitions() > 1 {
+        found.push(format!(
+            "the module is partitioned over {} devices: the partitioner is not modelled, figures are for the whole program",
+            module.num_partitions()
+        ));
+    }
+    let any = |test: fn(&Instruction) -> bool| module.live_instructions().any(|(_, inst)| test(inst));
+    let kinds: [(fn(&Instruction) -> bool, &str); 4] = [
+        (is_dynamic, "dynamic shapes: padding to static shapes is not modelled"),
+        (is_random, "random-number opcodes: their expansion is not modelled"),
+        (is_column_major, "column-major library calls: copies around them may be over-counted"),
+        (is_unknown, "opcodes this version does not know: counted as they stand"),
+    ];
+    found.extend(kinds.into_iter().filter(|(test, _)| any(*test)).map(|(_, text)| text.to_owned()));
+    found
+}
+
+fn is_dynamic(inst: &Instruction) -> bool {
+    fn dynamic(shape: &Shape) -> bool {
+        match shape {
+            Shape::Array(array) => array.is_dynamic(),
+            Shape::Tuple(elements) => elements.iter().any(|element| dynamic(element)),
+            _ => false,
+        }
+    }
+    inst.opcode == Opcode::SetDimensionSize || dynamic(&inst.shape)
+}
+
+fn is_random(inst: &Instruction) -> bool {
+    matches!(inst.opcode, Opcode::Rng | Opcode::RngBitGenerator)
+}
+
+fn is_column_major(inst: &Instruction) -> bool {
+    let target = inst.raw(&hlo_ir::AttrKey::CustomCallTarget).unwrap_or("");
+    inst.opcode == Opcode::CustomCall && COLUMN_MAJOR.iter().any(|prefix| target.trim_matches('"').starts_with(prefix))
+}
+
+fn is_unknown(inst: &Instruction) -> bool {
+    inst.opcode == Opcode::Unknown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caveats_of(text: &str) -> Vec<String> {
+        caveats(&hlo_ir::text::parse(text).unwrap())
+    }
+
+    #[test]
+    fn a_plain_module_has_none() {
+        let text = "HloModule m\n\nENTRY e {\n  p = f32[4] parameter(0)\n  ROOT r = f32[4] negate(p)\n}\n";
+        assert!(caveats_of(text).is_empty());
+    }
+
+    #[test]
+    fn partitions_dynamic_sizes_and_random_numbers_are_named() {
+        let text = "HloModule m, num_partitions=4\n\nENTRY e {\n  p = f32[<=4] parameter(0)\n  a = f32[] constant(0)\n  \
+                    r = f32[4] rng(a, a), distribution=rng_uniform\n  ROOT t = (f32[<=4], f32[4]) tuple(p, r)\n}\n";
+        let found = caveats_of(text);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].contains("4 devices"));
+    }
+}

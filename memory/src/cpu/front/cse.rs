@@ -1,0 +1,213 @@
+//! Equal instructions are computed once.
+//!
+//! Source: `HloCSE` (xla/service/hlo_cse.cc).
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use hlo_ir::arena::{Id as _, SideTable};
+use hlo_ir::shape::{Shape, ShapeRef};
+use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Opcode, Payload};
+use indexmap::IndexMap;
+
+use super::cx::{Cx, Id};
+
+/// Merges equal constants, then equal instructions; returns whether any were.
+pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
+    let mut changed = false;
+    for computation in cx.computation_order() {
+        changed |= merge_constants(cx, computation);
+        changed |= merge_instructions(cx, computation);
+    }
+    changed
+}
+
+/// What makes two constants the same; layouts count after layout assignment.
+fn constant_key(cx: &Cx<'_>, id: Id) -> Option<(Shape, u64)> {
+    let literal = cx.literal(id)?;
+    let mut shape = Shape::clone(cx.shape(id));
+    if let (false, Shape::Array(array)) = (cx.layout_sensitive, &mut shape) {
+        array.layout = None;
+    }
+    Some((shape, literal.hash()))
+}
+
+fn merge_constants(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
+    let mut first: IndexMap<(Shape, u64), Id> = IndexMap::new();
+    let mut changed = false;
+    for id in cx.list(computation).collect::<Vec<_>>() {
+        let Some(key) = constant_key(cx, id) else { continue };
+        let kept = *first.entry(key).or_insert(id);
+        if kept != id {
+            cx.replace_all_uses(id, kept);
+            cx.remove(id);
+            changed = true;
+        }
+    }
+    changed
+}
+
+fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
+    let mut seen: IndexMap<u64, Vec<Id>> = IndexMap::new();
+    let mut changed = false;
+    for id in cx.post_order(computation) {
+        if !cx.is_alive(id) || !mergeable(cx, id) {
+            continue;
+        }
+        let bucket = seen.entry(hash(cx, id)).or_default();
+        let Some(&kept) = bucket.iter().find(|&&other| cx.is_alive(other) && equal(cx, other, id)) else {
+            bucket.push(id);
+            changed |= merge_equal_iotas(cx, id);
+            continue;
+        };
+        cx.replace_all_uses(id, kept);
+        cx.remove_with_operands(id);
+        changed = true;
+    }
+    changed
+}
+
+fn mergeable(cx: &Cx<'_>, id: Id) -> bool {
+    let free = cx.operands(id).is_empty() && !matches!(cx.opcode(id), Opcode::PartitionId | Opcode::ReplicaId);
+    !free && !cx.has_control(id) && !cx.has_side_effect(id)
+}
+
+/// Operands of one instruction that are equal iotas become one.
+fn merge_equal_iotas(cx: &mut Cx<'_>, id: Id) -> bool {
+    let mut changed = false;
+    for first in 0..cx.operands(id).len() {
+        for second in first + 1..cx.operands(id).len() {
+            let (a, b) = (cx.operand(id, first), cx.operand(id, second));
+            if cx.opcode(a) == Opcode::Iota && a != b && same_operand(cx, a, b) {
+                cx.replace_operand(id, second, a);
+                if cx.is_dead(b) {
+                    cx.remove(b);
+                }
+                changed = true;
+            }
+        }
+    }
+    changed
+}
+
+fn is_commutative(opcode: Opcode) -> bool {
+    use Opcode as O;
+    matches!(opcode, O::Add | O::Multiply | O::Maximum | O::Minimum | O::And | O::Or | O::Xor | O::Mulhi)
+}
+
+/// Operands in the order in which they are compared; iotas do not tell instructions apart by identity.
+fn operand_key(cx: &Cx<'_>, id: Id) -> Vec<usize> {
+    let mut key: Vec<usize> = cx
+        .operands(id)
+        .iter()
+        .map(|&operand| if cx.opcode(operand) == Opcode::Iota { 0 } else { operand.index() + 1 })
+        .collect();
+    if is_commutative(cx.opcode(id)) {
+        key.sort_unstable();
+    }
+    key
+}
+
+fn hash(cx: &Cx<'_>, id: Id) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let inst = cx.inst(id);
+    (inst.opcode, operand_key(cx, id)).hash(&mut hasher);
+    inst.array().map(|array| &array.dims).hash(&mut hasher);
+    inst.ints(&AttrKey::Dimensions).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn same_operand(cx: &Cx<'_>, a: Id, b: Id) -> bool {
+    a == b
+        || (cx.opcode(a) == Opcode::Iota
+            && cx.opcode(b) == Opcode::Iota
+            && cx.inst(a).int(&AttrKey::IotaDimension) == cx.inst(b).int(&AttrKey::IotaDimension)
+            && shapes_equal(cx, cx.shape(a), cx.shape(b)))
+}
+
+fn shapes_equal(cx: &Cx<'_>, a: &ShapeRef, b: &ShapeRef) -> bool {
+    cx.shapes_agree(a, b)
+}
+
+fn equal(cx: &Cx<'_>, a: Id, b: Id) -> bool {
+    let (x, y) = (cx.inst(a), cx.inst(b));
+    x.opcode == y.opcode && shapes_equal(cx, &x.shape, &y.shape) && same_attributes(cx, a, b) && same_operands(cx, a, b)
+}
+
+fn same_operands(cx: &Cx<'_>, a: Id, b: Id) -> bool {
+    let (x, y) = (cx.operands(a), cx.operands(b));
+    let in_order = || x.iter().zip(y).all(|(&p, &q)| same_operand(cx, p, q));
+    let swapped = || is_commutative(cx.opcode(a)) && same_operand(cx, x[0], y[1]) && same_operand(cx, x[1], y[0]);
+    x.len() == y.len() && (in_order() || swapped())
+}
+
+/// Attributes that say where an instruction comes from, not what it does.
+fn is_note(key: &AttrKey) -> bool {
+    matches!(key, AttrKey::Metadata | AttrKey::BackendConfig | AttrKey::Origin | AttrKey::Statistics)
+}
+
+/// Whether a `type` attribute only repeats the comparison's default.
+fn is_default_compare(cx: &Cx<'_>, id: Id, value: &AttrValue) -> bool {
+    let AttrValue::Word(word) = value else { return false };
+    let element_type = cx.operands(id).first().map_or(ElementType::Pred, |&operand| cx.element_type(operand));
+    let default = match element_type {
+        t if t.is_float() || t.is_complex() => "FLOAT",
+        t if t.is_signed() => "SIGNED",
+        _ => "UNSIGNED",
+    };
+    word == default
+}
+
+fn attributes<'a>(cx: &'a Cx<'_>, id: Id) -> impl Iterator<Item = (&'a AttrKey, &'a AttrValue)> {
+    cx.inst(id).attributes.iter().map(|attribute| (&attribute.key, &attribute.value)).filter(move |(key, value)| {
+        !is_note(key) && !(**key == AttrKey::CompareType && is_default_compare(cx, id, value))
+    })
+}
+
+fn same_attributes(cx: &Cx<'_>, a: Id, b: Id) -> bool {
+    let same_value = |x: &AttrValue, y: &AttrValue| match (x, y) {
+        (AttrValue::Computation(p), AttrValue::Computation(q)) => same_computation(cx, *p, *q),
+        (AttrValue::Computations(p), AttrValue::Computations(q)) => {
+            p.len() == q.len() && p.iter().zip(q).all(|(&p, &q)| same_computation(cx, p, q))
+        }
+        _ => x == y,
+    };
+    let find = |key: &AttrKey| attributes(cx, b).find(|(other, _)| *other == key).map(|(_, value)| value);
+    attributes(cx, a).count() == attributes(cx, b).count()
+        && attributes(cx, a).all(|(key, value)| find(key).is_some_and(|other| same_value(value, other)))
+}
+
+/// Whether two computations do the same, instruction by instruction from their roots.
+///
+/// Source: `HloComputation::EqualInternal`.
+pub(crate) fn same_computation(cx: &Cx<'_>, a: ComputationId, b: ComputationId) -> bool {
+    if a == b {
+        return true;
+    }
+    let (order_a, order_b) = (cx.post_order(a), cx.post_order(b));
+    if order_a.len() != order_b.len() {
+        return false;
+    }
+    let mut partner: SideTable<Id, Option<Id>> = SideTable::new(None);
+    for (&x, &y) in order_a.iter().zip(&order_b) {
+        partner.set(x, Some(y));
+        if !same_step(cx, x, y, &partner) {
+            return false;
+        }
+    }
+    partner[cx.root(a)] == Some(cx.root(b))
+}
+
+fn same_step(cx: &Cx<'_>, x: Id, y: Id, partner: &SideTable<Id, Option<Id>>) -> bool {
+    let payload = |id: Id| match &cx.inst(id).payload {
+        Payload::Literal(_) => None,
+        other => Some(other.clone()),
+    };
+    let (ops_x, ops_y) = (cx.operands(x), cx.operands(y));
+    cx.opcode(x) == cx.opcode(y)
+        && shapes_equal(cx, cx.shape(x), cx.shape(y))
+        && payload(x) == payload(y)
+        && cx.literal(x) == cx.literal(y)
+        && same_attributes(cx, x, y)
+        && ops_x.len() == ops_y.len()
+        && ops_x.iter().zip(ops_y).all(|(&p, &q)| partner[p] == Some(q))
+}

@@ -1,0 +1,86 @@
+//! Gathers and scatters: batch dimensions become index columns, single indices become dynamic slices, and what is left takes the one form
+//! the code generator knows.
+//!
+//! Source: `BatchedGatherScatterNormalizer`, `GatherExpander`, `ScatterExpander` (xla/service), `GatherSimplifier`
+//! (xla/hlo/transforms/simplifiers/gather_simplifier.cc), `ScatterSimplifier` (xla/service/scatter_simplifier.cc).
+
+mod batch;
+mod gather;
+mod scatter;
+mod single;
+
+use hlo_ir::Opcode;
+use hlo_ir::shape::Dims;
+
+use super::cx::{Cx, Id};
+use super::dims::inverse;
+
+pub(crate) use batch::run as normalize_batches;
+pub(crate) use gather::run as simplify_gathers;
+pub(crate) use scatter::run as simplify_scatters;
+pub(crate) use single::{run_gathers as expand_single_gathers, run_scatters as expand_single_scatters};
+
+/// Replaces every instruction of an opcode by what `rewrite` makes of it; returns whether any was.
+///
+/// Source: `OpExpanderPass`, which collects first and rewrites then.
+fn each(cx: &mut Cx<'_>, opcode: Opcode, rewrite: impl Fn(&mut Cx<'_>, Id) -> Option<Id>) -> bool {
+    let mut found = Vec::new();
+    for computation in cx.computation_order() {
+        found.extend(cx.post_order(computation).into_iter().filter(|&id| cx.opcode(id) == opcode));
+    }
+    let mut changed = false;
+    for id in found {
+        if let Some(new) = rewrite(cx, id) {
+            cx.replace(id, new);
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// Inserts dimensions of size 1 so that they stand at these positions of the result.
+fn insert_ones(cx: &mut Cx<'_>, at: Id, operand: Id, positions: &[i64]) -> Id {
+    let sizes = cx.dims(operand);
+    let mut old = sizes.iter().copied();
+    let count = sizes.len() + positions.len();
+    let new: Dims =
+        (0..count as i64).map(|dim| if positions.contains(&dim) { 1 } else { old.next().unwrap_or(1) }).collect();
+    cx.reshape_to(at, operand, new)
+}
+
+/// Merges the first `count` dimensions.
+fn collapse_first(cx: &mut Cx<'_>, at: Id, operand: Id, count: usize) -> Id {
+    let sizes = cx.dims(operand);
+    let merged = sizes[..count].iter().product();
+    cx.reshape_to(at, operand, std::iter::once(merged).chain(sizes[count..].iter().copied()))
+}
+
+/// The indices as a matrix: one row per index, one column per component.
+///
+/// Source: `TransformStartIndices` (xla/service/gather_scatter_utils.cc).
+fn index_matrix(cx: &mut Cx<'_>, at: Id, indices: Id, vector_dim: i64) -> Id {
+    let mut indices = indices;
+    let mut rank = cx.rank(indices);
+    if vector_dim == rank as i64 {
+        indices = insert_ones(cx, at, indices, &[vector_dim]);
+        rank += 1;
+    } else if vector_dim < rank as i64 - 1 {
+        let order: Dims = (0..rank as i64).filter(|&dim| dim != vector_dim).chain([vector_dim]).collect();
+        indices = cx.maybe_transpose(at, indices, &order);
+    }
+    match rank {
+        0 | 2 => indices,
+        1 => insert_ones(cx, at, indices, &[0]),
+        _ => collapse_first(cx, at, indices, rank - 1),
+    }
+}
+
+/// Operand dimensions in the order of the index components, the others behind; and the way back.
+///
+/// Source: `MakeOperandStartIndexPermutations`.
+fn operand_order(index_map: &[i64], rank: usize) -> (Dims, Dims) {
+    let order: Dims =
+        index_map.iter().copied().chain((0..rank as i64).filter(|dim| !index_map.contains(dim))).collect();
+    let back = inverse(&order);
+    (order, back)
+}

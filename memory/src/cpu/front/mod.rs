@@ -1,0 +1,87 @@
+//! From an unscheduled module to the graph that fusion sees: what XLA:CPU does before it fuses.
+//!
+//! [`simplify`] and [`assign_layouts`] apply the modelled passes in XLA's order. Library fusions, instruction fusion and everything behind
+//! them is elsewhere.
+//!
+//! Not modelled: partitioning over devices, dynamic shapes, the expansion of random-number opcodes and of matrix decompositions, layouts
+//! around column-major custom calls. [`caveats`] names those a module contains.
+
+#![allow(
+    clippy::many_single_char_names,
+    clippy::similar_names,
+    reason = "rules name operands like the equations they state: a, b, c, x, y"
+)]
+#![allow(clippy::float_cmp, reason = "rules ask for exactly one, exactly a half, exactly infinity, as XLA does")]
+#![allow(clippy::unnecessary_wraps, reason = "rules share one signature, so that they can be tried in a row")]
+
+mod algsimp;
+mod build;
+mod calls;
+mod caveats;
+mod cse;
+mod cx;
+mod dce;
+mod decompose;
+mod dims;
+mod fold;
+mod index;
+mod layout;
+mod mover;
+mod tuples;
+mod value;
+
+pub(crate) use caveats::caveats;
+
+use crate::cpu::graph::Graph;
+use cx::Cx;
+
+/// Rounds after which a pipeline stops even if it still changes something.
+const MOST_ROUNDS: usize = 25;
+
+/// Stages D and E: layouts, and what depends on them.
+pub(crate) fn assign_layouts(graph: &mut Graph) {
+    let mut cx = Cx::new(graph);
+    layout::run(&mut cx);
+    decompose::run(&mut cx);
+}
+
+/// Stages A to C: everything before layouts.
+pub(crate) fn simplify(graph: &mut Graph) {
+    let mut cx = Cx::new(graph);
+    calls::flatten(&mut cx);
+    dce::run(&mut cx);
+    index::normalize_batches(&mut cx);
+    calls::inline(&mut cx);
+    pipeline(&mut cx);
+    index::expand_single_scatters(&mut cx);
+    index::simplify_scatters(&mut cx);
+    pipeline(&mut cx);
+    cse::run(&mut cx);
+    tuples::run(&mut cx);
+    calls::flatten(&mut cx);
+}
+
+/// The simplification pipeline, until nothing changes.
+///
+/// Source: `CreateSimplificationPipeline` (xla/service/cpu/cpu_compiler.cc).
+fn pipeline(cx: &mut Cx<'_>) {
+    let passes: &[fn(&mut Cx<'_>) -> bool] = &[
+        algsimp::run,
+        dce::run,
+        index::expand_single_gathers,
+        index::simplify_gathers,
+        tuples::run,
+        dce::run,
+        mover::run,
+        fold::run,
+    ];
+    for _ in 0..MOST_ROUNDS {
+        let mut changed = false;
+        for pass in passes {
+            changed |= pass(cx);
+        }
+        if !changed {
+            return;
+        }
+    }
+}
