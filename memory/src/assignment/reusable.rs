@@ -118,4 +118,28 @@ mod tests {
         assert_eq!(free(&reusable, 0b10), [143, 3]);
         assert_eq!(free(&reusable, 0).len(), 200);
     }
+
+    /// Two ranges conflict unless they are apart or the end of one is the start of the other.
+    fn conflict(a: Range, b: Range) -> bool {
+        a.start <= b.end && b.start <= a.end && a.end != b.start && b.end != a.start
+    }
+
+    #[test]
+    fn a_filled_piece_that_is_needed_is_always_a_conflict() {
+        let range = |start, end| Range { start, end, end_place: Place(0) };
+        for last in [5, 63, 64, 200, 255, 256] {
+            let pieces = Pieces::of(last);
+            let positions = || (0..=last).step_by(1 + last as usize / 70);
+            let mut seen = 0;
+            for a in positions().flat_map(|s| positions().filter(move |&e| e >= s).map(move |e| range(s, e))) {
+                for b in positions().flat_map(|s| [0, 1, 2, 3, 7, 40].map(|l| range(s, (s + l).min(last)))) {
+                    if pieces.filled(a) & pieces.needed(b) != 0 {
+                        assert!(conflict(a, b), "{a:?} {b:?} in a run up to {last}");
+                        seen += 1;
+                    }
+                }
+            }
+            assert!(seen > 0 || last < 64, "nothing was ever ruled out in a run up to {last}");
+        }
+    }
 }

@@ -127,3 +127,122 @@ fn same_layout(a: &hlo_ir::ArrayShape, b: &hlo_ir::ArrayShape) -> bool {
         (None, None) => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the last instruction of `main` may be written over `%a`, or over part `index` of it, with the result's part `result`.
+    fn shares_part(computations: &str, main: &str, index: &[i64], result: &[i64]) -> bool {
+        let text = format!("HloModule m, is_scheduled=true\n\n{computations}\nENTRY %main {{\n{main}\n}}\n");
+        let module = hlo_ir::text::parse(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+        let flow = Flow::of(&module);
+        let root = module.computation(module.entry()).root;
+        let a = module.instructions_of(module.entry()).find(|(_, inst)| inst.name == "a").expect("there is an %a").0;
+        let place = |id, index| flow.places.at(id, index).expect("the index is in the shape");
+        flow.can_share(place(a, index), place(root, result))
+    }
+    fn shares(computations: &str, main: &str) -> bool {
+        shares_part(computations, &format!("  %a = f32[8]{{0}} parameter(0)\n  {main}"), &[], &[])
+    }
+
+    #[test]
+    fn elementwise_instructions_share_and_others_do_not() {
+        assert!(shares("", "ROOT %r = f32[8]{0} negate(%a)"));
+        assert!(shares("", "%b = f32[8]{0} parameter(1)\n  ROOT %r = f32[8]{0} add(%b, %a)"));
+        assert!(!shares("", "ROOT %r = f32[8]{0} reverse(%a), dimensions={0}"));
+        assert!(!shares("", "ROOT %r = s32[8]{0} convert(%a)"), "the element types differ");
+        let map = "%f {\n  %x = f32[] parameter(0)\n  ROOT %n = f32[] negate(%x)\n}\n";
+        assert!(shares(map, "ROOT %r = f32[8]{0} map(%a), dimensions={0}, to_apply=%f"));
+    }
+
+    #[test]
+    fn layouts_must_agree() {
+        let text =
+            |layout: &str| format!("  %a = f32[8,8]{{1,0}} parameter(0)\n  ROOT %r = f32[8,8]{layout} negate(%a)");
+        assert!(shares_part("", &text("{1,0}"), &[], &[]));
+        assert!(shares_part("", &text(""), &[], &[]), "row-major is the default");
+        assert!(!shares_part("", &text("{0,1}"), &[], &[]));
+    }
+
+    #[test]
+    fn constants_are_never_overwritten() {
+        assert!(!shares_part("", "  %a = f32[] constant(1)\n  ROOT %r = f32[] negate(%a)", &[], &[]));
+    }
+
+    #[test]
+    fn updates_share_with_the_array_they_update_only() {
+        let update = |operands: &str| {
+            let main = format!(
+                "%i = s32[] parameter(1)\n  %b = f32[8]{{0}} parameter(2)\n  ROOT %r = f32[8]{{0}} dynamic-update-slice({operands}, %i)"
+            );
+            shares("", &main)
+        };
+        assert!(update("%a, %b"));
+        assert!(!update("%b, %a"));
+        // In place all the same: the array that is updated is the one that must be updated.
+        assert!(update("%a, %a"));
+    }
+
+    #[test]
+    fn a_sort_shares_key_with_key_and_only_if_nobody_else_reads_it() {
+        let less = "%less {\n  %x = f32[] parameter(0)\n  %y = f32[] parameter(1)\n  ROOT %lt = pred[] compare(%x, %y), direction=LT\n}\n";
+        assert!(shares(less, "ROOT %r = f32[8]{0} sort(%a), dimensions={0}, to_apply=%less"));
+        assert!(!shares(
+            less,
+            "%o = f32[8]{0} abs(%a)\n  ROOT %r = f32[8]{0} sort(%a), dimensions={0}, to_apply=%less"
+        ));
+        let two = "%less {\n  %x = f32[] parameter(0)\n  %y = f32[] parameter(1)\n  %v = f32[] parameter(2)\n  %w = f32[] parameter(3)\n  ROOT %lt = pred[] compare(%x, %y), direction=LT\n}\n";
+        let main = "  %a = f32[8]{0} parameter(0)\n  %b = f32[8]{0} parameter(1)\n  ROOT %r = (f32[8]{0}, f32[8]{0}) sort(%b, %a), dimensions={0}, to_apply=%less";
+        assert!(shares_part(two, main, &[], &[1]));
+        assert!(!shares_part(two, main, &[], &[0]));
+    }
+
+    fn fusion(kind: &str, body: &str, operands: &str) -> bool {
+        let computation = format!("%body {{\n  {body}\n}}\n");
+        let main = format!(
+            "%b = f32[8]{{0}} parameter(1)\n  ROOT %r = f32[8]{{0}} fusion({operands}), kind={kind}, calls=%body"
+        );
+        shares(&computation, &main)
+    }
+
+    #[test]
+    fn a_loop_fusion_shares_if_all_paths_are_elementwise() {
+        let body = |last: &str| {
+            format!(
+                "%p = f32[8]{{0}} parameter(0)\n  %q = f32[8]{{0}} parameter(1)\n  %n = f32[8]{{0}} sine(%p)\n  {last}"
+            )
+        };
+        assert!(fusion("kLoop", &body("ROOT %s = f32[8]{0} add(%n, %q)"), "%a, %b"));
+        let aside = body("%v = f32[8]{0} reverse(%p), dimensions={0}\n  ROOT %s = f32[8]{0} add(%n, %v)");
+        assert!(!fusion("kLoop", &aside, "%a, %b"), "one path reads other positions");
+        assert!(fusion("kLoop", &aside, "%b, %a"), "the second operand is not read at all");
+        assert!(!fusion("kLoop", &body("ROOT %s = f32[8]{0} bitcast(%n)"), "%a, %b"));
+        // The first position counts when an operand is passed twice.
+        assert!(!fusion("kLoop", &aside, "%a, %a"));
+    }
+
+    #[test]
+    fn an_output_fusion_shares_what_it_adds_to_a_product() {
+        let body = |add: &str| {
+            format!(
+                "%p = f32[8]{{0}} parameter(0)\n  %m = f32[8,8]{{1,0}} broadcast(%p), dimensions={{0}}\n  %q = f32[8]{{0}} parameter(1)\n  %d = f32[8]{{0}} dot(%m, %p), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n  {add}"
+            )
+        };
+        let plain = body("ROOT %s = f32[8]{0} add(%d, %q)");
+        assert!(fusion("kOutput", &plain, "%b, %a"));
+        assert!(!fusion("kOutput", &plain, "%a, %b"));
+        let twice = body("%e = f32[8]{0} negate(%q)\n  ROOT %s = f32[8]{0} add(%q, %d)");
+        assert!(!fusion("kOutput", &twice, "%b, %a"), "the summand has two readers");
+    }
+
+    #[test]
+    fn a_call_shares_if_its_root_is_the_only_reader() {
+        let callee = |root: &str| format!("%f {{\n  %x = f32[8]{{0}} parameter(0)\n  {root}\n}}\n");
+        let main = "%n = f32[8]{0} negate(%a)\n  ROOT %r = f32[8]{0} call(%a), to_apply=%f";
+        let alone = "ROOT %r = f32[8]{0} call(%a), to_apply=%f";
+        assert!(shares(&callee("ROOT %y = f32[8]{0} negate(%x)"), alone));
+        assert!(!shares(&callee("ROOT %y = f32[8]{0} negate(%x)"), main), "there is another reader outside");
+        assert!(!shares(&callee("ROOT %y = f32[8]{0} reverse(%x), dimensions={0}"), alone));
+    }
+}
