@@ -7,6 +7,47 @@
 //!
 //! Reading and writing text is [`text`]; changing a module is [`edit`] and nothing else; [`graph`] answers who uses whom; and
 //! [`verify`] says whether a module is legal.
+//!
+//! Parse a dump, walk it, edit an instruction, print it:
+//!
+//! ```
+//! use hlo_ir::edit::Patch;
+//! use hlo_ir::{AttrKey, AttrValue, Opcode, text};
+//! use hlo_ir::verify::verify;
+//!
+//! let dump = "\
+//! HloModule jit_f, entry_computation_layout={(f32[8]{0}, f32[8]{0})->pred[8]{0}}
+//!
+//! ENTRY %main (x: f32[8], y: f32[8]) -> pred[8] {
+//!   %x = f32[8]{0} parameter(0), metadata={op_name=\"x\"}
+//!   %y = f32[8]{0} parameter(1)
+//!   ROOT %lt = pred[8]{0} compare(%x, %y), direction=LT
+//! }
+//! ";
+//! let mut module = text::parse(dump).expect("a legal text");
+//! assert!(verify(&module).is_empty());
+//! assert_eq!(text::print(&module), dump);
+//!
+//! // Walk: which instruction compares, and what?
+//! let (id, compare) = module
+//!     .instructions_of(module.entry())
+//!     .find(|(_, inst)| inst.opcode == Opcode::Compare)
+//!     .expect("the module has a compare");
+//! let x = module.instruction(compare.operands[0]);
+//! assert_eq!((x.name.as_str(), x.metadata("op_name")), ("x", Some("x")));
+//!
+//! // Edit: x < y is y > x.
+//! let mut swapped = compare.clone();
+//! swapped.operands.reverse();
+//! swapped.set_attribute(AttrKey::Direction, AttrValue::Word("GT".into()));
+//! let mut patch = Patch::new(&module);
+//! patch.rewrite(id, swapped);
+//! let undo = patch.apply(&mut module).expect("the patch fits the module");
+//! assert!(text::print(&module).contains("ROOT %lt = pred[8]{0} compare(%y, %x), direction=GT"));
+//!
+//! undo.revert(&mut module);
+//! assert_eq!(text::print(&module), dump);
+//! ```
 
 pub mod arena;
 pub mod attribute;

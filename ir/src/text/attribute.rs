@@ -178,11 +178,11 @@ fn instructions<'a>(scope: &Scope<'a>, at: &'a str) -> Res<'a, AttrValue> {
 /// A value verbatim.
 fn raw(input: &str) -> Res<'_, AttrValue> {
     let end = raw_end(input)?;
-    let text = input[..input.len() - end.len()].trim_end();
+    let text = &input[..input.len() - end.len()];
     if text.is_empty() {
         return Err(errors::expected("an attribute value", input));
     }
-    Ok((&input[text.len()..], AttrValue::Raw(text.into())))
+    Ok((end, AttrValue::Raw(lex::verbatim(text).into())))
 }
 
 /// The text behind a verbatim value: one string, one braced group, or everything up to a comma or the next instruction.
@@ -200,8 +200,12 @@ fn raw_end(input: &str) -> Result<&str, nom::Err<lex::Problem<'_>>> {
             Some(b'(') => lex::group(b'(', b')')(rest)?.0,
             Some(b'[') => lex::group(b'[', b']')(rest)?.0,
             Some(b'"') => lex::bare_string(rest)?.0,
-            Some(b' ' | b'\n' | b'\r' | b'\t') if !continues_behind_blank(rest) => return Ok(rest),
-            Some(b' ' | b'\n' | b'\r' | b'\t') => skip_blank(rest),
+            Some(b' ' | b'\n' | b'\r' | b'\t' | b'/') if skip_blank(rest).len() < rest.len() => {
+                if !continues_behind_blank(rest) {
+                    return Ok(rest);
+                }
+                skip_blank(rest)
+            }
             Some(_) => {
                 let mut chars = rest.chars();
                 chars.next();
@@ -228,4 +232,59 @@ pub(super) fn by_x<'a, O>(
     item: impl Parser<&'a str, Output = O, Error = lex::Problem<'a>>,
 ) -> impl Parser<&'a str, Output = Vec<O>, Error = lex::Problem<'a>> {
     token(separated_list1(tag("x"), item))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `, key=value` and says how the value was kept.
+    fn read(text: &str) -> (String, AttrValue) {
+        let (rest, mut attributes) = list(&mut State::new(text), None, text).expect("attributes");
+        (rest.to_owned(), attributes.remove(0).value)
+    }
+    fn raw_text(text: &str) -> (String, String) {
+        match read(text) {
+            (rest, AttrValue::Raw(value)) => (rest, value.to_string()),
+            (_, other) => panic!("{text} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn values_have_the_form_of_their_key() {
+        assert_eq!(read(", index=3").1, AttrValue::Int(3));
+        assert_eq!(read(", dimensions={0, 2}").1, AttrValue::Ints([0, 2].into_iter().collect()));
+        assert_eq!(read(", is_stable=true").1, AttrValue::Bool(true));
+        assert_eq!(read(", direction=LT").1, AttrValue::Word("LT".into()));
+        let slice = SliceDim { start: 0, limit: 8, stride: 2 };
+        assert_eq!(
+            read(", slice={[0:8:2], [1:4]}").1,
+            AttrValue::Slice(vec![slice, SliceDim { start: 1, limit: 4, stride: 1 }])
+        );
+        let pads = vec![PadDim { low: -1, high: 2, interior: 3 }, PadDim::default()];
+        assert_eq!(read(", padding=-1_2_3x0_0").1, AttrValue::Padding(pads));
+    }
+    #[test]
+    fn a_value_of_another_form_is_kept() {
+        assert_eq!(raw_text(", index=three, x=1").1, "three");
+        assert_eq!(raw_text(", slice_sizes={{8},{8}}").1, "{{8},{8}}");
+        assert_eq!(raw_text(", window={size=3x3 stride=2}").1, "{size=3x3 stride=2}");
+    }
+    #[test]
+    fn verbatim_values_end_where_the_next_thing_begins() {
+        for (text, value, rest) in [
+            (", new=[2,4]<=[4,2]T(1,0), a=1", "[2,4]<=[4,2]T(1,0)", ""),
+            (", replica_groups=mesh['a'=2,'b'=4] {'a'}\n  %x = f32[]", "mesh['a'=2,'b'=4] {'a'}", "\n  %x = f32[]"),
+            (", literal=s32[2]{0} {1, 2}\n  ROOT x = f32[]", "s32[2]{0} {1, 2}", "\n  ROOT x = f32[]"),
+            (", literal=pred[] true\n  y = f32[]", "pred[] true", "\n  y = f32[]"),
+            (", new=word\n  true = f32[]", "word", "\n  true = f32[]"),
+            (", new=word // comment\n}", "word", " // comment\n}"),
+            (", backend_config=\"a, b\" %x", "\"a, b\"", " %x"),
+            (", dim_labels=b01f_01io->b01f}", "b01f_01io->b01f", "}"),
+        ] {
+            let (left, kept) = raw_text(text);
+            assert_eq!(kept, value, "{text}");
+            assert!(rest.is_empty() || left == rest, "{text} leaves {left}");
+        }
+    }
 }

@@ -23,6 +23,15 @@ fn first(at: &str) -> &str {
     at.chars().next().map_or(at, |first| &at[..first.len_utf8()])
 }
 
+/// Help for a text that begins with neither a header nor a computation.
+pub(super) const NOT_HLO: &str =
+    "read as a single instruction, since the text begins with neither `HloModule` nor a computation";
+
+/// A text of nothing but blanks.
+pub(super) fn empty_text(at: &str) -> Failure<'_> {
+    Problem::failure(at, Diagnostic::new("the text is empty"))
+}
+
 /// Something else than `wanted` stands at `at`.
 pub(super) fn expected<'a>(wanted: &str, at: &'a str) -> Failure<'a> {
     if at.is_empty() {

@@ -181,7 +181,7 @@ fn unknown_operands<'a>(
     }
     scope.instructions.truncate(added);
     let (rest, group) = lex::group(b'(', b')')(at)?;
-    let inside = group[1..group.len() - 1].trim();
+    let inside = lex::verbatim(&group[1..group.len() - 1]);
     Ok((rest, (Operands::new(), Payload::Unknown { opcode, operands: Some(inside.into()) })))
 }
 
@@ -221,14 +221,15 @@ fn operand<'a>(state: &mut State<'a>, scope: &mut Scope<'a>, input: &'a str) -> 
         return nested(state, scope, word, at);
     }
     let id = resolve(state, scope, word, shape.as_ref())?;
-    let actual = &state.module.instruction(id).shape;
-    match shape {
-        Some(shape) if state.problems.is_empty() && !shape.compatible(actual) => {
+    // After a problem the id may stand for an instruction that could not be read.
+    if let Some(shape) = shape.filter(|_| state.problems.is_empty()) {
+        let actual = &state.module.instruction(id).shape;
+        if !shape.compatible(actual) {
             let written = &at[..at.len() - rest.len()];
-            Err(errors::operand_shape(written, &shape.to_string(), word, &actual.to_string()))
+            return Err(errors::operand_shape(written, &shape.to_string(), word, &actual.to_string()));
         }
-        _ => Ok((after, id)),
     }
+    Ok((after, id))
 }
 
 /// An operand by name; a new parameter if the text is one instruction only.

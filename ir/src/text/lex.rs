@@ -208,14 +208,15 @@ fn string_end(bytes: &[u8], mut at: usize, quote: u8) -> Option<usize> {
 }
 
 /// A group from `open` to the `close` that matches it, both included, right at the start of the input. Brackets in
-/// `"strings"` do not count.
+/// `"strings"` do not count, in groups of other than braces those in comments neither.
 pub(super) fn group<'a>(open: u8, close: u8) -> impl Fn(&'a str) -> Res<'a, &'a str> {
     move |input: &'a str| {
         let bytes = input.as_bytes();
         if bytes.first() != Some(&open) {
             return mismatch(input);
         }
-        match group_end(bytes, open, close).or_else(|| quoted_group_end(bytes, open, close)) {
+        let quick = if open == b'{' { group_end(bytes, open, close) } else { None };
+        match quick.or_else(|| careful_group_end(input, open, close)) {
             Some(end) => Ok((&input[end..], &input[..end])),
             None => Err(errors::unterminated(&format!("`{}`", char::from(open)), &input[..1])),
         }
@@ -238,12 +239,15 @@ fn group_end(bytes: &[u8], open: u8, close: u8) -> Option<usize> {
     Some(at)
 }
 
-/// [`group_end`] where `'strings'` count too. Dictionaries may hold a lone apostrophe, so this is the second try.
-fn quoted_group_end(bytes: &[u8], open: u8, close: u8) -> Option<usize> {
+/// [`group_end`] where brackets in `'strings'` and in comments do not count either. Dictionaries may hold a lone apostrophe or
+/// two slashes, so this is their second try.
+fn careful_group_end(input: &str, open: u8, close: u8) -> Option<usize> {
+    let bytes = input.as_bytes();
     let (mut at, mut depth) = (1, 1_usize);
     while depth > 0 {
         at = match *bytes.get(at)? {
             quote @ (b'"' | b'\'') => string_end(bytes, at + 1, quote)?,
+            b'/' => at + comment_length(&input[at..]).unwrap_or(1),
             byte => {
                 depth = depth + usize::from(byte == open) - usize::from(byte == close);
                 at + 1
@@ -272,6 +276,34 @@ pub(super) fn braced<'a, O>(mut item: impl FnMut(&'a str) -> Res<'a, O>) -> impl
             input = rest;
         }
     }
+}
+
+/// A piece of text to be kept: without the blanks and comments around it and without line comments, which would swallow what is
+/// printed behind them.
+pub(super) fn verbatim(text: &str) -> Cow<'_, str> {
+    let mut text = skip_blank(text).trim_end();
+    while let Some(start) = text.strip_suffix("*/").and_then(|before| before.rfind("/*")) {
+        text = text[..start].trim_end();
+    }
+    if memchr::memmem::find(text.as_bytes(), b"//").is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memchr::memchr2(b'"', b'/', rest.as_bytes()) {
+        let kept = match bare_string(&rest[at..]) {
+            Ok((behind, _)) => rest.len() - behind.len(),
+            Err(_) if rest[at..].starts_with("//") => at,
+            Err(_) => at + comment_length(&rest[at..]).unwrap_or(1),
+        };
+        out.push_str(&rest[..kept]);
+        rest = &rest[kept..];
+        if rest.starts_with("//") {
+            rest = &rest[comment_length(rest).unwrap_or(rest.len())..];
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out.trim_end().to_owned())
 }
 
 /// The text a quoted string stands for. An escape that is not known is kept as it is.
@@ -311,4 +343,47 @@ fn unescape_one<'b>(after: &'b [u8], out: &mut Vec<u8>) -> &'b [u8] {
         _ => out.extend([b'\\', byte]),
     }
     rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_and_comments_are_skipped() {
+        assert_eq!(skip_blank(" \t\r\n/* a */ // b\n// c\rx"), "x");
+        assert_eq!(skip_blank("/* open"), "/* open");
+        assert_eq!(skip_blank("// at the end"), "");
+    }
+    #[test]
+    fn names_carry_percent_and_colon_or_not() {
+        assert_eq!(name(" %a.b-1 = x").expect("a name"), (" = x", ("a.b-1", true)));
+        assert_eq!(name("a: f32[]").expect("a name"), (" f32[]", ("a", false)));
+        assert!(name("1a").is_err() && name("%1").is_err() && name("").is_err());
+    }
+    #[test]
+    fn integers_wrap_like_xla_and_stop_at_64_bits() {
+        assert_eq!(integer(" -7x").expect("an integer"), ("x", -7));
+        assert_eq!(integer("18446744073709551615").expect("an integer"), ("", -1));
+        assert!(matches!(integer("18446744073709551616"), Err(nom::Err::Failure(_))));
+        assert!(matches!(integer("x"), Err(nom::Err::Error(_))));
+    }
+    #[test]
+    fn groups_end_where_their_brackets_match() {
+        let braces = group(b'{', b'}');
+        assert_eq!(braces("{a={}, b=\"}\\\"}\"}, c").expect("a group").1, "{a={}, b=\"}\\\"}\"}");
+        assert_eq!(braces("{op_name='a\"}b'} x").expect("a group").1, "{op_name='a\"}b'}");
+        assert!(braces("{a").is_err());
+        assert_eq!(group(b'(', b')')("(a /* ) */ b) c").expect("a group").1, "(a /* ) */ b)");
+    }
+    #[test]
+    fn strings_stand_for_bytes() {
+        assert_eq!(unescape(r#""a\"b\\\303\251\n\q""#), "a\"b\\é\n\\q");
+        assert_eq!(unescape("\"plain\""), "plain");
+    }
+    #[test]
+    fn kept_text_loses_line_comments_only() {
+        assert_eq!(verbatim(" {1, // one\n 2, /*i=2*/ 3} // end\n"), "{1, \n 2, /*i=2*/ 3}");
+        assert_eq!(verbatim("\"http://a\" /* b */"), "\"http://a\"");
+    }
 }

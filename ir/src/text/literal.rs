@@ -1,14 +1,16 @@
 //! The literal between the parentheses of a `constant`, taken verbatim.
 
-use super::errors;
-use super::lex::{Res, skip_blank};
+use std::borrow::Cow;
 
-/// `(literal)`: the text between the parentheses, without the blanks around it.
-pub(super) fn literal(input: &str) -> Res<'_, &str> {
+use super::errors;
+use super::lex::{Res, skip_blank, verbatim};
+
+/// `(literal)`: the text between the parentheses, without blanks around it and without line comments.
+pub(super) fn literal(input: &str) -> Res<'_, Cow<'_, str>> {
     let at = skip_blank(input);
     let Some(inside) = at.strip_prefix('(') else { return Err(errors::expected("`(` before the literal", at)) };
     match length(inside) {
-        Some(length) => Ok((&inside[length + 1..], inside[..length].trim())),
+        Some(length) => Ok((&inside[length + 1..], verbatim(&inside[..length]))),
         None => Err(errors::unterminated("literal", &at[..1])),
     }
 }

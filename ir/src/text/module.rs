@@ -4,7 +4,7 @@ use nom::Parser;
 use nom::combinator::opt;
 use smol_str::{SmolStr, format_smolstr};
 
-use super::errors;
+use super::errors::{self, WithHelp as _};
 use super::lex::{Res, bare_word, keyword, name, next_is, skip_blank, symbol, word};
 use super::state::{Scope, State};
 use super::{attribute, computation, instruction, print, stack};
@@ -98,7 +98,11 @@ fn single_instruction<'a>(state: &mut State<'a>, text: &'a str) -> Res<'a, ()> {
         Ok((rest, name)) => (rest, SmolStr::new(name)),
         Err(_) => (input, SmolStr::new_static("_")),
     };
-    let (rest, id) = instruction::right_hand_side(state, &mut scope, name, start, input)?;
+    if start.is_empty() {
+        return Err(errors::empty_text(start));
+    }
+    let read = instruction::right_hand_side(state, &mut scope, name, start, input);
+    let (rest, id) = read.map_err(|error| error.with_note(errors::NOT_HLO))?;
     let rest = skip_blank(rest);
     if !rest.is_empty() {
         return Err(errors::trailing(rest));

@@ -199,7 +199,7 @@ fn optional_layout(input: &str, rank: usize) -> Res<'_, Option<Layout>> {
     if minor_to_major.len() != rank {
         return Err(errors::layout_rank(text, rank, minor_to_major.len()));
     }
-    Ok((rest, Some(Layout { minor_to_major, suffix: suffix.trim().into() })))
+    Ok((rest, Some(Layout { minor_to_major, suffix: lex::verbatim(suffix).into() })))
 }
 
 /// `1,0` up to its end.
@@ -235,4 +235,61 @@ pub(super) fn program_layout(input: &str) -> Res<'_, (Vec<ShapeRef>, ShapeRef)> 
 pub(super) fn integers(input: &str) -> Res<'_, Dims> {
     let (input, values) = braced(lex::integer)(input)?;
     Ok((input, values.into_iter().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(text: &str) -> String {
+        let (rest, shape) = Shapes::default().shape(text).expect("a shape");
+        assert_eq!(rest, "", "{text}");
+        shape.to_string()
+    }
+
+    #[test]
+    fn shapes_print_back() {
+        for text in [
+            "f32[]",
+            "f32[2,3]{1,0}",
+            "bf16[<=8,?]{1,0:T(8,128)(2,1)S(5)}",
+            "u32[]{:S(8)}",
+            "(f32[2], (s32[], token[]), opaque[])",
+            "b(f32[4]{0})",
+            "()",
+            "s64[9223372036854775807]",
+        ] {
+            assert_eq!(printed(text), text);
+        }
+        assert_eq!(printed(" f32[ 4 , 5 ] { 0 , 1 }"), "f32[4,5]{0,1}");
+        assert_eq!(printed("f32[]{}"), "f32[]");
+    }
+    #[test]
+    fn equal_texts_share_one_shape() {
+        let mut shapes = Shapes::default();
+        let (rest, first) = shapes.shape("(f32[2]{0}, f32[2]{0}) (f32[2]{0}, f32[2]{0}) ").expect("a shape");
+        let (_, second) = shapes.shape(rest).expect("a shape");
+        assert!(Arc::ptr_eq(&first, &second));
+        let elements = first.as_tuple().expect("a tuple");
+        assert!(Arc::ptr_eq(&elements[0], &elements[1]));
+    }
+    #[test]
+    fn a_brace_is_a_layout_in_front_of_an_integer_only() {
+        let mut shapes = Shapes::default();
+        assert_eq!(shapes.shape("f32[2] {\n").expect("a shape").0, " {\n");
+        assert_eq!(shapes.shape("f32[2] {0} x").expect("a shape").0, " x");
+        // Read before without a layout, now with one behind a blank.
+        assert_eq!(shapes.shape("f32[2] {0} x").expect("a shape").1.to_string(), "f32[2]{0}");
+    }
+    #[test]
+    fn nesting_is_limited() {
+        let deep = format!("{}f32[]{}", "(".repeat(3000), ")".repeat(3000));
+        assert!(matches!(Shapes::default().shape(&deep), Err(nom::Err::Failure(_))));
+    }
+    #[test]
+    fn what_is_no_shape_is_a_soft_mismatch() {
+        for text in ["add(x)", "", "%x", "{0}"] {
+            assert!(matches!(Shapes::default().shape(text), Err(nom::Err::Error(_))), "{text}");
+        }
+    }
 }

@@ -1,9 +1,13 @@
 //! The did-you-mean search: which known name is closest to one that is not known.
 
-/// The candidate closest to `name`, if one is close enough to be a slip of the keyboard: one edit for short names, two
-/// from six letters on.
+/// The candidate closest to `name`, if one is close enough to be a slip of the keyboard: two edits from six letters on, one for
+/// shorter names, none for names of one or two letters, which are close to everything.
 pub(super) fn closest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    let limit = if name.len() < 6 { 1 } else { 2 };
+    let limit = match name.len() {
+        0..=2 => return None,
+        3..=5 => 1,
+        _ => 2,
+    };
     candidates
         .into_iter()
         .filter(|candidate| candidate.len().abs_diff(name.len()) <= limit)
@@ -41,7 +45,8 @@ mod tests {
         let names = ["add", "broadcast", "tuple", "parameter"];
         assert_eq!(closest("brodcast", names), Some("broadcast"));
         assert_eq!(closest("paramtere", names), Some("parameter"));
-        assert_eq!(closest("ad", names), Some("add"));
+        assert_eq!(closest("tupl", names), Some("tuple"));
+        assert_eq!(closest("ad", names), None);
         assert_eq!(closest("frobnicate", names), None);
     }
 }

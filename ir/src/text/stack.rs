@@ -97,3 +97,21 @@ fn field(entry: &Entry<'_>, key: &str) -> Option<i64> {
 fn by_position<T>(table: &[T], position: i64) -> Option<&T> {
     table.get(usize::try_from(position).ok()?.checked_sub(1)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_counted_by_position_and_name_file_and_line() {
+        let text = "FileNames\n7 \"a.py\"\n9 \"b\\\"q.py\"\n\nFunctionNames\n1 \"f\"\n\nFileLocations\n\
+            1 {file_name_id=2 function_name_id=1 line=10 end_line=10 column=4 end_column=9}\n\
+            2 {line=3 file_name_id=1}\n\nStackFrames\n1 {file_location_id=2 parent_frame_id=1}\n\
+            2 {file_location_id=1 parent_frame_id=2}\n3 {file_location_id=7 parent_frame_id=1}\n\n\nENTRY";
+        let (rest, tables) = tables(text).expect("tables");
+        assert_eq!(skip_blank(rest), "ENTRY");
+        let line = |file: &str, line| SourceLine { file: file.into(), line };
+        assert_eq!(tables.frames, [line("a.py", 3), line("b\"q.py", 10), line("", 0)]);
+        assert!(text.starts_with(tables.text.as_str()) && tables.text.ends_with('}'));
+    }
+}

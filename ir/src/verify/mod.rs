@@ -45,6 +45,9 @@ pub fn verify(module: &Module) -> Vec<Diagnostic> {
     verifier.problems
 }
 
+/// At most this many operands of a wrong instruction are pointed at.
+const LABELS: usize = 3;
+
 /// A verification under way.
 struct Verifier<'m> {
     module: &'m Module,
@@ -83,9 +86,9 @@ impl<'m> Verifier<'m> {
         let mut report = Diagnostic::new(format!("`{}`: {message} [{rule}]", inst.name));
         report.span = inst.span;
         if rule == "V10" {
-            for &operand in inst.operands.iter().take(3) {
-                let operand = self.module.instruction(operand);
-                if let Some(span) = operand.span {
+            for (index, &id) in inst.operands.iter().enumerate().take(LABELS) {
+                let operand = self.module.instruction(id);
+                if let (Some(span), false) = (operand.span, inst.operands[..index].contains(&id)) {
                     report = report.label(span, format!("`{}` has shape {}", operand.name, operand.shape));
                 }
             }

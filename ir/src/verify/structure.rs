@@ -33,6 +33,7 @@ fn check_lists(verifier: &mut Verifier<'_>) {
         };
         if std::mem::replace(&mut listed[id], true) {
             verifier.report_computation("V1", id, "it is listed twice");
+            continue;
         }
         for &inst in &computation.instructions {
             match module.instructions.get(inst) {
@@ -147,5 +148,82 @@ fn payload_fits(inst: &Instruction) -> bool {
         Payload::Parameter(_) => inst.opcode == Opcode::Parameter,
         Payload::Literal(_) => inst.opcode == Opcode::Constant,
         Payload::Unknown { .. } => inst.opcode == Opcode::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::Id as _;
+    use crate::verify::verify;
+    use crate::{Module, text};
+
+    const TEXT: &str = "HloModule m
+
+f { a = f32[] parameter(0) ROOT b = f32[] negate(a) }
+
+ENTRY main { x = f32[] parameter(0) y = f32[] call(x), to_apply=f ROOT z = f32[] add(x, y) }
+";
+
+    /// The rules that a changed module breaks.
+    fn broken(change: impl FnOnce(&mut Module)) -> Vec<String> {
+        let mut module = text::parse(TEXT).expect("a legal text");
+        assert_eq!(verify(&module), []);
+        change(&mut module);
+        let rule = |message: String| message.rsplit_once('[').expect("a rule").1.trim_end_matches(']').to_owned();
+        let mut rules: Vec<_> = verify(&module).into_iter().map(|problem| rule(problem.message)).collect();
+        rules.dedup();
+        rules
+    }
+    fn entry(module: &mut Module) -> &mut Computation {
+        let id = module.entry();
+        &mut module.computations[id]
+    }
+
+    #[test]
+    fn v1_lists_and_roots() {
+        assert_eq!(broken(|module| module.entry = None), ["V1"]);
+        assert_eq!(broken(|module| module.order.push(ComputationId::new(9))), ["V1"]);
+        assert_eq!(broken(|module| module.order.push(module.entry())), ["V1"]);
+        assert_eq!(broken(|module| entry(module).root = InstructionId::new(0)), ["V1"]);
+        assert_eq!(broken(|module| entry(module).root = InstructionId::new(99)), ["V1"]);
+    }
+    #[test]
+    fn v2_membership() {
+        assert_eq!(broken(|module| entry(module).instructions.push(InstructionId::new(99))), ["V2"]);
+        assert_eq!(broken(|module| entry(module).instructions.push(InstructionId::new(0))), ["V2"]);
+        let root = |module: &mut Module| entry(module).root;
+        assert_eq!(
+            broken(|module| {
+                let root = root(module);
+                entry(module).instructions.push(root);
+            }),
+            ["V2"]
+        );
+    }
+    #[test]
+    fn v3_names() {
+        assert_eq!(broken(|module| module.instructions[InstructionId::new(3)].name = "x".into()), ["V3"]);
+        assert_eq!(broken(|module| entry(module).name = "f".into()), ["V3"]);
+    }
+    #[test]
+    fn v5_definition_before_use() {
+        let operand = |id: usize| {
+            broken(|module| module.instructions[InstructionId::new(4)].operands[0] = InstructionId::new(id))
+        };
+        assert_eq!(operand(99), ["V5"]);
+        assert_eq!(operand(0), ["V5"]);
+        assert_eq!(operand(4), ["V5"]);
+        assert_eq!(broken(|module| entry(module).instructions.swap(0, 2)), ["V5"]);
+    }
+    #[test]
+    fn v6_callees_before_callers() {
+        assert_eq!(broken(|module| module.order.swap(0, 1)), ["V6"]);
+        assert_eq!(broken(|module| module.order.retain(|&id| id != ComputationId::new(0))), ["V6"]);
+    }
+    #[test]
+    fn v7_payloads() {
+        assert_eq!(broken(|module| module.instructions[InstructionId::new(4)].payload = Payload::Parameter(1)), ["V7"]);
+        assert_eq!(broken(|module| module.instructions[InstructionId::new(0)].payload = Payload::None), ["V7"]);
     }
 }
