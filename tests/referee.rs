@@ -123,7 +123,9 @@ fn xla_needs_for_the_result_what_we_say() {
         let times = after as f64 / ours.after.floor.get() as f64;
         let [ours_before, ours_after] = [ours.before.total.get(), ours.after.total.get()];
         writeln!(table, "{label:<36}{before:>16}{ours_before:>16}{after:>16}{ours_after:>16}{times:>9.3}").unwrap();
-        if after > before || ours_after.abs_diff(after) * 1000 > after {
+        // Where the model says that it does not know the program, its figure is no claim.
+        let claimed = ours.after.caveats.is_empty();
+        if after > before || claimed && ours_after.abs_diff(after) * 1000 > after {
             writeln!(wrong, "{label}: XLA {before} -> {after}, ours {ours_before} -> {ours_after}").unwrap();
         }
     }
