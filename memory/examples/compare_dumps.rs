@@ -65,10 +65,10 @@ fn compare(dump: &Path) -> Result<[Option<bool>; COLUMNS.len()], String> {
     let text = std::fs::read_to_string(dump).map_err(|error| error.to_string())?;
     let module = hlo_ir::text::parse(&text).map_err(|diagnostics| format!("{:?}", diagnostics.first()))?;
     let assignment = assign(&module).map_err(|error| error.to_string())?;
+    let ours = assignment.estimate().total.get();
     let mut verdicts = [None; COLUMNS.len()];
     if let Some(usage) = report(dump, "memory-usage-report") {
         let total = number_after(&usage, "Total bytes: ");
-        let ours = assignment.estimate().total.get();
         verdicts[0] = Some(total == Some(ours));
         if total != Some(ours) {
             println!("  total {total:?}, ours {ours}");

@@ -75,7 +75,7 @@ pub struct Estimate {
     pub floor: Bytes,
     /// Where the peak is.
     pub peak: Peak,
-    /// Buffers alive at the peak, largest first.
+    /// Buffers alive at the peak, largest first; the model lists the first [`crate::assignment::LARGEST_ROWS`].
     pub largest: Vec<LiveBuffer>,
     /// Live bytes at each point of the schedule.
     pub timeline: Vec<Bytes>,

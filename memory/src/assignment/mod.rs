@@ -2,11 +2,11 @@
 //!
 //! The stages, each its own file:
 //!
-//! 1. [`classes`]: which computations own memory; [`order`] and [`places`]: XLA's orders and numbers;
-//! 2. [`values`], [`propagate`] and [`phis`]: which value stands where; [`in_place`] and [`aliases`]: which values must share a buffer;
-//! 3. [`ranges`]: when each value is alive; [`sharing`] and [`elementwise`]: when a result may overwrite an operand;
-//! 4. [`greedy`]: blocks for parameters, constants and outputs, and what fits into them; [`heap`] and [`packing`]: everything else;
-//! 5. [`combine`]: one block of temporaries; [`timeline`], [`figures`] and [`report`]: what to say about it.
+//! 1. `classes`: which computations own memory; `order` and `places`: XLA's orders and numbers;
+//! 2. `values`, `propagate` and `phis`: which value stands where; `in_place` and `aliases`: which values must share a buffer;
+//! 3. `ranges`: when each value is alive; `sharing` and `elementwise`: when a result may overwrite an operand;
+//! 4. `greedy`: blocks for parameters, constants and outputs, and what fits into them; `heap` and `packing`: everything else;
+//! 5. `combine`: one block of temporaries; `timeline`, `figures` and `report`: what to say about it.
 
 pub(crate) mod aliases;
 mod allocation;
