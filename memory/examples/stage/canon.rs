@@ -100,3 +100,26 @@ fn digest(value: &impl std::hash::Hash) -> u64 {
     value.hash(&mut hasher);
     hasher.finish()
 }
+
+/// Computations reachable from the entry that are not bodies of fusions; XLA keeps others until the next clean-up.
+pub(crate) fn live_outside_fusions(module: &Module) -> Vec<ComputationId> {
+    let mut found = vec![module.entry()];
+    let mut next = 0;
+    while let Some(&id) = found.get(next) {
+        next += 1;
+        for (_, inst) in module.instructions_of(id) {
+            let mut callees: Vec<ComputationId> = inst.called_computations().collect();
+            if inst.opcode == Opcode::Fusion {
+                // A fusion's body is part of the fusion's fingerprint; what the body calls stands for itself.
+                let inside = |id| module.instructions_of(id).flat_map(|(_, inner)| inner.called_computations());
+                callees = callees.into_iter().flat_map(inside).collect();
+            }
+            for callee in callees {
+                if !found.contains(&callee) {
+                    found.push(callee);
+                }
+            }
+        }
+    }
+    found
+}

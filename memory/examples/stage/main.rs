@@ -15,8 +15,8 @@ mod dumps;
 
 use std::collections::BTreeMap;
 
-use canon::Canon;
-use hlo_ir::{ComputationId, Module};
+use canon::{Canon, live_outside_fusions};
+use hlo_ir::Module;
 
 fn main() {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -81,7 +81,9 @@ fn check(stage: &str, pair: &dumps::Pair, options: &Options) -> Result<(), Strin
         return Ok(());
     }
     if options.show {
-        difference.iter().for_each(|line| println!("  {line}"));
+        for line in &difference {
+            println!("  {line}");
+        }
     }
     Err(format!("{} instructions differ", difference.len()))
 }
@@ -111,29 +113,6 @@ fn differences(ours: (&Module, &Canon<'_>), expected: (&Module, &Canon<'_>)) -> 
         .filter(|(sign, _)| *sign != 0)
         .map(|(sign, text)| format!("{} {text}", if sign > 0 { "ours" } else { "XLA " }))
         .collect()
-}
-
-/// Computations reachable from the entry that are not bodies of fusions; XLA keeps others until the next clean-up.
-fn live_outside_fusions(module: &Module) -> Vec<ComputationId> {
-    let mut found = vec![module.entry()];
-    let mut next = 0;
-    while let Some(&id) = found.get(next) {
-        next += 1;
-        for (_, inst) in module.instructions_of(id) {
-            let mut callees: Vec<ComputationId> = inst.called_computations().collect();
-            if inst.opcode == hlo_ir::Opcode::Fusion {
-                // A fusion's body is part of the fusion's fingerprint; what the body calls stands for itself.
-                let inside = |id| module.instructions_of(id).flat_map(|(_, inner)| inner.called_computations());
-                callees = callees.into_iter().flat_map(inside).collect();
-            }
-            for callee in callees {
-                if !found.contains(&callee) {
-                    found.push(callee);
-                }
-            }
-        }
-    }
-    found
 }
 
 /// Whether each computation runs the same instructions in the same order.

@@ -1,0 +1,75 @@
+//! Each stage of the XLA:CPU model against XLA's own dumps before and after it, for the small programs of `stages/`.
+
+#[path = "../examples/stage/canon.rs"]
+mod canon;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use canon::Canon;
+use hlo_ir::Module;
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stages")
+}
+
+fn read(path: &Path) -> Module {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    hlo_ir::text::parse(&text).unwrap_or_else(|e| panic!("{}: {:?}", path.display(), e.first()))
+}
+
+/// How many instructions have each fingerprint, in computations that are not bodies of fusions.
+fn fingerprints(module: &Module) -> BTreeMap<u64, usize> {
+    let canon = Canon::new(module);
+    let mut count = BTreeMap::new();
+    for id in canon::live_outside_fusions(module) {
+        for (inst, _) in module.instructions_of(id) {
+            *count.entry(canon.of[inst]).or_default() += 1;
+        }
+    }
+    count
+}
+
+/// Runs a stage on every dump before it; returns how many of them XLA's stage changed.
+fn compare(stage: &str) -> usize {
+    let suffix = format!(".{stage}.before.hlo");
+    let entries = std::fs::read_dir(directory()).expect("the dumps are part of the repository");
+    let mut inputs: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable directory").path()).collect();
+    inputs.retain(|path| path.to_string_lossy().ends_with(&suffix));
+    inputs.sort();
+    let mut changed = 0;
+    for input in &inputs {
+        let expected = PathBuf::from(input.to_string_lossy().replace(".before.hlo", ".after.hlo"));
+        let before = read(input);
+        let ours = hlo_memory::cpu::run_stage(stage, &before).expect("the stage exists");
+        let wanted = fingerprints(&read(&expected));
+        assert_eq!(fingerprints(&ours), wanted, "{}\n{}", input.display(), hlo_ir::text::print(&ours));
+        changed += usize::from(fingerprints(&before) != wanted);
+    }
+    changed
+}
+
+#[test]
+fn library_fusions_are_those_of_xla() {
+    assert!(compare("library") >= 4);
+}
+
+#[test]
+fn fusions_are_those_of_xla() {
+    assert!(compare("fusion") >= 10);
+}
+
+#[test]
+fn wrapped_instructions_are_those_of_xla() {
+    assert!(compare("wrapper") >= 7);
+}
+
+#[test]
+fn copies_are_those_of_xla() {
+    assert!(compare("copies") >= 8);
+}
+
+#[test]
+fn hoisted_loops_are_those_of_xla() {
+    assert!(compare("hoist") >= 1);
+}
