@@ -2,7 +2,6 @@
 //!
 //! Source: `CpuCompiler::RunHloPassesAfterLayoutAssn` (xla/service/cpu/cpu_compiler.cc) for what follows layout assignment.
 
-mod cleanup;
 mod copies;
 mod dce;
 mod donors;
@@ -42,7 +41,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("fusion", fusion::run),
     ("wrapper", wrapper::run),
     ("tuples", |graph| _ = tuples::run(graph)),
-    ("cleanup", cleanup::run),
+    ("cleanup", front::clean_up),
     ("donors", donors::run),
     ("copies", copies::run),
     ("hoist", hoist::run),

@@ -85,3 +85,18 @@ fn pipeline(cx: &mut Cx<'_>) {
         }
     }
 }
+
+/// Stage H: what layout assignment and fusion left behind, until nothing changes; layouts count.
+///
+/// Source: the pipeline "simplification after layout assignment" (xla/service/cpu/cpu_compiler.cc).
+pub(crate) fn clean_up(graph: &mut Graph) {
+    let mut cx = Cx::new(graph);
+    cx.layout_sensitive = true;
+    for _ in 0..MOST_ROUNDS {
+        let simplified = algsimp::run(&mut cx);
+        let shortened = dce::run(&mut cx);
+        if !(cse::run(&mut cx) || simplified || shortened) {
+            return;
+        }
+    }
+}
