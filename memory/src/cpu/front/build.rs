@@ -53,6 +53,18 @@ impl Cx<'_> {
         self.add(parent, inst)
     }
 
+    /// A copy of an instruction with other operands, in another computation; a constant keeps what is known of its value.
+    pub(crate) fn copy_to(&mut self, computation: ComputationId, id: Id, operands: &[Id]) -> Id {
+        let mut inst = self.inst(id).clone();
+        inst.operands = operands.iter().copied().collect();
+        let literal = self.literal(id);
+        let copy = self.add(computation, inst);
+        if let Some(literal) = literal {
+            self.know(copy, literal);
+        }
+        copy
+    }
+
     /// A scalar constant, rounded to its type.
     pub(crate) fn constant(&mut self, at: Id, element_type: ElementType, value: Scalar) -> Id {
         let literal = Literal::one(element_type, value);

@@ -79,19 +79,20 @@ fn may_inline(cx: &Cx<'_>, call: Id) -> bool {
 
 /// Replaces one call by a copy of its callee; returns what stands for its result.
 pub(crate) fn inline_one(cx: &mut Cx<'_>, call: Id) -> Option<Id> {
+    inline_mapped(cx, call, &mut SideTable::new(None))
+}
+
+/// The same; `map` receives where each instruction of the callee went.
+pub(crate) fn inline_mapped(cx: &mut Cx<'_>, call: Id, map: &mut SideTable<Id, Option<Id>>) -> Option<Id> {
     let callee = cx.to_apply(call)?;
     let parent = cx.parent(call);
-    let mut map: SideTable<Id, Option<Id>> = SideTable::new(None);
     let operands: Vec<Id> = cx.operands(call).to_vec();
     for id in visit_order(cx, callee) {
         let new = if let Some(number) = cx.inst(id).parameter_number() {
             *operands.get(usize::try_from(number).ok()?)?
         } else {
-            let mut inst = cx.inst(id).clone();
-            for operand in &mut inst.operands {
-                *operand = map[*operand]?;
-            }
-            let new = cx.add(parent, inst);
+            let inputs: Vec<Id> = cx.operands(id).iter().map(|&operand| map[operand]).collect::<Option<_>>()?;
+            let new = cx.copy_to(parent, id, &inputs);
             let before: Vec<Id> = cx.control_predecessors(id).to_vec();
             before.into_iter().filter_map(|other| map[other]).for_each(|other| cx.add_control(other, new));
             new

@@ -5,6 +5,9 @@ use hlo_ir::{Instruction, Module, Opcode, Shape};
 /// Custom calls whose operands lie in column-major order.
 const COLUMN_MAJOR: &[&str] = &["lapack_", "blas_"];
 
+/// Whether an instruction is of a kind.
+type Test = fn(&Instruction) -> bool;
+
 /// Reasons not to trust the predicted figure, each once, in a fixed order.
 pub(crate) fn caveats(module: &Module) -> Vec<String> {
     let mut found = Vec::new();
@@ -15,7 +18,7 @@ pub(crate) fn caveats(module: &Module) -> Vec<String> {
         ));
     }
     let any = |test: fn(&Instruction) -> bool| module.live_instructions().any(|(_, inst)| test(inst));
-    let kinds: [(fn(&Instruction) -> bool, &str); 4] = [
+    let kinds: [(Test, &str); 4] = [
         (is_dynamic, "dynamic shapes: padding to static shapes is not modelled"),
         (is_random, "random-number opcodes: their expansion is not modelled"),
         (is_column_major, "column-major library calls: copies around them may be over-counted"),

@@ -159,7 +159,7 @@ fn is_default_compare(cx: &Cx<'_>, id: Id, value: &AttrValue) -> bool {
 
 fn attributes<'a>(cx: &'a Cx<'_>, id: Id) -> impl Iterator<Item = (&'a AttrKey, &'a AttrValue)> {
     cx.inst(id).attributes.iter().map(|attribute| (&attribute.key, &attribute.value)).filter(move |(key, value)| {
-        !is_note(key) && !(**key == AttrKey::CompareType && is_default_compare(cx, id, value))
+        !(is_note(key) || **key == AttrKey::CompareType && is_default_compare(cx, id, value))
     })
 }
 

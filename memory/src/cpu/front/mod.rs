@@ -26,6 +26,7 @@ mod dims;
 mod fold;
 mod index;
 mod layout;
+mod loops;
 mod mover;
 mod tuples;
 mod value;
@@ -70,7 +71,10 @@ fn pipeline(cx: &mut Cx<'_>) {
         dce::run,
         index::expand_single_gathers,
         index::simplify_gathers,
+        loops::hoist_invariants,
         tuples::run,
+        loops::sink_constants,
+        loops::simplify,
         dce::run,
         mover::run,
         fold::run,

@@ -15,18 +15,18 @@ pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
 
 fn gather(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let keys = [AttrKey::OperandBatchingDims, AttrKey::StartIndicesBatchingDims];
-    rewrite(cx, id, 1, keys, AttrKey::StartIndexMap, AttrKey::CollapsedSliceDims)
+    rewrite(cx, id, 1, &keys, AttrKey::StartIndexMap, AttrKey::CollapsedSliceDims)
 }
 
 fn scatter(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let keys = [AttrKey::InputBatchingDims, AttrKey::ScatterIndicesBatchingDims];
     let indices = ScatterDims::input_count(cx.operands(id).len());
-    rewrite(cx, id, indices, keys, AttrKey::ScatterDimsToOperandDims, AttrKey::InsertedWindowDims)
+    rewrite(cx, id, indices, &keys, AttrKey::ScatterDimsToOperandDims, AttrKey::InsertedWindowDims)
 }
 
 /// `indices` is the operand number of the indices, `map` the attribute that says which operand dimension each component indexes, `gone`
 /// the one that lists operand dimensions the windows lack.
-fn rewrite(cx: &mut Cx<'_>, id: Id, indices: usize, batch: [AttrKey; 2], map: AttrKey, gone: AttrKey) -> Option<Id> {
+fn rewrite(cx: &mut Cx<'_>, id: Id, indices: usize, batch: &[AttrKey; 2], map: AttrKey, gone: AttrKey) -> Option<Id> {
     let operand_dims: Dims = cx.inst(id).ints(&batch[0]).into();
     let index_dims: Dims = cx.inst(id).ints(&batch[1]).into();
     if operand_dims.is_empty() {
@@ -45,7 +45,9 @@ fn rewrite(cx: &mut Cx<'_>, id: Id, indices: usize, batch: [AttrKey; 2], map: At
     let shape = cx.shape(id).clone();
     let sorted = cx.inst(id).flag(&AttrKey::IndicesAreSorted) && index_dims.is_sorted() && new_map.is_sorted();
     let new = cx.like(id, shape, &operands);
-    batch.iter().for_each(|key| cx.drop_attribute(new, key));
+    for key in batch {
+        cx.drop_attribute(new, key);
+    }
     cx.set_attribute(new, map, AttrValue::Ints(new_map));
     cx.set_attribute(new, gone, AttrValue::Ints(new_gone));
     if !sorted {

@@ -6,4 +6,4 @@ mod scalar;
 
 pub(crate) use eval::evaluate;
 pub(crate) use literal::{Literal, mix};
-pub(crate) use scalar::{Scalar, compare};
+pub(crate) use scalar::{Scalar, binary, compare};
