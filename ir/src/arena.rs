@@ -62,6 +62,10 @@ impl<I: Id, T> Arena<I, T> {
         self.items.push(item);
         id
     }
+    /// Makes room for `count` more entries.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.items.reserve(count);
+    }
     /// Number of entries ever added.
     pub fn len(&self) -> usize {
         self.items.len()

@@ -9,6 +9,7 @@ use nom::bytes::complete::tag;
 use nom::combinator::{map, opt, value as constant, verify};
 use nom::multi::separated_list1;
 use nom::sequence::{delimited, preceded, separated_pair, terminated};
+use smallvec::SmallVec;
 
 use super::computation;
 use super::errors;
@@ -29,7 +30,8 @@ pub(super) fn list<'a>(
     mut scope: Option<&mut Scope<'a>>,
     mut input: &'a str,
 ) -> Res<'a, Vec<Attribute>> {
-    let mut attributes: Vec<Attribute> = Vec::new();
+    // Gathered on the stack, so that the list that is kept has no room to spare: a large module has a million of them.
+    let mut attributes: SmallVec<[Attribute; 4]> = SmallVec::new();
     while let Ok((rest, ())) = symbol(',').parse(input) {
         let (rest, (key_text, key, form)) = key(rest)?;
         if attributes.iter().any(|attribute| attribute.key == key) {
@@ -39,7 +41,7 @@ pub(super) fn list<'a>(
         attributes.push(Attribute { key, value });
         input = rest;
     }
-    Ok((input, attributes))
+    Ok((input, attributes.into_iter().collect()))
 }
 
 /// `key=`.
@@ -175,8 +177,16 @@ fn instructions<'a>(scope: &Scope<'a>, at: &'a str) -> Res<'a, AttrValue> {
     Ok((rest, AttrValue::Instructions(ids)))
 }
 
-/// A value verbatim.
+/// A value verbatim: one string, one braced group, or everything up to a comma or the next instruction.
 fn raw(input: &str) -> Res<'_, AttrValue> {
+    let whole = match input.as_bytes().first() {
+        Some(b'"' | b'\'') => Some(lex::bare_string(input)?),
+        Some(b'{') => Some(lex::group(b'{', b'}')(input)?),
+        _ => None,
+    };
+    if let Some((rest, text)) = whole {
+        return Ok((rest, AttrValue::Raw(text.into())));
+    }
     let end = raw_end(input)?;
     let text = &input[..input.len() - end.len()];
     if text.is_empty() {
@@ -185,13 +195,8 @@ fn raw(input: &str) -> Res<'_, AttrValue> {
     Ok((end, AttrValue::Raw(lex::verbatim(text).into())))
 }
 
-/// The text behind a verbatim value: one string, one braced group, or everything up to a comma or the next instruction.
+/// The text behind a verbatim value of several parts.
 fn raw_end(input: &str) -> Result<&str, nom::Err<lex::Problem<'_>>> {
-    match input.as_bytes().first() {
-        Some(b'"' | b'\'') => return Ok(lex::bare_string(input)?.0),
-        Some(b'{') => return Ok(lex::group(b'{', b'}')(input)?.0),
-        _ => {}
-    }
     let mut rest = input;
     loop {
         rest = match rest.as_bytes().first() {

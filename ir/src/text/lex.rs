@@ -68,7 +68,10 @@ pub(crate) fn skip_blank(mut input: &str) -> &str {
 fn comment_length(input: &str) -> Option<usize> {
     let bytes = input.as_bytes();
     match bytes.get(1)? {
-        b'*' => Some(memchr::memmem::find(&bytes[2..], b"*/")? + 4),
+        b'*' => {
+            let mut slashes = memchr::memchr_iter(b'/', bytes.get(3..)?).map(|at| at + 3);
+            slashes.find(|&at| bytes[at - 1] == b'*').map(|at| at + 1)
+        }
         b'/' => Some(memchr::memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len())),
         _ => None,
     }
@@ -285,7 +288,7 @@ pub(super) fn verbatim(text: &str) -> Cow<'_, str> {
     while let Some(start) = text.strip_suffix("*/").and_then(|before| before.rfind("/*")) {
         text = text[..start].trim_end();
     }
-    if memchr::memmem::find(text.as_bytes(), b"//").is_none() {
+    if memchr::memchr(b'/', text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
