@@ -95,3 +95,71 @@ impl<'a> DotDims<'a> {
         })
     }
 }
+
+/// Dimension numbers of a `convolution`, read from `dim_labels` such as `b01f_01io->b01f`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConvDims {
+    /// Batch dimension of the input.
+    pub input_batch: usize,
+    /// Feature dimension of the input.
+    pub input_feature: usize,
+    /// Spatial dimensions of the input, in window order.
+    pub input_spatial: Vec<usize>,
+    /// Input-feature dimension of the kernel.
+    pub kernel_input: usize,
+    /// Output-feature dimension of the kernel.
+    pub kernel_output: usize,
+    /// Spatial dimensions of the kernel, in window order.
+    pub kernel_spatial: Vec<usize>,
+    /// Batch dimension of the result.
+    pub output_batch: usize,
+    /// Feature dimension of the result.
+    pub output_feature: usize,
+    /// Spatial dimensions of the result, in window order.
+    pub output_spatial: Vec<usize>,
+}
+
+impl ConvDims {
+    /// The dimension numbers of `inst`, if it is a convolution with readable labels.
+    pub fn of(inst: &Instruction) -> Option<Self> {
+        if inst.opcode != Opcode::Convolution {
+            return None;
+        }
+        let (operands, result) = inst.raw(&AttrKey::DimLabels)?.split_once("->")?;
+        let (input, kernel) = operands.split_once('_')?;
+        Some(Self {
+            input_batch: input.find('b')?,
+            input_feature: input.find('f')?,
+            input_spatial: spatial(input)?,
+            kernel_input: kernel.find('i')?,
+            kernel_output: kernel.find('o')?,
+            kernel_spatial: spatial(kernel)?,
+            output_batch: result.find('b')?,
+            output_feature: result.find('f')?,
+            output_spatial: spatial(result)?,
+        })
+    }
+}
+
+/// Where the digits `0`, `1`, ... stand.
+fn spatial(labels: &str) -> Option<Vec<usize>> {
+    let count = labels.bytes().filter(u8::is_ascii_digit).count();
+    (0..count).map(|digit| labels.find(char::from_digit(digit as u32, 10)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AttrValue, Attribute, ElementType, Shape};
+
+    #[test]
+    fn convolution_labels_name_dimensions_by_position() {
+        let shape = Shape::array(ElementType::F32, [1, 1, 1, 1]);
+        let inst = Instruction::new("c", shape, Opcode::Convolution, [])
+            .with(Attribute::new(AttrKey::DimLabels, AttrValue::Raw("bf10_oi01->b0f1".into())));
+        let dims = ConvDims::of(&inst).unwrap();
+        assert_eq!((dims.input_batch, dims.input_feature, dims.input_spatial), (0, 1, vec![3, 2]));
+        assert_eq!((dims.kernel_output, dims.kernel_input, dims.kernel_spatial), (0, 1, vec![2, 3]));
+        assert_eq!((dims.output_batch, dims.output_feature, dims.output_spatial), (0, 2, vec![1, 3]));
+    }
+}

@@ -68,7 +68,7 @@ pub mod verify;
 pub use arena::{ComputationId, InstructionId};
 pub use attribute::{AttrKey, AttrValue, Attribute};
 pub use diagnostic::{Diagnostic, Span};
-pub use dims::{DotDims, GatherDims, ScatterDims};
+pub use dims::{ConvDims, DotDims, GatherDims, ScatterDims};
 pub use element_type::ElementType;
 pub use module::{Computation, Instruction, Module, Payload, SourceLine};
 pub use opcode::Opcode;

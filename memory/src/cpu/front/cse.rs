@@ -142,7 +142,7 @@ fn same_operands(cx: &Cx<'_>, a: Id, b: Id) -> bool {
 
 /// Attributes that say where an instruction comes from, not what it does.
 fn is_note(key: &AttrKey) -> bool {
-    matches!(key, AttrKey::Metadata | AttrKey::BackendConfig | AttrKey::Origin | AttrKey::Statistics)
+    matches!(key, AttrKey::Metadata | AttrKey::Origin | AttrKey::Statistics)
 }
 
 /// Whether a `type` attribute only repeats the comparison's default.

@@ -2,7 +2,7 @@
 //!
 //! A rule looks at one instruction and returns what may stand for it; the driver replaces it and removes what only it needed. A rule
 //! that changed the instruction in place, or something around it, returns the instruction itself. Each computation is visited again until
-//! nothing changes. Only rules that XLA:CPU enables are here, less those for convolutions.
+//! nothing changes. Only rules that XLA:CPU enables are here.
 //!
 //! Source: `AlgebraicSimplifier` (xla/hlo/transforms/simplifiers/algebraic_simplifier.cc).
 
@@ -12,6 +12,7 @@ mod broadcast;
 mod compare;
 mod concat;
 mod constant;
+mod convolution;
 mod divide;
 mod dot;
 mod dynamic;
@@ -142,6 +143,7 @@ fn simplify(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
         O::Concatenate => concat::concatenate(cx, id),
         O::Constant => constant::constant(cx, id),
         O::Convert => unary::convert(cx, id),
+        O::Convolution => convolution::convolution(cx, id),
         O::Copy => layout::copy(cx, id),
         O::Divide => divide::divide(cx, id),
         O::Dot => dot::dot(cx, id),
