@@ -17,6 +17,8 @@ pub(crate) struct Pair {
 
 /// Per stage: the dump that shows its result, then dumps that come after it whether or not it changed anything.
 const STAGES: &[(&str, &str, &[&str])] = &[
+    ("simplify", BEFORE_LAYOUTS, &[]),
+    ("layout", BEFORE_LIBRARY, &[]),
     ("library", ".after_dot-library-rewriter.", &[".HLO_passes_after_layout_assignment.after_pipeline-start."]),
     ("fusion", ".after_fusion.", &[".after_fusion-wrapper.", CLEANUP_TUPLES, CLEANUP_START]),
     ("wrapper", ".after_fusion-wrapper.", &[CLEANUP_TUPLES, CLEANUP_START]),
@@ -31,6 +33,10 @@ const STAGES: &[(&str, &str, &[&str])] = &[
     ("hoist", ".after_small-while-loop-hoisting.", &[".after_propagate-call-metadata.", SCHEDULED]),
     ("schedule", SCHEDULED, &[]),
 ];
+/// The dump after layout assignment; the one before it is the result of the simplification.
+const BEFORE_LAYOUTS: &str = ".after_layout-assignment.";
+/// What the library rewriter is given.
+const BEFORE_LIBRARY: &str = ".dot-library-passes.after_pipeline-start.";
 const CLEANUP_TUPLES: &str = ".after_tuple-simplifier.before_simplification_after_layout";
 const CLEANUP_START: &str = ".simplification_after_layout_assignment.after_pipeline-start.";
 const SCHEDULED: &str = ".HLO_passes_after_scheduling.after_pipeline-start.";
@@ -52,7 +58,8 @@ pub(crate) fn pairs(directory: &str, stage: &str) -> Vec<Pair> {
 /// The dumps of one module by number, and its report.
 #[derive(Default)]
 struct Dumped {
-    dumps: BTreeMap<u32, PathBuf>,
+    /// By number; the module before all passes has number -1.
+    dumps: BTreeMap<i32, PathBuf>,
     report: Option<PathBuf>,
 }
 
@@ -74,6 +81,8 @@ fn collect(directory: &Path, modules: &mut BTreeMap<String, Dumped>) {
         if let Some(at) = number {
             let module = modules.entry(format!("{group}/{}", parts[..at].join("."))).or_default();
             module.dumps.insert(parts[at].parse().unwrap(), path);
+        } else if let Some(name) = file.strip_suffix(".before_optimizations.txt") {
+            modules.entry(format!("{group}/{name}")).or_default().dumps.insert(-1, path);
         } else if let Some(name) = file.strip_suffix(".cpu_after_optimizations-memory-usage-report.txt") {
             modules.entry(format!("{group}/{name}")).or_default().report = Some(path);
         }
@@ -81,9 +90,15 @@ fn collect(directory: &Path, modules: &mut BTreeMap<String, Dumped>) {
 }
 
 /// The dump before a stage and the dump after it.
-fn pair(dumps: &BTreeMap<u32, PathBuf>, stage: &str, result: &str, later: &[&str]) -> Option<(PathBuf, PathBuf)> {
+fn pair(dumps: &BTreeMap<i32, PathBuf>, stage: &str, result: &str, later: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let dumps: Vec<&PathBuf> = dumps.values().collect();
     let is = |path: &&PathBuf, mark: &str| path.file_name().unwrap().to_string_lossy().contains(mark);
+    if stage == "simplify" || stage == "layout" {
+        let end = dumps.iter().position(|path| is(path, BEFORE_LAYOUTS))?;
+        let library = dumps.iter().position(|path| is(path, BEFORE_LIBRARY))?;
+        let (input, expected) = if stage == "simplify" { (0, end - 1) } else { (end - 1, library) };
+        return Some((dumps[input].clone(), dumps[expected].clone()));
+    }
     let start = match stage {
         "cleanup" => dumps.iter().position(|path| is(path, CLEANUP_START)).map(|at| at + 1)?,
         "copies" => dumps.iter().position(|path| is(path, ".copy-insertion.after_adding_copies"))?,
