@@ -31,6 +31,7 @@
 //! across devices), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`, `sorted`, `reshape` or `window`.
 
 mod build;
+mod candidates;
 mod emit;
 mod plan;
 mod region;

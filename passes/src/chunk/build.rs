@@ -7,34 +7,57 @@ use hlo_ir::{
     AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
 };
 use hlo_memory::Target;
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use smol_str::{SmolStr, format_smolstr};
 
 use super::emit::{At, Done, Emitter, Memory, constant};
+use super::plan::Planned;
 use super::region::{Region, Source, is_constant};
 use super::sink::Sink;
 use super::size::BlockSize;
 use super::sum::{Sum, Term};
 use crate::flow::Value;
 
-/// The patch that replaces `sinks` by a loop over blocks.
-pub(super) fn build(module: &Module, target: Target, sinks: &[&Sink], region: &mut Region, size: BlockSize) -> Patch {
-    let first = module.instruction(sinks[0].scatter);
-    let mut builder = Builder {
-        module,
-        sinks,
-        size,
-        patch: Patch::new(module),
-        parent: first.parent,
-        name: first.name.clone(),
-        metadata: first.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned(),
-        index_type: index_type(module, region, sinks, size),
+/// The patch that replaces the sinks of each plan by a loop over blocks; `None` if two loops would need each other's results.
+pub(super) fn build(module: &Module, target: Target, planned: &mut [Planned<'_>]) -> Option<Patch> {
+    let mut patch = Patch::new(module);
+    let mut results = IndexMap::new();
+    for plan in in_order(module, planned)? {
+        let Planned { sinks, region, size, .. } = &mut planned[plan];
+        let first = module.instruction(sinks[0].scatter);
+        let mut builder = Builder {
+            module,
+            sinks,
+            size: *size,
+            patch: &mut patch,
+            results: &mut results,
+            parent: first.parent,
+            name: first.name.clone(),
+            metadata: first.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned(),
+            index_type: index_type(module, region, sinks, *size),
+        };
+        let memory = builder.memory(target, region);
+        let accumulators = builder.while_loop(region, &memory);
+        let accumulators = builder.rest(region, &memory, accumulators);
+        builder.replace(&accumulators);
+    }
+    Some(patch)
+}
+
+/// Positions of the plans, each behind those whose results it needs.
+fn in_order(module: &Module, planned: &[Planned<'_>]) -> Option<Vec<usize>> {
+    let needs = |a: &Planned<'_>, b: &Planned<'_>| {
+        a.sinks.iter().any(|sink| b.sinks.iter().any(|other| sink.needs(module, other)))
     };
-    let memory = builder.memory(target, region);
-    let accumulators = builder.while_loop(region, &memory);
-    let accumulators = builder.rest(region, &memory, accumulators);
-    builder.replace(&accumulators);
-    builder.patch
+    let mut left: Vec<usize> = (0..planned.len()).collect();
+    let mut order = Vec::new();
+    while !left.is_empty() {
+        let free = |&&plan: &&usize| left.iter().all(|&other| other == plan || !needs(&planned[plan], &planned[other]));
+        let next = *left.iter().find(free)?;
+        left.retain(|&plan| plan != next);
+        order.push(next);
+    }
+    Some(order)
 }
 
 /// `s64` if a row number, counted in any value involved, does not fit `s32`: a wrapped start would silently read another block.
@@ -52,7 +75,9 @@ struct Builder<'a> {
     module: &'a Module,
     sinks: &'a [&'a Sink],
     size: BlockSize,
-    patch: Patch,
+    patch: &'a mut Patch,
+    /// What stands for the sinks of loops built before.
+    results: &'a mut IndexMap<InstructionId, InstructionId>,
     parent: ComputationId,
     name: SmolStr,
     metadata: Option<Attribute>,
@@ -68,6 +93,10 @@ impl Builder<'_> {
     fn gte(&mut self, to: ComputationId, tuple: InstructionId, index: usize, shape: &ShapeRef) -> InstructionId {
         let inst = Instruction::new(self.name.clone(), shape.clone(), Opcode::GetTupleElement, [tuple]);
         self.add(to, inst.with(Attribute::int(AttrKey::Index, index as i64)))
+    }
+    /// What now stands for an instruction of the original: uses inside the patch are not redirected by it.
+    fn now(&self, id: InstructionId) -> InstructionId {
+        self.results.get(&id).copied().unwrap_or(id)
     }
     fn shape(&self, id: InstructionId) -> ShapeRef {
         self.patch.instruction(self.module, id).shape.clone()
@@ -87,12 +116,12 @@ impl Builder<'_> {
         for value in in_blocks {
             match self.as_bits(target, value.inst) {
                 Some(bits) => memory.bits.insert(value, bits),
-                None => memory.values.insert(value, value.inst),
+                None => memory.values.insert(value, self.now(value.inst)),
             };
         }
         for value in &region.wholes {
             if !is_constant(self.module, value.inst, &mut region.frames, value.frame) {
-                memory.values.insert(*value, value.inst);
+                memory.values.insert(*value, self.now(value.inst));
             }
         }
         memory
@@ -105,16 +134,18 @@ impl Builder<'_> {
         }
         let shape = Shape::Array(array.with_element_type(ElementType::U16));
         let name = format_smolstr!("{}.bits", self.module.instruction(inst).name);
-        Some(self.add(self.parent, Instruction::new(name, shape.into(), Opcode::BitcastConvert, [inst])))
+        Some(self.add(self.parent, Instruction::new(name, shape.into(), Opcode::BitcastConvert, [self.now(inst)])))
     }
 
     /// Operands that the sinks update, sink by sink.
     fn initial(&mut self) -> Vec<InstructionId> {
         let mut initial = Vec::new();
         for sink in self.sinks {
-            match sink.sum {
-                Sum::Inside(term) => initial.push(self.started_sum(sink, term)),
-                _ => initial.extend(&self.module.instruction(sink.scatter).operands[..sink.inputs(self.module)]),
+            if let Sum::Inside(term) = sink.sum {
+                initial.push(self.started_sum(sink, term));
+            } else {
+                let operands = &self.module.instruction(sink.scatter).operands[..sink.inputs(self.module)];
+                initial.extend(operands.iter().map(|&operand| self.now(operand)));
             }
         }
         initial
@@ -123,11 +154,11 @@ impl Builder<'_> {
     fn started_sum(&mut self, sink: &Sink, term: Term) -> InstructionId {
         let operand = self.module.instruction(sink.scatter).operands[0];
         if is_zeros(self.module, operand) {
-            return term.other;
+            return self.now(term.other);
         }
         let add = self.module.instruction(term.add);
         let name = format_smolstr!("{}.start", add.name);
-        let operands = [term.other, operand].into_iter().collect();
+        let operands = [self.now(term.other), self.now(operand)].into_iter().collect();
         self.patch.add(self.parent, Instruction { name, operands, span: None, ..add.clone() })
     }
 
@@ -199,7 +230,7 @@ impl Builder<'_> {
         Emitter {
             module: self.module,
             region,
-            patch: &mut self.patch,
+            patch: self.patch,
             target,
             at,
             len,
@@ -248,10 +279,12 @@ impl Builder<'_> {
                 let name = format_smolstr!("{}.results", scatter.name);
                 self.add(self.parent, Instruction::new(name, scatter.shape.clone(), Opcode::Tuple, own.iter().copied()))
             };
-            match sink.sum {
-                Sum::Inside(term) => self.patch.replace(term.add, result),
-                _ => self.patch.replace(sink.scatter, result),
-            }
+            let old = match sink.sum {
+                Sum::Inside(term) => term.add,
+                _ => sink.scatter,
+            };
+            self.patch.replace(old, result);
+            self.results.insert(old, result);
         }
     }
 }

@@ -58,19 +58,34 @@ pub(super) struct Region {
     pub(super) granule: i64,
 }
 
+impl Region {
+    /// Instructions computed on blocks whose last bits can depend on the block.
+    pub(super) fn inexact(&self, module: &Module) -> IndexSet<InstructionId> {
+        let computed = self.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
+        let ops = computed.map(|(block, _)| producer(module, block.value.inst).0);
+        ops.filter(|&op| exactness(module, module.instruction(op)) > Grade::Bitwise).collect()
+    }
+}
+
 /// Collects the region of `sinks`, which stand in one computation and have equal row counts. `going` are all the sinks whose full-size
-/// operands are about to disappear, `sinks` among them: a value that only they need does not count as needed outside.
+/// operands are about to disappear, `sinks` among them: a value that only they need does not count as needed outside. `leaves` must
+/// not be computed on blocks.
 ///
 /// # Errors
 /// Why the rows of some operand of a sink cannot even be read from memory.
-pub(super) fn grow(context: &Context<'_>, sinks: &[&Sink], going: &[&Sink]) -> Result<Region, Barrier> {
+pub(super) fn grow(
+    context: &Context<'_>,
+    sinks: &[&Sink],
+    going: &[&Sink],
+    leaves: &IndexSet<InstructionId>,
+) -> Result<Region, Barrier> {
     let starts = going.iter().flat_map(|sink| sink.cut_operands(context.module)).map(|(operand, _)| operand);
     let mut inside = graph::cone(context.module, starts);
     for sink in going {
         inside.set(sink.scatter, true);
     }
     // Each round makes one more instruction a leaf, so the bound is never met.
-    let mut stops = Stops::default();
+    let mut stops = Stops { calls: IndexSet::new(), leaves: leaves.clone() };
     for _ in 0..=context.module.instruction_count() {
         let mut growth = Growth::new(context, &inside, &stops, sinks);
         match growth.run(sinks).and_then(|()| growth.emitted_once()) {
@@ -84,7 +99,6 @@ pub(super) fn grow(context: &Context<'_>, sinks: &[&Sink], going: &[&Sink]) -> R
 }
 
 /// What earlier rounds found must not be re-emitted.
-#[derive(Default)]
 struct Stops {
     calls: IndexSet<InstructionId>,
     leaves: IndexSet<InstructionId>,
@@ -179,10 +193,15 @@ impl<'a> Growth<'a> {
         if let Some(call) = self.region.frames.outermost_call(block.value.frame) {
             return Err(Stop::OpaqueCall(call));
         }
-        let array = self.module.instruction(block.value.inst).array();
-        let readable =
-            array.is_some_and(|array| !array.is_dynamic() && block.rows.fits(self.rows, array.dims[block.dim]));
-        if readable { Ok(()) } else { Err(Stop::Refused(barrier.clone())) }
+        let inst = self.module.instruction(block.value.inst);
+        match inst.array() {
+            Some(array) if array.is_dynamic() => {
+                let text = format!("`{}` has a dynamic dimension", inst.name);
+                Err(Stop::Refused(Barrier { code: "dynamic-shape", text }))
+            }
+            Some(array) if block.rows.fits(self.rows, array.dims[block.dim]) => Ok(()),
+            _ => Err(Stop::Refused(barrier.clone())),
+        }
     }
 
     /// A value needed whole is copied into the loop if it is a constant expression, else handed in from outside.
@@ -233,12 +252,13 @@ impl<'a> Growth<'a> {
     }
 
     /// Whether the value stands in memory after the rewrite anyway: an instruction that does not serve the sinks keeps it alive and
-    /// cannot compute it on the fly.
+    /// cannot compute it on the fly; or would compute it in another form, which could come out differently.
     fn escapes(&self, op: InstructionId) -> bool {
         let inst = self.module.instruction(op);
         if matches!(inst.opcode, Opcode::Iota | Opcode::Broadcast) {
             return false;
         }
+        let exact = exactness(self.module, inst) == Grade::Bitwise;
         let is_root = |id: InstructionId| self.module.computation(self.module.instruction(id).parent).root == id;
         let mut work = vec![op];
         while let Some(id) = work.pop() {
@@ -249,7 +269,7 @@ impl<'a> Growth<'a> {
                 let opcode = self.module.instruction(user).opcode;
                 match opcode {
                     Opcode::GetTupleElement => work.push(user),
-                    _ if is_fusible(opcode) && is_fusible(inst.opcode) => {}
+                    _ if is_fusible(opcode) && is_fusible(inst.opcode) && exact => {}
                     _ => return true,
                 }
             }

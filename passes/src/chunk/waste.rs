@@ -1,6 +1,6 @@
 //! What a loop saves: the full-size values that XLA would have to hold and that disappear.
 
-use hlo_ir::arena::SideTable;
+use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, InstructionId, Module, Opcode, edit};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
@@ -9,7 +9,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::region::{Block, Part, Region, Source};
 use super::sink::Sink;
 use crate::Context;
-use crate::flow::{is_fusible, producer};
+use crate::flow::{Rows, Value, is_fusible, producer};
 
 /// Instructions of a computation whose values are not held in memory any more once some sinks are replaced.
 pub(super) struct Dying {
@@ -87,64 +87,77 @@ fn twins(module: &Module, computation: ComputationId) -> SideTable<InstructionId
     number
 }
 
-/// Bytes of the values of a region that XLA holds in memory at full size.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Waste {
-    /// Full-size bytes that disappear.
-    pub(super) gone: Bytes,
-    /// Bytes of one row of everything a block holds in memory.
-    pub(super) row_bytes: u64,
+/// Names a value among equal values; values inside a called computation are told apart by the call.
+pub(super) type Identity = (usize, Option<InstructionId>);
+
+/// The values of which a block is in memory inside the loop: what sinks and other instructions that are not fused read. Each is listed
+/// once for each form.
+pub(super) struct Held {
+    blocks: IndexMap<(Identity, usize, Rows), (Value, Origin)>,
 }
 
-/// Adds up the region: what sinks and other instructions that are not fused read, unless it is a view of a value in memory.
-pub(super) fn waste(context: &Context<'_>, region: &Region, rows: i64, dying: &Dying) -> Waste {
-    let mut held: IndexSet<Block> = region.roots.iter().flatten().copied().collect();
-    for (block, source) in &region.blocks {
-        let (op, _) = producer(context.module, block.value.inst);
-        if let (Source::Computed(parts), false) = (source, is_fusible(context.module.instruction(op).opcode)) {
-            held.insert(*block);
-            held.extend(parts.iter().filter_map(|part| match part {
-                Part::Block(block) => Some(*block),
-                Part::Whole(_) => None,
-            }));
+/// Whether a value exists at full size only for the sinks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Computed,
+    /// It stands in memory anyway; only the block is a copy.
+    Read,
+}
+
+impl Held {
+    pub(super) fn of(module: &Module, region: &Region, dying: &Dying) -> Self {
+        let mut held: IndexSet<Block> = region.roots.iter().flatten().copied().collect();
+        for (block, source) in &region.blocks {
+            let (op, _) = producer(module, block.value.inst);
+            if let (Source::Computed(parts), false) = (source, is_fusible(module.instruction(op).opcode)) {
+                held.insert(*block);
+                held.extend(parts.iter().filter_map(|part| match part {
+                    Part::Block(block) => Some(*block),
+                    Part::Whole(_) => None,
+                }));
+            }
         }
+        let stored = held.into_iter().map(|block| storage(module, region, block));
+        let named = stored.map(|(block, origin)| {
+            ((identity(region, dying, block.value), block.dim, block.rows), (block.value, origin))
+        });
+        Self { blocks: named.collect() }
     }
-    let mut seen = IndexSet::new();
-    let mut waste = Waste::default();
-    for block in held.iter().filter_map(|block| storage(context.module, region, *block)) {
-        if !seen.insert((identity(region, dying, block), block.dim, block.rows)) {
-            continue;
-        }
-        let bytes = context.module.instruction(block.value.inst).array().and_then(array_size).unwrap_or_default();
-        waste.row_bytes = waste.row_bytes.saturating_add(bytes.get().div_ceil(rows as u64));
-        if is_gone(region, dying, block) {
-            waste.gone += bytes;
-        }
+    /// Bytes of one of `rows` rows of everything a block holds.
+    pub(super) fn row_bytes(&self, module: &Module, rows: i64) -> u64 {
+        let bytes = self.blocks.values().map(|(value, _)| full_bytes(module, *value).get().div_ceil(rows as u64));
+        bytes.fold(0, u64::saturating_add)
     }
-    waste
-}
-
-/// Number of a value among equal values, and the chain of calls it is in.
-fn identity(region: &Region, dying: &Dying, block: Block) -> (usize, usize) {
-    match region.frames.outermost_call(block.value.frame) {
-        None => (dying.twins[block.value.inst], 0),
-        Some(_) => (hlo_ir::arena::Id::index(block.value.inst), block.value.frame),
+    /// The values that disappear, with their full size.
+    pub(super) fn gone(&self, module: &Module, region: &Region, dying: &Dying) -> IndexMap<Identity, Bytes> {
+        let computed = self.blocks.iter().filter(|(_, (_, origin))| *origin == Origin::Computed);
+        let named = computed.map(|((identity, ..), (value, _))| (*identity, *value));
+        let holder = |value: &Value| region.frames.outermost_call(value.frame).unwrap_or(value.inst);
+        let gone = named.filter(|(_, value)| dying.is_gone(holder(value)));
+        gone.map(|(identity, value)| (identity, full_bytes(module, value))).collect()
     }
 }
 
-fn is_gone(region: &Region, dying: &Dying, block: Block) -> bool {
-    dying.is_gone(region.frames.outermost_call(block.value.frame).unwrap_or(block.value.inst))
+fn full_bytes(module: &Module, value: Value) -> Bytes {
+    module.instruction(value.inst).array().and_then(array_size).unwrap_or_default()
 }
 
-/// The block whose memory a block occupies: reshapes and the like are views. `None` if that is a value read from memory.
-fn storage(module: &Module, region: &Region, mut block: Block) -> Option<Block> {
+fn identity(region: &Region, dying: &Dying, value: Value) -> Identity {
+    match region.frames.outermost_call(value.frame) {
+        None => (dying.twins[value.inst], None),
+        call => (value.inst.index(), call),
+    }
+}
+
+/// The block whose memory a block occupies: reshapes and the like are views.
+fn storage(module: &Module, region: &Region, mut block: Block) -> (Block, Origin) {
     loop {
-        match region.blocks.get(&block)? {
+        match &region.blocks[&block] {
             Source::Computed(parts) => match (is_view(module, block.value.inst), parts.as_slice()) {
                 (true, [Part::Block(below)]) => block = *below,
-                _ => return Some(block),
+                _ => return (block, Origin::Computed),
             },
-            Source::Read(_) | Source::ReadThrough(..) => return None,
+            Source::Read(_) | Source::ReadThrough(..) => return (block, Origin::Read),
         }
     }
 }

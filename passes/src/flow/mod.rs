@@ -149,6 +149,11 @@ pub fn pull(module: &Module, inst: InstructionId, dim: usize) -> Flows {
     }
 }
 
+/// Whether the pull table has a row for this opcode; elementwise opcodes share one outside the table.
+pub fn has_rule(opcode: Opcode) -> bool {
+    RULES.iter().any(|(opcodes, _)| opcodes.contains(&opcode))
+}
+
 fn opaque(inst: &Instruction) -> Barrier {
     let (code, why) = match inst.opcode {
         Opcode::Parameter | Opcode::Constant | Opcode::GetTupleElement => ("leaf", "stands in memory"),

@@ -1,0 +1,182 @@
+//! Which scatters gain from a loop, which share one, and which loops must come together.
+
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
+use hlo_memory::Bytes;
+use hlo_memory::size::array_size;
+use indexmap::IndexSet;
+
+use super::region::{Region, Source, grow};
+use super::sink::Sink;
+use super::sum::settle_sums;
+use super::waste::{Dying, Held, Identity};
+use crate::flow::Value;
+use crate::{Context, Finding, Grade, Outcome, Reason};
+
+/// Scatters that share a loop.
+pub(super) struct Loop<'s> {
+    /// At least one; in text order.
+    pub(super) sinks: Vec<&'s Sink>,
+    /// Values that the loop computes or reads.
+    values: IndexSet<Value>,
+    /// Values that disappear because of it.
+    gone: IndexSet<Identity>,
+}
+
+/// The scatters of a computation that can be sinks; a finding for each that cannot.
+pub(super) fn sinks(context: &Context<'_>, computation: ComputationId, findings: &mut Vec<Finding>) -> Vec<Sink> {
+    let root = context.module.computation(computation).root;
+    let mut sinks = Vec::new();
+    for (id, inst) in context.module.instructions_of(computation) {
+        let dead = context.users.get(id).is_empty() && id != root;
+        if inst.opcode != Opcode::Scatter || dead {
+            continue;
+        }
+        match Sink::of(context.module, id) {
+            Ok(sink) => sinks.extend(sink),
+            Err(reason) => findings.extend(missed(context, id, reason)),
+        }
+    }
+    settle_sums(context.module, context.users, &mut sinks, context.options.exactness);
+    sinks
+}
+
+/// Loops, in clusters. A value needed by two loops disappears only if both are made, so loops that let the same value disappear come
+/// together; one loop for all their scatters is not always possible, because one may need another's result.
+pub(super) fn clusters<'s>(
+    context: &Context<'_>,
+    computation: ComputationId,
+    sinks: &'s [Sink],
+    findings: &mut Vec<Finding>,
+) -> Vec<Vec<Loop<'s>>> {
+    let singles = gaining(context, computation, sinks, findings);
+    let mut loops: Vec<Loop<'s>> = Vec::new();
+    for group in independent(context.module, singles) {
+        let meets = |a: &Loop<'_>, b: &Loop<'_>| !a.values.is_disjoint(&b.values);
+        loops.extend(components(group, meets).into_iter().map(join));
+    }
+    components(loops, |a, b| !a.gone.is_disjoint(&b.gone))
+}
+
+/// A loop for each sink that gains when all of these are made. A sink that does not gain stays a scatter and keeps its operands alive,
+/// so the question is asked again without it.
+fn gaining<'s>(
+    context: &Context<'_>,
+    computation: ComputationId,
+    sinks: &'s [Sink],
+    findings: &mut Vec<Finding>,
+) -> Vec<Loop<'s>> {
+    let mut going: Vec<&Sink> = sinks.iter().collect();
+    loop {
+        let dying = Dying::of(context, computation, &going);
+        let mut loops = Vec::new();
+        let mut left_out = Vec::new();
+        for &sink in &going {
+            match alone(context, sink, &going, &dying) {
+                Ok(found) => loops.push(found),
+                Err(reason) => left_out.extend(reason.and_then(|reason| missed(context, sink.scatter, reason))),
+            }
+        }
+        findings.append(&mut left_out);
+        if loops.len() == going.len() {
+            return loops;
+        }
+        going = loops.iter().map(|found| found.sinks[0]).collect();
+    }
+}
+
+/// A loop of one sink, or the reason, if there is any to tell, why it would gain nothing.
+fn alone<'s>(
+    context: &Context<'_>,
+    sink: &'s Sink,
+    going: &[&Sink],
+    dying: &Dying,
+) -> Result<Loop<'s>, Option<Reason>> {
+    let region = grow(context, &[sink], going, &IndexSet::new())
+        .map_err(|barrier| Reason { code: barrier.code, message: barrier.text })?;
+    let gone = Held::of(context.module, &region, dying).gone(context.module, &region, dying);
+    if gone.values().copied().sum::<Bytes>() == Bytes::ZERO {
+        return Err(blocked(&region));
+    }
+    let values = region.blocks.keys().map(|block| block.value).collect();
+    Ok(Loop { sinks: vec![sink], values, gone: gone.into_keys().collect() })
+}
+
+/// Splits sinks by row count, and such that none depends on another of its group.
+fn independent<'s>(module: &Module, singles: Vec<Loop<'s>>) -> Vec<Vec<Loop<'s>>> {
+    let mut groups: Vec<Vec<Loop<'s>>> = Vec::new();
+    for single in singles {
+        let sink = single.sinks[0];
+        let apart = |member: &Loop<'_>| {
+            let member = member.sinks[0];
+            member.rows == sink.rows && !sink.needs(module, member) && !member.needs(module, sink)
+        };
+        match groups.iter_mut().find(|group| group.iter().all(apart)) {
+            Some(group) => group.push(single),
+            None => groups.push(vec![single]),
+        }
+    }
+    groups
+}
+
+/// The connected components of `items`, in the order of their first members.
+fn components<T>(items: Vec<T>, linked: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
+    let mut found: Vec<Vec<T>> = Vec::new();
+    for item in items {
+        let (touching, apart): (Vec<_>, Vec<_>) =
+            found.into_iter().enumerate().partition(|(_, members)| members.iter().any(|member| linked(member, &item)));
+        let place = touching.first().map(|(at, _)| *at);
+        let mut joined: Vec<T> = touching.into_iter().flat_map(|(_, members)| members).collect();
+        joined.push(item);
+        let behind = place.unwrap_or(apart.len());
+        found = apart.into_iter().map(|(_, members)| members).collect();
+        found.insert(behind, joined);
+    }
+    found
+}
+
+fn join(loops: Vec<Loop<'_>>) -> Loop<'_> {
+    let mut joined = Loop { sinks: Vec::new(), values: IndexSet::new(), gone: IndexSet::new() };
+    for one in loops {
+        joined.sinks.extend(one.sinks);
+        joined.values.extend(one.values);
+        joined.gone.extend(one.gone);
+    }
+    joined
+}
+
+/// Nothing would disappear: a missed chance only if an operand of the sink stands in memory for want of a rule.
+fn blocked(region: &Region) -> Option<Reason> {
+    region.roots.concat().iter().find_map(|root| match region.blocks.get(root)? {
+        Source::Read(barrier) if !matches!(barrier.code, "leaf" | "opaque" | "needed-outside") => {
+            Some(Reason { code: barrier.code, message: barrier.text.clone() })
+        }
+        _ => None,
+    })
+}
+
+/// A finding without rewrite, if enough bytes are at stake: the operands of the scatter that are not parameters.
+pub(super) fn missed(context: &Context<'_>, scatter: InstructionId, reason: Reason) -> Option<Finding> {
+    let inst = context.module.instruction(scatter);
+    let inputs = hlo_ir::ScatterDims::input_count(inst.operands.len());
+    let made = inst.operands[inputs.min(inst.operands.len())..].iter().map(|&id| context.module.instruction(id));
+    let made = made.filter(|operand| !matches!(operand.opcode, Opcode::Parameter | Opcode::GetTupleElement));
+    let wasted: Bytes = made.filter_map(|operand| array_size(operand.array()?)).sum();
+    let outcome = Outcome::Missed(reason);
+    let finding = Finding { instruction: scatter, grade: Grade::Bitwise, wasted, outcome };
+    (wasted >= context.options.min_saving && wasted > Bytes::ZERO).then_some(finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::components;
+
+    #[test]
+    fn components_keep_the_order_of_their_first_members() {
+        let linked = |a: &i32, b: &i32| a % 3 == b % 3;
+        assert_eq!(components(vec![1, 2, 4, 3, 5], linked), [vec![1, 4], vec![2, 5], vec![3]]);
+        // The last item links two components that were apart.
+        let near = |a: &i32, b: &i32| (a - b).abs() <= 1;
+        assert_eq!(components(vec![9, 1, 3, 2], near), [vec![9], vec![1, 3, 2]]);
+        assert_eq!(components(vec![1, 9, 3, 2], near), [vec![1, 3, 2], vec![9]]);
+    }
+}
