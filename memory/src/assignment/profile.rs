@@ -16,6 +16,9 @@ const LEAF: u32 = 64;
 /// A range of addresses: first byte, and one past the last, rounded up to the alignment.
 type Addresses = (u64, u64);
 
+/// Sorted lists of ranges that a question reads.
+type Lists<'a> = SmallVec<[&'a [Addresses]; 48]>;
+
 /// Disjoint ranges of addresses, sorted; neighbours do not touch.
 #[derive(Clone, Debug, Default)]
 struct Taken(SmallVec<[Addresses; 2]>);
@@ -51,7 +54,7 @@ pub(crate) struct Profile {
     /// What begins or ends inside each leaf.
     partial: Vec<Vec<(Span, Addresses)>>,
     leaves: u32,
-    scratch: Vec<Addresses>,
+    loose: Vec<Addresses>,
 }
 
 impl Profile {
@@ -62,30 +65,31 @@ impl Profile {
             nodes: vec![Node::default(); 2 * leaves as usize],
             partial: vec![Vec::new(); leaves as usize],
             leaves,
-            scratch: Vec::new(),
+            loose: Vec::new(),
         }
     }
     /// The offset of the smallest gap that is free during all of `spans` and holds `size` bytes; the lowest of equally small ones.
     pub(crate) fn best_fit(&mut self, spans: &[Span], size: u64) -> u64 {
-        let mut taken = std::mem::take(&mut self.scratch);
-        taken.clear();
+        let mut loose = std::mem::take(&mut self.loose);
+        loose.clear();
+        let mut lists = Lists::new();
         for &span in spans {
-            self.collect(span, &mut taken);
+            self.collect(span, &mut lists, &mut loose);
         }
-        taken.sort_unstable();
-        let offset = smallest_gap(&taken, size);
-        self.scratch = taken;
+        merge(&mut loose);
+        lists.push(&loose);
+        let offset = smallest_gap(lists, size);
+        self.loose = loose;
         offset
     }
-    /// The addresses taken at any event of `span`; the same ones may come several times.
-    fn collect(&self, span: Span, taken: &mut Vec<Addresses>) {
+    /// The addresses taken at any event of `span`: sorted lists of nodes, and loose ranges of leaves that lie half inside.
+    fn collect<'a>(&'a self, span: Span, lists: &mut Lists<'a>, loose: &mut Vec<Addresses>) {
         visit(self.leaves, span, |node, inside| {
             let here = &self.nodes[node];
-            let ranges = if inside { &here.anywhere } else { &here.throughout };
-            taken.extend_from_slice(&ranges.0);
+            lists.push(if inside { &here.anywhere.0 } else { &here.throughout.0 });
             if let Some(partial) = node.checked_sub(self.leaves as usize).filter(|_| !inside) {
                 let meets = |other: &Span| other.start <= span.end && span.start <= other.end;
-                taken.extend(self.partial[partial].iter().filter(|(other, _)| meets(other)).map(|&(_, range)| range));
+                loose.extend(self.partial[partial].iter().filter(|(other, _)| meets(other)).map(|&(_, range)| range));
             }
         });
     }
@@ -126,32 +130,86 @@ fn visit(leaves: u32, span: Span, mut at: impl FnMut(usize, bool)) {
     }
 }
 
-/// The start of the smallest gap between sorted ranges that holds `size`; behind them all if none does.
-fn smallest_gap(taken: &[Addresses], size: u64) -> u64 {
+/// The start of the smallest gap that no range of any list meets and that holds `size`; the end of them all if there is none. Each list is
+/// sorted. The walk leaps over whatever ends below the address it has come to, so that a list costs little where another covers it.
+fn smallest_gap(mut lists: Lists<'_>, size: u64) -> u64 {
+    // All addresses are aligned, so no gap that holds `size` is smaller than this.
+    let tight = size.div_ceil(ALIGNMENT).saturating_mul(ALIGNMENT);
     let (mut best, mut free) = (None, 0);
-    for &(start, end) in taken {
-        if start > free {
-            let gap = start - free;
-            if gap >= size && best.is_none_or(|(smallest, _)| gap < smallest) {
-                best = Some((gap, free));
+    loop {
+        let (before, mut next) = (free, None);
+        lists.retain(|list| {
+            *list = behind(list, free);
+            while let Some((&(start, end), rest)) = list.split_first() {
+                if start > free {
+                    next = Some(next.map_or(start, |next: u64| next.min(start)));
+                    break;
+                }
+                free = free.max(end);
+                *list = rest;
+            }
+            !list.is_empty()
+        });
+        // A list looked at early may reach further now that another one has moved on.
+        if free > before && !lists.is_empty() {
+            continue;
+        }
+        let Some(start) = next else { break };
+        let gap = start - free;
+        if gap >= size && best.is_none_or(|(smallest, _)| gap < smallest) {
+            best = Some((gap, free));
+            if gap == tight {
+                break;
             }
         }
-        free = free.max(end);
+        free = start;
     }
     best.map_or(free, |(_, offset)| offset)
+}
+
+/// Sorts ranges and joins those that meet, so that their ends rise too.
+fn merge(ranges: &mut Vec<Addresses>) {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, kept| {
+        let meets = next.0 <= kept.1;
+        if meets {
+            kept.1 = kept.1.max(next.1);
+        }
+        meets
+    });
+}
+
+/// The part of a sorted list that does not end at or below `address`.
+fn behind(list: &[Addresses], address: u64) -> &[Addresses] {
+    // Mostly nothing or a few entries are passed over: try growing steps before a binary search.
+    let mut step = 1;
+    while step <= list.len() && list[step - 1].1 <= address {
+        step *= 2;
+    }
+    let from = step / 2;
+    let to = step.min(list.len());
+    let passed = from + list[from..to].partition_point(|&(_, end)| end <= address);
+    &list[passed..]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Every group that meets the spans, one by one.
+    /// Every group that meets the spans, one by one, without the tree and without leaps.
     fn slow_fit(placed: &[(Span, Addresses)], spans: &[Span], size: u64) -> u64 {
         let meets = |a: &Span, b: &Span| a.start <= b.end && b.start <= a.end;
         let alive = placed.iter().filter(|(other, _)| spans.iter().any(|span| meets(span, other)));
         let mut taken: Vec<Addresses> = alive.map(|&(_, range)| range).collect();
         taken.sort_unstable();
-        smallest_gap(&taken, size)
+        let (mut best, mut free) = (None, 0);
+        for (start, end) in taken {
+            if start > free && start - free >= size && best.is_none_or(|(smallest, _)| start - free < smallest) {
+                best = Some((start - free, free));
+            }
+            free = free.max(end);
+        }
+        best.map_or(free, |(_, offset)| offset)
     }
 
     #[test]
@@ -184,8 +242,20 @@ mod tests {
 
     #[test]
     fn the_smallest_gap_wins_then_the_lowest() {
-        assert_eq!(smallest_gap(&[(0, 64), (192, 256), (320, 384), (448, 512)], 64), 256);
-        assert_eq!(smallest_gap(&[(0, 64), (192, 256)], 65), 64);
-        assert_eq!(smallest_gap(&[(0, 64), (192, 256)], 129), 256);
+        let gap = |lists: &[&[Addresses]], size| smallest_gap(lists.iter().copied().collect(), size);
+        assert_eq!(gap(&[&[(0, 64), (192, 256), (320, 384), (448, 512)]], 64), 256);
+        assert_eq!(gap(&[&[(0, 64)], &[(192, 256)]], 65), 64);
+        assert_eq!(gap(&[&[(192, 256)], &[], &[(0, 64)]], 129), 256);
+        assert_eq!(gap(&[&[(128, 192)], &[(0, 64), (192, 256)], &[(64, 128)]], 1), 256);
+        assert_eq!(gap(&[], 1), 0);
+    }
+
+    #[test]
+    fn what_lies_behind_an_address() {
+        let list: Vec<Addresses> = (0..20).map(|k| (k * 128, k * 128 + 64)).collect();
+        for address in 0..2700 {
+            let expected: Vec<Addresses> = list.iter().copied().filter(|&(_, end)| end > address).collect();
+            assert_eq!(behind(&list, address), expected);
+        }
     }
 }
