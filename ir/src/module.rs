@@ -238,11 +238,13 @@ pub struct TextStyle {
     pub percent: bool,
     /// Computations carry `(parameters) -> result`.
     pub program_shape: bool,
+    /// An empty line follows the last computation, as in the files that XLA dumps.
+    pub final_blank_line: bool,
 }
 
 impl Default for TextStyle {
     fn default() -> Self {
-        Self { percent: true, program_shape: true }
+        Self { percent: true, program_shape: true, final_blank_line: false }
     }
 }
 

@@ -56,8 +56,9 @@ pub(super) fn inline<'a>(state: &mut State<'a>, input: &'a str) -> Res<'a, Compu
     }
     state.depth += 1;
     let problems = state.problems.len();
-    let (rest, scope) = body(state, "_", input)?;
+    let read = body(state, "_", input);
     state.depth -= 1;
+    let (rest, scope) = read?;
     if state.problems.len() > problems {
         return Ok((rest, State::placeholder_computation()));
     }

@@ -280,12 +280,13 @@ fn nested<'a>(state: &mut State<'a>, scope: &mut Scope<'a>, opcode: &'a str, at:
     if state.depth >= MAX_DEPTH {
         return Err(errors::too_deep("operands", MAX_DEPTH, at));
     }
-    state.depth += 1;
     let (input, shape) = optional_shape(state, at)?;
     let (input, text) = opcode_word(input)?;
     let opcode = known_opcode(text, shape.is_some())?;
-    let (rest, (operands, payload)) = operand_part(state, scope, opcode, text, input)?;
+    state.depth += 1;
+    let inside = operand_part(state, scope, opcode, text, input);
     state.depth -= 1;
+    let (rest, (operands, payload)) = inside?;
     let name = anonymous_name(scope, text);
     let token: ShapeRef = Arc::new(crate::Shape::Token);
     let mut instruction = Instruction::new(name, token, opcode, operands).with_payload(payload);

@@ -58,7 +58,11 @@ pub fn parse(text: &str) -> Result<Module, Vec<Diagnostic>> {
     if let Err(error) = module::module(&mut state) {
         state.note(error);
     }
-    if state.problems.is_empty() { Ok(state.module) } else { Err(state.problems) }
+    if !state.problems.is_empty() {
+        return Err(state.problems);
+    }
+    state.module.style.final_blank_line = text.ends_with("\n\n");
+    Ok(state.module)
 }
 
 /// Reads `{(shape, ...)->shape}`, the value of `entry_computation_layout`.

@@ -14,6 +14,9 @@ pub fn print(module: &Module) -> String {
     for &id in module.computation_ids() {
         printer.computation(id);
     }
+    if module.style.final_blank_line {
+        printer.push("\n");
+    }
     printer.out
 }
 
@@ -93,11 +96,10 @@ impl Printer<'_> {
     }
 
     fn operands(&mut self, inst: &Instruction) {
-        let counts = self.module.style.percent;
         for (index, &operand) in inst.operands.iter().enumerate() {
             if index > 0 {
                 self.push(", ");
-                if counts && index % 5 == 0 {
+                if index % 5 == 0 {
                     self.push("/*index=");
                     self.number(index);
                     self.push("*/");

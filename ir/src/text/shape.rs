@@ -18,6 +18,9 @@ use crate::{ArrayShape, ElementType, Layout, Shape};
 /// Tuples nested deeper than this are an error instead of a stack overflow; real programs stay below ten.
 const MAX_DEPTH: u32 = 256;
 
+/// Shapes nested deeper than this are not looked up; real ones are not.
+const MAX_LOOKUP_DEPTH: u32 = 4;
+
 /// Parser of shapes that remembers every text it has read.
 #[derive(Default)]
 pub(super) struct Shapes<'a> {
@@ -31,7 +34,9 @@ impl<'a> Shapes<'a> {
     }
 
     fn nested(&mut self, input: &'a str, depth: u32) -> Res<'a, ShapeRef> {
-        if let Some(length) = written_length(input)
+        // Finding the end of a tuple at every level of nesting would be quadratic.
+        if depth < MAX_LOOKUP_DEPTH
+            && let Some(length) = written_length(input)
             && let Some(shape) = self.known.get(&input[..length])
         {
             return Ok((&input[length..], Arc::clone(shape)));

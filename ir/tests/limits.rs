@@ -1,0 +1,70 @@
+//! Texts made to break a parser: deep nesting, huge numbers, many names. Each ends in a message, or is read in linear time.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use hlo_ir::text;
+
+/// The messages about a text that cannot be read.
+fn messages(source: &str) -> Vec<String> {
+    text::parse(source).expect_err("the text cannot be read").into_iter().map(|problem| problem.message).collect()
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    let tuple =
+        format!("HloModule m\nENTRY e {{ x = {}f32[]{} parameter(0) }}", "(".repeat(50_000), ")".repeat(50_000));
+    assert_eq!(messages(&tuple), ["shapes are nested deeper than 256 levels"]);
+    let (open, close) = ("negate(".repeat(50_000), ")".repeat(50_000));
+    let operand = format!("HloModule m\nENTRY e {{ x = f32[] parameter(0) y = {open}x{close} }}");
+    assert_eq!(messages(&operand), ["operands are nested deeper than 64 levels"]);
+    let inline = "c = f32[] call(), to_apply={ ".repeat(50_000);
+    assert_eq!(
+        messages(&format!("HloModule m\nENTRY e {{ {inline}")),
+        ["inline computations are nested deeper than 64 levels"]
+    );
+    let braces = format!("HloModule m\nENTRY e {{ x = f32[] parameter(0), a={}", "{".repeat(1_000_000));
+    assert_eq!(messages(&braces), ["this `{` is never closed"]);
+}
+
+#[test]
+fn an_error_inside_does_not_use_up_the_depth() {
+    let line = "  y = f32[] negate(negate(frob(x)))\n".repeat(10);
+    let source =
+        format!("HloModule m\nENTRY e {{\n  x = f32[] parameter(0)\n{line}  z = f32[] negate(negate(negate(x)))\n}}\n");
+    assert!(messages(&source).iter().all(|message| message.contains("`frob`")), "{source}");
+}
+
+#[test]
+fn huge_arrays_are_read() {
+    let source = "HloModule m\nENTRY e { ROOT x = f32[9223372036854775807,9223372036854775807]{1,0} parameter(0) }";
+    let module = text::parse(source).expect("sizes up to 2^63-1 are legal");
+    assert!(hlo_ir::verify::verify(&module).is_empty());
+    let shape = module.instruction(module.computation(module.entry()).root).array().expect("an array");
+    assert_eq!(shape.elements(), None);
+}
+
+#[test]
+fn one_computation_of_many_instructions_takes_linear_time() {
+    let seconds = |count: usize| {
+        let mut source = String::from("HloModule m\n\nENTRY %e (x: f32[]) -> f32[] {\n  %v0 = f32[] parameter(0)\n");
+        for index in 1..count {
+            let before = index / 2;
+            writeln!(source, "  %v{index} = f32[] add(%v{before}, negate(%v{before})), metadata={{op_name=\"v\"}}")
+                .expect("writing to a string cannot fail");
+        }
+        source.push_str("}\n");
+        let run = || {
+            let start = Instant::now();
+            let module = text::parse(&source).expect("a legal text");
+            assert_eq!(module.instruction_count(), 2 * count - 1);
+            assert!(hlo_ir::verify::verify(&module).is_empty());
+            text::print(&module);
+            start.elapsed()
+        };
+        (0..3).map(|_| run()).min().unwrap_or(Duration::MAX).as_secs_f64()
+    };
+    let (small, large) = (seconds(1_000), seconds(20_000));
+    // Twenty times the text; four hundred times the time would be quadratic.
+    assert!(large < 100.0 * small, "{small} s, then {large} s");
+}
