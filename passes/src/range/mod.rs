@@ -17,7 +17,7 @@
 
 mod arithmetic;
 mod calls;
-pub mod literal;
+mod literal;
 mod loops;
 mod movement;
 mod refine;
@@ -148,9 +148,8 @@ impl<'m> Ranges<'m> {
             (Opcode::Broadcast, &[operand]) => (self.module.instruction(operand), true),
             _ => (inst, false),
         };
-        let array = inst.array()?;
-        let region = if whole { Region::full(&array.dims) } else { value.region.clone() };
-        literal::range(inst.literal()?, array.element_type, &array.dims, &region)
+        let region = if whole { Region::full(&inst.array()?.dims) } else { value.region.clone() };
+        literal::range(inst, &region)
     }
 
     /// One instruction's rule; `None` where nothing is known.

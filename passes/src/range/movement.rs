@@ -17,10 +17,7 @@ impl Ranges<'_> {
                 Some(self.evaluate(frame, Value { id: first?, path, region: value.region.clone() }))
             }
             Opcode::OptBarrier => Some(self.evaluate(frame, Value { id: first?, ..value.clone() })),
-            Opcode::Constant => {
-                let array = inst.array()?;
-                literal::range(inst.literal()?, array.element_type, &array.dims, &value.region)
-            }
+            Opcode::Constant => literal::range(inst, &value.region),
             Opcode::Iota => {
                 let dim = usize::try_from(inst.int(&AttrKey::IotaDimension)?).ok()?;
                 let (low, high) = *value.region.bounds().get(dim)?;
