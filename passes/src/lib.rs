@@ -5,6 +5,7 @@
 
 pub mod chunk;
 pub mod dead_code;
+pub mod direct_index;
 pub mod flow;
 #[doc(hidden)]
 pub mod header;
@@ -17,5 +18,10 @@ pub use pass::{Assumption, Condition, Context, Finding, Grade, Options, Outcome,
 
 /// Every pass, in alphabetical order; the folder and this list are compared by a test.
 pub fn all() -> Vec<Box<dyn Pass>> {
-    vec![Box::new(chunk::Chunk), Box::new(dead_code::DeadCode), Box::new(inline_calls::InlineCalls::default())]
+    vec![
+        Box::new(chunk::Chunk),
+        Box::new(dead_code::DeadCode),
+        Box::new(direct_index::DirectIndex),
+        Box::new(inline_calls::InlineCalls::default()),
+    ]
 }

@@ -14,7 +14,8 @@ const TWO_PEAKS: &str = "  %p = f32[4]{0} parameter(0)
   %a = f32[4096,4]{1,0} broadcast(%p), dimensions={1}
   %b = f32[4096,4]{1,0} sine(%a)
   %s = f32[1,4]{1,0} slice(%b), slice={[0:1], [0:4]}
-  %c = f32[4096,4]{1,0} broadcast(%s), dimensions={0,1}, metadata={op_name=\"c\" source_file=\"f.py\" source_line=7}
+  %q = f32[4]{0} reshape(%s)
+  %c = f32[4096,4]{1,0} broadcast(%q), dimensions={1}, metadata={op_name=\"c\" source_file=\"f.py\" source_line=7}
   %d = f32[4096,4]{1,0} cosine(%c)
   ROOT %t = f32[1,4]{1,0} slice(%d), slice={[0:1], [0:4]}";
 

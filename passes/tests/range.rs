@@ -71,7 +71,8 @@ fn sources() {
     assert_eq!(root("  ROOT %r = s32[8,3] iota(), iota_dimension=1"), "[0, 2]");
     assert_eq!(root("  ROOT %r = s8[300] iota(), iota_dimension=0"), "[-128, 127]", "it wraps");
     assert_eq!(root("  ROOT %r = s32[2,2] constant({ { 5, -1 }, { 0, 7 } })"), "[-1, 0] or 5 or 7");
-    let column = "  %c = s32[2,2] constant({ { 5, -1 }, { 0, 7 } })\n  ROOT %r = s32[2,1] slice(%c), slice={[0:2], [1:2]}";
+    let column =
+        "  %c = s32[2,2] constant({ { 5, -1 }, { 0, 7 } })\n  ROOT %r = s32[2,1] slice(%c), slice={[0:2], [1:2]}";
     assert_eq!(root(column), "-1 or 7");
     assert_eq!(root("  ROOT %r = s32[2,2] constant({...})"), S32);
     assert_eq!(root("  ROOT %r = s32[8,3] popcnt(%x)"), "[0, 32]");

@@ -6,6 +6,8 @@ use crate::{Context, Finding, Pass, PassKind};
 /// Every pass that a plain run uses. The manager takes the best rewrite wherever it stands, so the order decides only between equals.
 pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
     vec![
+        // The smallest change to the text: of two rewrites with the same gain it should win.
+        Box::new(crate::direct_index::DirectIndex),
         Box::new(crate::chunk::Chunk),
         // Calls hide producers from the rewrites above. A call is inlined only where a rewrite then gains; others stay calls.
         Box::new(Enabling(Box::new(InlineCalls::where_needed()))),

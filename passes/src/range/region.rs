@@ -14,6 +14,10 @@ impl Region {
     pub fn full(dims: &[i64]) -> Self {
         Self { bounds: dims.iter().map(|&size| (0, size)).collect() }
     }
+    /// The box with these bounds.
+    pub fn from_bounds(bounds: impl IntoIterator<Item = (i64, i64)>) -> Self {
+        Self { bounds: bounds.into_iter().collect() }
+    }
     /// Bounds of every dimension.
     pub fn bounds(&self) -> &[(i64, i64)] {
         &self.bounds
