@@ -82,7 +82,7 @@ pub(super) fn assess(context: &Context<'_>, ranges: &mut Ranges<'_>, index: &Ind
         );
     }
     let descending = array.layout.as_ref().is_none_or(hlo_ir::Layout::is_descending);
-    let columns: Option<Vec<usize>> = origins.iter().map(|origin| column(origin, &array.dims, &rows, count)).collect();
+    let columns: Option<Vec<usize>> = origins.iter().map(|origin| column(origin, &rows, count)).collect();
     let Some(columns) = columns.filter(|_| descending) else {
         let message =
             format!("`{name}` does not hold the components of one index side by side, so they must be copied");
@@ -106,7 +106,7 @@ fn row_sizes(module: &Module, index: &Index) -> Option<Dims> {
 
 /// Where each component of the index comes from.
 fn origins(module: &Module, index: &Index, source: InstructionId, rows: &[i64]) -> Option<Vec<Origin>> {
-    let rank = module.instruction(index.id).array()?.rank();
+    let dims = &module.instruction(index.id).array()?.dims;
     let mut tracer = Tracer::new(module, source, rows);
     let component = |component: usize| {
         let mut row = 0..;
@@ -117,19 +117,22 @@ fn origins(module: &Module, index: &Index, source: InstructionId, rows: &[i64]) 
             let row = row.next().expect("it never ends");
             Affine::row(row, rows[row])
         };
-        let at: Vec<Affine> = (0..rank).map(at).collect();
-        tracer.trace(index.id, &at, index.sinks.iter().map(|sink| sink.bounds[component].0).max()?)
+        let at: Vec<Affine> = (0..dims.len()).map(at).collect();
+        tracer.trace(
+            index.id,
+            &affine::position(&at, dims)?,
+            index.sinks.iter().map(|sink| sink.bounds[component].0).max()?,
+        )
     };
     (0..index.sinks[0].bounds.len()).map(component).collect()
 }
 
 /// The column `p` if the element of row `r` is element `(r, p)` of an array with `count` columns.
-fn column(origin: &Origin, dims: &[i64], rows: &[i64], count: usize) -> Option<usize> {
+fn column(origin: &Origin, rows: &[i64], count: usize) -> Option<usize> {
     let rows_in_order: Vec<Affine> = rows.iter().enumerate().map(|(row, &size)| Affine::row(row, size)).collect();
     let start = affine::position(&rows_in_order, rows)?.times(count as i64)?;
-    let at = affine::position(&origin.at, dims)?;
-    let column = usize::try_from(at.offset()).ok().filter(|&column| column < count)?;
-    (at == start.plus(&Affine::constant(column as i64))?).then_some(column)
+    let column = usize::try_from(origin.at.offset()).ok().filter(|&column| column < count)?;
+    (origin.at == start.plus(&Affine::constant(column as i64))?).then_some(column)
 }
 
 /// Decides by the values that each column can hold.
@@ -137,9 +140,7 @@ fn judge(context: &Context<'_>, ranges: &mut Ranges<'_>, index: &Index, mut plan
     let Some(new) = plan.new_value(context.module) else { return Verdict::Unrelated };
     let mut worst = Doubt::None;
     for (component, origin) in origins.iter().enumerate() {
-        let region = origin.at.iter().map(|at| at.bounds(&plan.rows)).collect::<Option<Vec<_>>>();
-        let Some(region) = region else { return Verdict::Unrelated };
-        let region = Region::from_bounds(region.iter().map(|&(low, high)| (low, high + 1)));
+        let Some(region) = region(context.module, &plan, origin) else { return Verdict::Unrelated };
         let occurring = ranges.of_region(plan.source, region);
         let (forbidden, changed) = differences(&index.sinks, component, &origin.function, &new);
         let possible = forbidden.intersect(&occurring);
@@ -157,6 +158,14 @@ fn judge(context: &Context<'_>, ranges: &mut Ranges<'_>, index: &Index, mut plan
         }
         Doubt::Computed => Verdict::Refused(NEARLY - 1, worst.reason(&plan.doubts())),
     }
+}
+
+/// The part of the array that holds one component: a box around it.
+fn region(module: &Module, plan: &Plan, origin: &Origin) -> Option<Region> {
+    let dims = &module.instruction(plan.source).array()?.dims;
+    let Some(at) = affine::coordinates(&origin.at, dims, &plan.rows) else { return Some(Region::full(dims)) };
+    let bounds = at.iter().map(|at| at.bounds(&plan.rows).map(|(low, high)| (low, high + 1)));
+    Some(Region::from_bounds(bounds.collect::<Option<Vec<_>>>()?))
 }
 
 /// What the program does to values for which the array and the index differ.

@@ -17,8 +17,8 @@ const MOST_LEVELS: usize = 200;
 /// One element of an index array as a function of one element of a source array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Origin {
-    /// Which element of the source, for every row.
-    pub(super) at: Vec<Affine>,
+    /// Row-major position of the element in the source, for every row.
+    pub(super) at: Affine,
     /// What was done to it.
     pub(super) function: Piecewise,
     /// Whether the element is what the program gave as an index: only the last wrap-around of negative indices, and a clamp behind it,
@@ -41,7 +41,7 @@ pub(super) struct Tracer<'m> {
     source: InstructionId,
     /// Sizes of the row dimensions.
     rows: &'m [i64],
-    known: IndexMap<(InstructionId, Vec<Affine>), Option<Element>>,
+    known: IndexMap<(InstructionId, Affine), Option<Element>>,
     level: usize,
 }
 
@@ -50,8 +50,8 @@ impl<'m> Tracer<'m> {
     pub(super) fn new(module: &'m Module, source: InstructionId, rows: &'m [i64]) -> Self {
         Self { module, source, rows, known: IndexMap::new(), level: 0 }
     }
-    /// The element of `id` at these coordinates as a function of one element of the source. `size` is that of the dimension it points into.
-    pub(super) fn trace(&mut self, id: InstructionId, at: &[Affine], size: i128) -> Option<Origin> {
+    /// The element of `id` at this position as a function of one element of the source. `size` is that of the dimension it points into.
+    pub(super) fn trace(&mut self, id: InstructionId, at: &Affine, size: i128) -> Option<Origin> {
         match self.element(id, at)? {
             Element::Of(origin) => Some(Origin { as_given: self.is_given(id, at, size), ..origin }),
             Element::Constant(_) => None,
@@ -59,8 +59,8 @@ impl<'m> Tracer<'m> {
     }
 
     /// Whether the last `select` on the way to the element chooses between a value of the source and another one.
-    fn is_given(&mut self, mut id: InstructionId, at: &[Affine], size: i128) -> bool {
-        let mut at = at.to_vec();
+    fn is_given(&mut self, mut id: InstructionId, at: &Affine, size: i128) -> bool {
+        let mut at = at.clone();
         for _ in 0..MOST_LEVELS {
             let inst = self.module.instruction(id);
             if inst.opcode == Opcode::Select {
@@ -81,9 +81,9 @@ impl<'m> Tracer<'m> {
     }
 
     /// One step back over moves, converts and bounds by constants.
-    fn before_select(&mut self, id: InstructionId, at: &[Affine]) -> Option<(InstructionId, Vec<Affine>)> {
+    fn before_select(&mut self, id: InstructionId, at: &Affine) -> Option<(InstructionId, Affine)> {
         let inst = self.module.instruction(id);
-        let same_place = |id: &InstructionId| Some((*id, at.to_vec()));
+        let same_place = |id: &InstructionId| Some((*id, at.clone()));
         match inst.opcode {
             Opcode::Concatenate => self.concatenated(id, at),
             Opcode::GetTupleElement => same_place(&element_of_tuple(self.module, id)?),
@@ -99,15 +99,15 @@ impl<'m> Tracer<'m> {
         }
     }
 
-    fn element(&mut self, id: InstructionId, at: &[Affine]) -> Option<Element> {
+    fn element(&mut self, id: InstructionId, at: &Affine) -> Option<Element> {
         if id == self.source {
             let function = Piecewise::identity(self.element_type(id)?)?;
-            return Some(Element::Of(Origin { at: at.to_vec(), function, as_given: false }));
+            return Some(Element::Of(Origin { at: at.clone(), function, as_given: false }));
         }
         if self.level == MOST_LEVELS || self.known.len() == MOST_INSTRUCTIONS {
             return None;
         }
-        let key = (id, at.to_vec());
+        let key = (id, at.clone());
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
@@ -118,7 +118,7 @@ impl<'m> Tracer<'m> {
         element
     }
 
-    fn step(&mut self, id: InstructionId, at: &[Affine]) -> Option<Element> {
+    fn step(&mut self, id: InstructionId, at: &Affine) -> Option<Element> {
         let inst = self.module.instruction(id);
         match inst.opcode {
             Opcode::Constant => constant(self.module, id, at),
@@ -135,25 +135,24 @@ impl<'m> Tracer<'m> {
         }
     }
 
-    /// Coordinates in the operand of an operation that only moves elements.
-    fn moved(&self, id: InstructionId, at: &[Affine]) -> Option<Vec<Affine>> {
+    /// Position in the operand of an operation that only moves elements.
+    fn moved(&self, id: InstructionId, at: &Affine) -> Option<Affine> {
         let inst = self.module.instruction(id);
+        if inst.opcode == Opcode::Reshape {
+            return Some(at.clone());
+        }
         let from = &self.module.instruction(*inst.operands.first()?).array()?.dims;
+        let at = affine::coordinates(at, &inst.array()?.dims, self.rows)?;
         let dimensions = inst.ints(&AttrKey::Dimensions);
-        match inst.opcode {
+        let moved: Option<Vec<Affine>> = match inst.opcode {
             Opcode::Slice => {
                 let AttrValue::Slice(slices) = inst.attribute(&AttrKey::Slice)? else { return None };
-                let moved = at.iter().zip(slices).map(|(at, s)| at.times(s.stride)?.plus(&Affine::constant(s.start)));
-                moved.collect()
-            }
-            Opcode::Reshape => {
-                let position = affine::position(at, &inst.array()?.dims)?;
-                affine::coordinates(&position, from, self.rows)
+                at.iter().zip(slices).map(|(at, s)| at.times(s.stride)?.plus(&Affine::constant(s.start))).collect()
             }
             Opcode::Transpose => {
                 let mut moved = vec![Affine::default(); at.len()];
                 for (&dim, at) in dimensions.iter().zip(at) {
-                    moved[usize::try_from(dim).ok()?] = at.clone();
+                    moved[usize::try_from(dim).ok()?] = at;
                 }
                 Some(moved)
             }
@@ -168,21 +167,23 @@ impl<'m> Tracer<'m> {
                 at.iter().enumerate().map(turned).collect()
             }
             _ => None,
-        }
+        };
+        affine::position(&moved?, from)
     }
 
-    /// The operand that an element of a concatenation comes from, for all rows alike.
-    fn concatenated(&self, id: InstructionId, at: &[Affine]) -> Option<(InstructionId, Vec<Affine>)> {
+    /// The operand that an element of a concatenation comes from, for all rows alike, and its position there.
+    fn concatenated(&self, id: InstructionId, at: &Affine) -> Option<(InstructionId, Affine)> {
         let inst = self.module.instruction(id);
         let dim = usize::try_from(*inst.ints(&AttrKey::Dimensions).first()?).ok()?;
+        let mut at = affine::coordinates(at, &inst.array()?.dims, self.rows)?;
         let (low, high) = at.get(dim)?.bounds(self.rows)?;
         let mut start = 0;
         for &operand in &inst.operands {
-            let end = start + *self.module.instruction(operand).array()?.dims.get(dim)?;
+            let sizes = &self.module.instruction(operand).array()?.dims;
+            let end = start + *sizes.get(dim)?;
             if start <= low && high < end {
-                let mut moved = at.to_vec();
-                moved[dim] = at[dim].plus(&Affine::constant(-start))?;
-                return Some((operand, moved));
+                at[dim] = at[dim].plus(&Affine::constant(-start))?;
+                return Some((operand, affine::position(&at, sizes)?));
             }
             start = end;
         }
@@ -190,14 +191,15 @@ impl<'m> Tracer<'m> {
     }
 
     /// An elementwise operation whose operands are constants and functions of one and the same source element.
-    fn computed(&mut self, id: InstructionId, at: &[Affine]) -> Option<Element> {
+    fn computed(&mut self, id: InstructionId, at: &Affine) -> Option<Element> {
         let inst = self.module.instruction(id);
+        let first = Affine::default();
         let mut place = None;
         let mut domain = Piecewise::identity(ElementType::Pred)?;
         let mut elements = Vec::new();
         for &operand in &inst.operands {
             let scalar = self.module.instruction(operand).array()?.is_scalar();
-            let element = self.element(operand, if scalar { &[] } else { at })?;
+            let element = self.element(operand, if scalar { &first } else { at })?;
             if let Element::Of(origin) = &element {
                 if place.as_ref().is_some_and(|place| *place != origin.at) {
                     return None;
@@ -236,18 +238,16 @@ impl<'m> Tracer<'m> {
     }
 }
 
-/// The value of a constant at coordinates that are the same for every row, or of one whose elements are all the same.
-fn constant(module: &Module, id: InstructionId, at: &[Affine]) -> Option<Element> {
+/// The value of a constant at a position that is the same for every row, or of one whose elements are all the same.
+fn constant(module: &Module, id: InstructionId, at: &Affine) -> Option<Element> {
     let inst = module.instruction(id);
-    let dims = &inst.array()?.dims;
     let small = inst.array()?.elements()? <= MOST_ELEMENTS;
     let values = Literal::of(inst).filter(|_| small)?.integers()?;
     let first = *values.first()?;
     if values.iter().all(|value| *value == first) {
         return Some(Element::Constant(first));
     }
-    let position = affine::position(at, dims)?.as_constant()?;
-    values.get(usize::try_from(position).ok()?).map(|&value| Element::Constant(value))
+    values.get(usize::try_from(at.as_constant()?).ok()?).map(|&value| Element::Constant(value))
 }
 
 /// What a `get-tuple-element` takes out of a tuple that stands right before it, or before a barrier.
