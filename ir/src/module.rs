@@ -47,7 +47,7 @@ pub struct Instruction {
     pub attributes: Vec<Attribute>,
     /// The computation it stands in.
     pub parent: ComputationId,
-    /// Where its text stood; `None` for instructions made by a pass.
+    /// Where its text stood, from its name to the parenthesis behind its operands; `None` for instructions made by a pass.
     pub span: Option<Span>,
 }
 
@@ -209,7 +209,7 @@ pub struct Computation {
     pub root: InstructionId,
     /// Attributes behind the closing brace.
     pub attributes: Vec<Attribute>,
-    /// Where its text stood.
+    /// Where its text stood, from its name to the brace before its instructions.
     pub span: Option<Span>,
 }
 

@@ -214,7 +214,7 @@ fn write_array(f: &mut fmt::Formatter<'_>, array: &ArrayShape, layouts: bool) ->
         if index > 0 {
             f.write_str(",")?;
         }
-        match (array.dynamic >> index & 1 == 1, dim) {
+        match (array.dynamic.checked_shr(index as u32).unwrap_or(0) & 1 == 1, dim) {
             (_, UNBOUNDED) => f.write_str("?")?,
             (true, bound) => write!(f, "<={bound}")?,
             (false, size) => write!(f, "{size}")?,

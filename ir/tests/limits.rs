@@ -68,3 +68,14 @@ fn one_computation_of_many_instructions_takes_linear_time() {
     // Twenty times the text; four hundred times the time would be quadratic.
     assert!(large < 100.0 * small, "{small} s, then {large} s");
 }
+
+#[test]
+fn arrays_of_many_dimensions_print_back() {
+    let (sizes, order) =
+        (vec!["1"; 70].join(","), (0..70).rev().map(|dim| dim.to_string()).collect::<Vec<_>>().join(","));
+    let source = format!("HloModule m\n\nENTRY e {{\n  ROOT x = f32[{sizes}]{{{order}}} parameter(0)\n}}\n");
+    let module = text::parse(&source).expect("a legal text");
+    assert_eq!(text::print(&module), source);
+    let dynamic = source.replace("1]{", "<=1]{");
+    assert_eq!(messages(&dynamic), ["only the first 64 dimensions of an array can be dynamic"]);
+}

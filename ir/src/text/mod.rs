@@ -1,4 +1,4 @@
-//! HLO text: [`parse`] reads it, [`print`] writes it. The two meet only in the IR.
+//! HLO text: [`parse`] reads it, [`print()`] writes it. The two meet only in the IR.
 //!
 //! The format, by example (comments `// ...` and `/* ... */` may stand between any two tokens, line ends mean nothing):
 //!
