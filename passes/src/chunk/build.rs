@@ -70,6 +70,16 @@ fn index_type(module: &Module, region: &Region, sinks: &[&Sink], size: BlockSize
     if i32::try_from(largest).is_ok() { ElementType::S32 } else { ElementType::S64 }
 }
 
+/// One part of what the loop carries.
+struct Part {
+    name: SmolStr,
+    shape: ShapeRef,
+}
+
+fn whole_shape(parts: &[Part]) -> ShapeRef {
+    Shape::tuple(parts.iter().map(|part| part.shape.clone()))
+}
+
 /// What the loop carries, in order: the counter, the accumulators, the values in memory, their other readings.
 struct Builder<'a> {
     module: &'a Module,
@@ -90,8 +100,10 @@ impl Builder<'_> {
         inst.attributes.extend(self.metadata.clone());
         self.patch.add(to, inst)
     }
-    fn gte(&mut self, to: ComputationId, tuple: InstructionId, index: usize, shape: &ShapeRef) -> InstructionId {
-        let inst = Instruction::new(self.name.clone(), shape.clone(), Opcode::GetTupleElement, [tuple]);
+    /// Part `index` of the state.
+    fn part(&mut self, to: ComputationId, state: InstructionId, parts: &[Part], index: usize) -> InstructionId {
+        let Part { name, shape } = &parts[index];
+        let inst = Instruction::new(name.clone(), shape.clone(), Opcode::GetTupleElement, [state]);
         self.add(to, inst.with(Attribute::int(AttrKey::Index, index as i64)))
     }
     /// What now stands for an instruction of the original: uses inside the patch are not redirected by it.
@@ -168,24 +180,33 @@ impl Builder<'_> {
         let initial = self.initial();
         let held = memory.values.values().chain(memory.bits.values()).copied();
         let carried: Vec<InstructionId> = [zero].into_iter().chain(initial.iter().copied()).chain(held).collect();
-        let shapes: Vec<ShapeRef> = carried.iter().map(|&id| self.shape(id)).collect();
-        let state = Shape::tuple(shapes.iter().cloned());
-        let body = self.body(region, memory, &shapes, initial.len());
-        let condition = self.condition(&shapes);
+        let parts: Vec<Part> = carried.iter().enumerate().map(|(index, &id)| self.named_part(index, id)).collect();
+        let body = self.body(region, memory, &parts, initial.len());
+        let condition = self.condition(&parts);
         let name = format_smolstr!("{}.init", self.name);
-        let start = self.add(self.parent, Instruction::new(name, state.clone(), Opcode::Tuple, carried));
+        let start = self.add(self.parent, Instruction::new(name, whole_shape(&parts), Opcode::Tuple, carried));
         let name = format_smolstr!("{}.while", self.name);
-        let looping = Instruction::new(name, state, Opcode::While, [start])
+        let looping = Instruction::new(name, whole_shape(&parts), Opcode::While, [start])
             .with(Attribute::new(AttrKey::Condition, AttrValue::Computation(condition)))
             .with(Attribute::new(AttrKey::Body, AttrValue::Computation(body)));
         let looping = self.add(self.parent, looping);
-        (1..=initial.len()).map(|index| self.gte(self.parent, looping, index, &shapes[index])).collect()
+        (1..=initial.len()).map(|index| self.part(self.parent, looping, &parts, index)).collect()
+    }
+    /// Part `index` of the state, whose first value is `id`.
+    fn named_part(&self, index: usize, id: InstructionId) -> Part {
+        let accumulators = self.sinks.iter().flat_map(|sink| vec![sink.scatter; sink.inputs(self.module)]);
+        let name = match index.checked_sub(1).map(|index| accumulators.clone().nth(index)) {
+            None => "block_number".into(),
+            Some(Some(scatter)) => format_smolstr!("{}.so_far", self.module.instruction(scatter).name),
+            Some(None) => format_smolstr!("{}.carried", self.patch.instruction(self.module, id).name),
+        };
+        Part { name, shape: self.shape(id) }
     }
 
-    fn condition(&mut self, shapes: &[ShapeRef]) -> ComputationId {
+    fn condition(&mut self, parts: &[Part]) -> ComputationId {
         let condition = self.patch.add_computation(format_smolstr!("{}.condition", self.name));
-        let state = self.state(condition, shapes);
-        let counter = self.gte(condition, state, 0, &shapes[0]);
+        let state = self.state(condition, parts);
+        let counter = self.part(condition, state, parts, 0);
         let count = self.patch.add(condition, constant(self.index_type, self.size.count));
         let less =
             Instruction::new("more_blocks", Shape::array(ElementType::Pred, []), Opcode::Compare, [counter, count])
@@ -193,17 +214,16 @@ impl Builder<'_> {
         self.add(condition, less);
         condition
     }
-    fn state(&mut self, computation: ComputationId, shapes: &[ShapeRef]) -> InstructionId {
+    fn state(&mut self, computation: ComputationId, parts: &[Part]) -> InstructionId {
         let name = format_smolstr!("{}.state", self.name);
-        let state = Instruction::new(name, Shape::tuple(shapes.iter().cloned()), Opcode::Parameter, []);
+        let state = Instruction::new(name, whole_shape(parts), Opcode::Parameter, []);
         self.add(computation, state.with_payload(Payload::Parameter(0)))
     }
 
-    fn body(&mut self, region: &mut Region, memory: &Memory, shapes: &[ShapeRef], updated: usize) -> ComputationId {
+    fn body(&mut self, region: &mut Region, memory: &Memory, parts: &[Part], updated: usize) -> ComputationId {
         let body = self.patch.add_computation(format_smolstr!("{}.body", self.name));
-        let state = self.state(body, shapes);
-        let carried: Vec<InstructionId> =
-            shapes.iter().enumerate().map(|(index, shape)| self.gte(body, state, index, shape)).collect();
+        let state = self.state(body, parts);
+        let carried: Vec<InstructionId> = (0..parts.len()).map(|index| self.part(body, state, parts, index)).collect();
         let (accumulators, held) = carried[1..].split_at(updated);
         let mut inside = memory.clone();
         let places = inside.values.values_mut().chain(inside.bits.values_mut());
@@ -214,7 +234,7 @@ impl Builder<'_> {
         let next = emitter.scalar("next_block", Opcode::Add, [carried[0], one]);
         let accumulators = scatters(&mut emitter, sinks, accumulators);
         let results = [next].into_iter().chain(accumulators).chain(held.iter().copied());
-        let root = Instruction::new("next_state", Shape::tuple(shapes.iter().cloned()), Opcode::Tuple, results);
+        let root = Instruction::new("next_state", whole_shape(parts), Opcode::Tuple, results);
         self.add(body, root);
         body
     }

@@ -66,7 +66,8 @@ fn gaining<'s>(
     findings: &mut Vec<Finding>,
 ) -> Vec<Loop<'s>> {
     let mut going: Vec<&Sink> = sinks.iter().collect();
-    loop {
+    // Most computations scatter nothing; looking at all their instructions would be wasted.
+    while !going.is_empty() {
         let dying = Dying::of(context, computation, &going);
         let mut loops = Vec::new();
         let mut left_out = Vec::new();
@@ -82,6 +83,7 @@ fn gaining<'s>(
         }
         going = loops.iter().map(|found| found.sinks[0]).collect();
     }
+    Vec::new()
 }
 
 /// A loop of one sink, or the reason, if there is any to tell, why it would gain nothing.

@@ -1,7 +1,8 @@
 //! What a loop saves: the full-size values that XLA would have to hold and that disappear.
 
 use hlo_ir::arena::{Id as _, SideTable};
-use hlo_ir::{AttrKey, AttrValue, ComputationId, InstructionId, Module, Opcode, edit};
+use hlo_ir::module::Payload;
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, InstructionId, Module, Opcode, Shape, edit};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
 use indexmap::{IndexMap, IndexSet};
@@ -72,17 +73,30 @@ fn unneeded(context: &Context<'_>, computation: ComputationId, sinks: &[&Sink]) 
     gone
 }
 
+/// What two instructions must have in common to be equal expressions.
+#[derive(PartialEq, Eq, Hash)]
+struct Expression<'m> {
+    opcode: Opcode,
+    shape: &'m Shape,
+    payload: &'m Payload,
+    operands: Vec<usize>,
+    attributes: Vec<&'m Attribute>,
+}
+
 /// Numbers instructions such that equal expressions get equal numbers (metadata aside).
 fn twins(module: &Module, computation: ComputationId) -> SideTable<InstructionId, usize> {
     let mut number = SideTable::new(usize::MAX);
-    let mut known: IndexMap<(Opcode, Vec<usize>, String), usize> = IndexMap::new();
+    let mut known: IndexMap<Expression<'_>, usize> = IndexMap::new();
     for (id, inst) in module.instructions_of(computation) {
-        let operands = inst.operands.iter().map(|&operand| number[operand]).collect();
-        let attributes: Vec<_> =
-            inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata).collect();
-        let rest = format!("{} {:?} {attributes:?}", inst.shape, inst.payload);
+        let expression = Expression {
+            opcode: inst.opcode,
+            shape: &inst.shape,
+            payload: &inst.payload,
+            operands: inst.operands.iter().map(|&operand| number[operand]).collect(),
+            attributes: inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata).collect(),
+        };
         let next = known.len();
-        number.set(id, *known.entry((inst.opcode, operands, rest)).or_insert(next));
+        number.set(id, *known.entry(expression).or_insert(next));
     }
     number
 }
