@@ -5,7 +5,7 @@
 use hlo_ir::Opcode;
 use hlo_ir::shape::Dims;
 
-use super::algsimp::outside_fusions;
+use super::visit::outside_fusions;
 use super::build::{row_major, share};
 use super::cx::{Cx, Id};
 use super::dims::{align_layouts, reshape_is_bitcast};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hlo_ir::shape::{ArrayShape, Layout, Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Opcode};
 
-use super::algsimp::outside_fusions;
+use super::visit::outside_fusions;
 use super::build::share;
 use super::cx::{Cx, Id};
 use super::dims::permute_shape;

@@ -18,11 +18,13 @@ mod algsimp;
 mod build;
 mod calls;
 mod caveats;
+mod conditional;
 mod cse;
 mod cx;
 mod dce;
 mod decompose;
 mod dims;
+mod expand;
 mod fold;
 mod index;
 mod layout;
@@ -30,6 +32,7 @@ mod loops;
 mod mover;
 mod tuples;
 mod value;
+mod visit;
 
 pub(crate) use caveats::caveats;
 
@@ -52,7 +55,10 @@ pub(crate) fn simplify(graph: &mut Graph) {
     calls::flatten(&mut cx);
     dce::run(&mut cx);
     index::normalize_batches(&mut cx);
+    expand::total_order_compares(&mut cx);
     calls::inline(&mut cx);
+    expand::logistics(&mut cx);
+    conditional::canonicalize(&mut cx);
     pipeline(&mut cx);
     index::expand_single_scatters(&mut cx);
     index::simplify_scatters(&mut cx);
@@ -78,6 +84,7 @@ fn pipeline(cx: &mut Cx<'_>) {
         dce::run,
         mover::run,
         fold::run,
+        conditional::simplify,
     ];
     for _ in 0..MOST_ROUNDS {
         let mut changed = false;

@@ -6,7 +6,7 @@ use hlo_ir::shape::Dims;
 use hlo_ir::{ComputationId, Opcode};
 use indexmap::IndexSet;
 
-use super::algsimp::outside_fusions;
+use super::visit::outside_fusions;
 use super::build::share;
 use super::cx::{Cx, Id};
 use super::dims::{compose, inverse};

@@ -9,34 +9,16 @@ mod gather;
 mod scatter;
 mod single;
 
-use hlo_ir::Opcode;
 use hlo_ir::shape::Dims;
 
 use super::cx::{Cx, Id};
 use super::dims::inverse;
+use super::visit::each;
 
 pub(crate) use batch::run as normalize_batches;
 pub(crate) use gather::run as simplify_gathers;
 pub(crate) use scatter::run as simplify_scatters;
 pub(crate) use single::{run_gathers as expand_single_gathers, run_scatters as expand_single_scatters};
-
-/// Replaces every instruction of an opcode by what `rewrite` makes of it; returns whether any was.
-///
-/// Source: `OpExpanderPass`, which collects first and rewrites then.
-fn each(cx: &mut Cx<'_>, opcode: Opcode, rewrite: impl Fn(&mut Cx<'_>, Id) -> Option<Id>) -> bool {
-    let mut found = Vec::new();
-    for computation in cx.computation_order() {
-        found.extend(cx.post_order(computation).into_iter().filter(|&id| cx.opcode(id) == opcode));
-    }
-    let mut changed = false;
-    for id in found {
-        if let Some(new) = rewrite(cx, id) {
-            cx.replace(id, new);
-            changed = true;
-        }
-    }
-    changed
-}
 
 /// Inserts dimensions of size 1 so that they stand at these positions of the result.
 fn insert_ones(cx: &mut Cx<'_>, at: Id, operand: Id, positions: &[i64]) -> Id {

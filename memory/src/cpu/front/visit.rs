@@ -1,0 +1,91 @@
+//! Ways to walk over a module while it changes.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, Opcode};
+
+use super::cx::{Cx, Id};
+
+/// Reachable computations that are not the body of a fusion.
+///
+/// Source: `HloModule::MakeNonfusionComputations`.
+pub(crate) fn outside_fusions(cx: &Cx<'_>) -> Vec<ComputationId> {
+    let order = cx.computation_order();
+    let fused: Vec<ComputationId> =
+        order.iter().flat_map(|&id| cx.list(id).filter_map(|inst| cx.fused(inst)).collect::<Vec<_>>()).collect();
+    order.into_iter().filter(|id| !fused.contains(id)).collect()
+}
+
+/// How far the walk has come with an instruction.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    New,
+    Open,
+    Done,
+}
+
+/// One walk over a computation, operands before users, following the graph as it changes: an instruction made on the way is met in this
+/// walk only through users that were not reached yet.
+///
+/// Source: `HloComputation::Accept`, `PostOrderDFS` (xla/hlo/ir/hlo_instruction.cc).
+pub(crate) fn walk(
+    cx: &mut Cx<'_>,
+    computation: ComputationId,
+    mut handle: impl FnMut(&mut Cx<'_>, Id) -> bool,
+) -> bool {
+    let sinks: Vec<Id> =
+        cx.list(computation).filter(|&id| cx.is_dead(id) && cx.control_successors(id).is_empty()).collect();
+    let mut state = SideTable::new(State::New);
+    let mut changed = false;
+    for sink in sinks {
+        changed |= walk_from(cx, sink, &mut state, &mut handle);
+    }
+    let root = cx.root(computation);
+    walk_from(cx, root, &mut state, &mut handle) || changed
+}
+
+fn walk_from(
+    cx: &mut Cx<'_>,
+    root: Id,
+    state: &mut SideTable<Id, State>,
+    handle: &mut impl FnMut(&mut Cx<'_>, Id) -> bool,
+) -> bool {
+    let mut changed = false;
+    let mut stack = vec![root];
+    while let Some(&id) = stack.last() {
+        match state[id] {
+            State::Done => {
+                stack.pop();
+            }
+            State::Open => {
+                stack.pop();
+                state.set(id, State::Done);
+                changed |= cx.is_alive(id) && handle(cx, id);
+            }
+            State::New => {
+                state.set(id, State::Open);
+                let before = cx.control_predecessors(id).iter().rev().chain(cx.operands(id).iter().rev());
+                stack.extend(before.copied().filter(|&before| state[before] == State::New));
+            }
+        }
+    }
+    changed
+}
+
+/// Replaces every instruction of an opcode by what `rewrite` makes of it; returns whether any was.
+///
+/// Source: `OpExpanderPass`, which collects first and rewrites then.
+pub(crate) fn each(cx: &mut Cx<'_>, opcode: Opcode, rewrite: impl Fn(&mut Cx<'_>, Id) -> Option<Id>) -> bool {
+    let mut found = Vec::new();
+    for computation in outside_fusions(cx) {
+        found.extend(cx.post_order(computation).into_iter().filter(|&id| cx.opcode(id) == opcode));
+    }
+    let mut changed = false;
+    for id in found {
+        if let Some(new) = rewrite(cx, id) {
+            cx.replace(id, new);
+            changed = true;
+        }
+    }
+    changed
+}
+
