@@ -220,8 +220,7 @@ fn is_empty_branch(cx: &Cx<'_>, branch: ComputationId) -> bool {
             _ => false,
         }
     }
-    let moves_only =
-        |id: &Id| matches!(cx.opcode(*id), Opcode::Tuple | Opcode::GetTupleElement | Opcode::Parameter);
+    let moves_only = |id: &Id| matches!(cx.opcode(*id), Opcode::Tuple | Opcode::GetTupleElement | Opcode::Parameter);
     cx.post_order(branch).iter().all(moves_only) && has_array(cx.shape(cx.root(branch)))
 }
 

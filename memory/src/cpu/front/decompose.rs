@@ -5,10 +5,10 @@
 use hlo_ir::Opcode;
 use hlo_ir::shape::Dims;
 
-use super::visit::outside_fusions;
 use super::build::{row_major, share};
 use super::cx::{Cx, Id};
 use super::dims::{align_layouts, reshape_is_bitcast};
+use super::visit::outside_fusions;
 
 /// Decomposes reshapes and broadcasts in every computation.
 pub(crate) fn run(cx: &mut Cx<'_>) {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use hlo_ir::shape::{ArrayShape, Layout, Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Opcode};
 
-use super::visit::outside_fusions;
 use super::build::share;
 use super::cx::{Cx, Id};
 use super::dims::permute_shape;
+use super::visit::outside_fusions;
 
 /// Assigns layouts in every computation, callees first.
 pub(crate) fn run(cx: &mut Cx<'_>) {

@@ -25,11 +25,13 @@ mod dce;
 mod decompose;
 mod dims;
 mod expand;
+mod float;
 mod fold;
 mod index;
 mod layout;
 mod loops;
 mod mover;
+mod tree;
 mod tuples;
 mod value;
 mod visit;
@@ -55,10 +57,16 @@ pub(crate) fn simplify(graph: &mut Graph) {
     calls::flatten(&mut cx);
     dce::run(&mut cx);
     index::normalize_batches(&mut cx);
+    expand::decompose_dots(&mut cx);
     expand::total_order_compares(&mut cx);
     calls::inline(&mut cx);
+    expand::drop_unit_batches(&mut cx);
+    expand::decompose_dots(&mut cx);
+    float::run(&mut cx);
+    expand::drop_unit_batches(&mut cx);
     expand::logistics(&mut cx);
     conditional::canonicalize(&mut cx);
+    float::widen_half_dots(&mut cx);
     pipeline(&mut cx);
     index::expand_single_scatters(&mut cx);
     index::simplify_scatters(&mut cx);
@@ -77,6 +85,7 @@ fn pipeline(cx: &mut Cx<'_>) {
         dce::run,
         index::expand_single_gathers,
         index::simplify_gathers,
+        tree::run,
         loops::hoist_invariants,
         tuples::run,
         loops::sink_constants,

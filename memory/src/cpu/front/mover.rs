@@ -6,10 +6,10 @@ use hlo_ir::shape::Dims;
 use hlo_ir::{ComputationId, Opcode};
 use indexmap::IndexSet;
 
-use super::visit::outside_fusions;
 use super::build::share;
 use super::cx::{Cx, Id};
 use super::dims::{compose, inverse};
+use super::visit::outside_fusions;
 
 /// Moves what can be moved in every computation; returns whether anything was.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {

@@ -88,4 +88,3 @@ pub(crate) fn each(cx: &mut Cx<'_>, opcode: Opcode, rewrite: impl Fn(&mut Cx<'_>
     }
     changed
 }
-

@@ -14,7 +14,7 @@ mod concat;
 mod constant;
 mod convolution;
 mod divide;
-mod dot;
+pub(crate) mod dot;
 mod dynamic;
 mod gather;
 mod layout;

@@ -1,7 +1,9 @@
 //! Operations that XLA:CPU writes out in terms of simpler ones before it simplifies.
 
 mod compare;
+mod dot;
 mod logistic;
 
 pub(crate) use compare::run as total_order_compares;
+pub(crate) use dot::{decompose as decompose_dots, drop_unit_batches};
 pub(crate) use logistic::run as logistics;

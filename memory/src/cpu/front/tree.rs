@@ -1,0 +1,59 @@
+//! Long reductions that no library takes become two: first over windows, then over what is left.
+//!
+//! Source: `TreeReductionRewriter` (xla/hlo/transforms/simplifiers/tree_reduction_rewriter.cc).
+
+use hlo_ir::Opcode;
+use hlo_ir::attribute::WindowDim;
+
+use super::build::row_major;
+use super::cx::{Cx, Id};
+use super::visit::{outside_fusions, walk};
+use crate::cpu::ynn::support::is_supported;
+
+/// Elements a window covers in each reduced dimension.
+const WINDOW: i64 = 32;
+
+/// Splits every long reduction once; returns whether there was one.
+pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
+    let mut changed = false;
+    for computation in outside_fusions(cx) {
+        changed |= walk(cx, computation, |cx, id| {
+            let Some(new) = split(cx, id) else { return false };
+            cx.replace(id, new);
+            true
+        });
+    }
+    changed
+}
+
+fn split(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
+    if cx.opcode(id) != Opcode::Reduce || cx.array(id).is_none() || is_supported(cx, id) {
+        return None;
+    }
+    let (operand, init, dims) = (cx.operand(id, 0), cx.operand(id, 1), cx.dimensions(id));
+    let sizes = cx.dims(operand);
+    if dims.iter().all(|&dim| sizes[dim as usize] <= WINDOW) {
+        return None;
+    }
+    let mut partial = sizes.clone();
+    let mut window = vec![WindowDim::default(); sizes.len()];
+    for &dim in &dims {
+        let (size, window) = (sizes[dim as usize], &mut window[dim as usize]);
+        let width = size.min(WINDOW);
+        let count = (size + width - 1) / width;
+        let padding = (count - 1) * width + width - size;
+        *window = WindowDim {
+            size: width,
+            stride: width,
+            pad_low: padding / 2,
+            pad_high: padding - padding / 2,
+            ..WindowDim::default()
+        };
+        partial[dim as usize] = count;
+    }
+    let to_apply = cx.to_apply(id)?;
+    let shape = row_major(cx.element_type(operand), partial);
+    let first = cx.reduce_window(id, shape, &[operand, init], window, to_apply);
+    let shape = cx.shape(id).clone();
+    Some(cx.reduce_as(id, shape, first, init, &dims, to_apply))
+}
