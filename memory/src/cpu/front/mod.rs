@@ -28,6 +28,7 @@ mod expand;
 mod float;
 mod fold;
 mod index;
+mod late;
 mod layout;
 mod loops;
 mod mover;
@@ -66,12 +67,16 @@ pub(crate) fn simplify(graph: &mut Graph) {
     expand::drop_unit_batches(&mut cx);
     expand::logistics(&mut cx);
     conditional::canonicalize(&mut cx);
+    expand::canonical_convolutions(&mut cx);
     float::widen_half_dots(&mut cx);
     pipeline(&mut cx);
     index::expand_single_scatters(&mut cx);
     index::simplify_scatters(&mut cx);
     pipeline(&mut cx);
+    late::widen_vectors(&mut cx);
+    late::fold_transposes(&mut cx);
     cse::run(&mut cx);
+    late::drop_barriers(&mut cx);
     tuples::run(&mut cx);
     calls::flatten(&mut cx);
 }
