@@ -18,6 +18,8 @@ mod tuples;
 mod wrapper;
 mod ynn;
 
+use std::time::{Duration, Instant};
+
 use hlo_ir::Module;
 
 pub(crate) use front::caveats;
@@ -74,6 +76,22 @@ pub fn run_from(name: &str, module: &Module) -> Option<Module> {
         run(&mut graph);
     }
     Some(scheduled(&graph))
+}
+
+/// How long each stage takes on a module.
+pub fn time_stages(module: &Module) -> Vec<(&'static str, Duration)> {
+    let mut times = Vec::new();
+    let mut clock = Instant::now();
+    let mut lap = |name| times.push((name, std::mem::replace(&mut clock, Instant::now()).elapsed()));
+    let mut graph = Graph::from_module(module);
+    lap("read");
+    for (name, run) in STAGES {
+        run(&mut graph);
+        lap(name);
+    }
+    scheduled(&graph);
+    lap(SCHEDULE);
+    times
 }
 
 fn scheduled(graph: &Graph) -> Module {

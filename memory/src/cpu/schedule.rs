@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 
-use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Opcode};
 use indexmap::IndexSet;
 
@@ -31,12 +30,12 @@ pub(crate) fn schedule(graph: &Graph) -> Schedule {
 /// First-in first-out from the instructions that wait for nothing, in list order; an instruction enters the queue when the last one it
 /// waits for has run: users in user-list order, then control successors.
 fn breadth_first(graph: &Graph, computation: ComputationId) -> Vec<InstructionId> {
-    let mut waiting_for = SideTable::new(0_usize);
+    let mut waiting_for = vec![0_usize; graph.slots(computation)];
     let mut ready = VecDeque::new();
     for id in graph.list(computation) {
         let operands: IndexSet<InstructionId> = graph.operands(id).iter().copied().collect();
         let count = operands.len() + graph.control_predecessors(id).len();
-        waiting_for.set(id, count);
+        waiting_for[graph.slot(id)] = count;
         if count == 0 {
             ready.push_back(id);
         }
@@ -44,8 +43,9 @@ fn breadth_first(graph: &Graph, computation: ComputationId) -> Vec<InstructionId
     let mut sequence = Vec::with_capacity(graph.len(computation));
     while let Some(id) = ready.pop_front() {
         for next in graph.users(id).into_iter().chain(graph.control_successors(id).iter().copied()) {
-            waiting_for[next] -= 1;
-            if waiting_for[next] == 0 {
+            let waiting = &mut waiting_for[graph.slot(next)];
+            *waiting -= 1;
+            if *waiting == 0 {
                 ready.push_back(next);
             }
         }

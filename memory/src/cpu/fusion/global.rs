@@ -2,7 +2,6 @@
 //!
 //! Source: `InstructionFusion::ComputeGloballyUnfusible` (xla/service/instruction_fusion.cc).
 
-use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Opcode};
 use indexmap::{IndexMap, IndexSet};
 
@@ -17,8 +16,8 @@ pub(super) fn globally_unfusible(
     fuser: &mut Fuser,
 ) -> IndexSet<InstructionId> {
     let order = graph.post_order(computation);
-    let mut position = SideTable::new(0_u32);
-    order.iter().enumerate().for_each(|(index, &id)| position.set(id, index as u32));
+    let mut position = vec![0_u32; graph.slots(computation)];
+    order.iter().enumerate().for_each(|(index, &id)| position[graph.slot(id)] = index as u32);
     let mut barred = IndexSet::new();
     for &producer in order.iter().rev() {
         if reads_one_large_operand(graph, producer) || reads_no_more_than_it_writes(graph, producer) {
@@ -80,7 +79,8 @@ fn total_elements(shape: &hlo_ir::Shape) -> u64 {
 /// The paths from one producer to its consumers.
 struct Paths<'a> {
     graph: &'a Graph,
-    position: &'a SideTable<InstructionId, u32>,
+    /// Place in the post-order, by slot.
+    position: &'a [u32],
     barred: &'a IndexSet<InstructionId>,
     producer: InstructionId,
     /// Whether the producer reaches an instruction.
@@ -113,6 +113,10 @@ impl Paths<'_> {
         result
     }
 
+    fn place(&self, id: InstructionId) -> u32 {
+        self.position[self.graph.slot(id)]
+    }
+
     /// Whether there is a path from the producer to `id`. Only instructions behind the producer in post-order are looked at.
     fn reaches(&mut self, id: InstructionId) -> bool {
         let mut stack = vec![(id, false)];
@@ -123,7 +127,7 @@ impl Paths<'_> {
                 self.reached.insert(id, found);
             } else if id == self.producer {
                 self.reached.insert(id, true);
-            } else if !self.reached.contains_key(&id) && self.position[id] > self.position[self.producer] {
+            } else if !self.reached.contains_key(&id) && self.place(id) > self.place(self.producer) {
                 self.reached.insert(id, false);
                 stack.push((id, true));
                 let before = self.graph.operands(id).iter().chain(self.graph.control_predecessors(id));

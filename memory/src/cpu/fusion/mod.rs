@@ -21,10 +21,11 @@ use rules::Fuser;
 
 /// Fuses in every computation that is run by `call`, `while` or `conditional`, and in the entry.
 pub(crate) fn run(graph: &mut Graph) {
+    let mut position = SideTable::new(None);
     for computation in control_flow_computations(graph) {
         let mut fuser = Fuser::default();
         let barred = global::globally_unfusible(graph, computation, &mut fuser);
-        Queue::new(graph, computation).run(graph, &mut fuser, &barred);
+        Queue::new(graph, computation, &mut position).run(graph, &mut fuser, &barred);
     }
 }
 
@@ -47,14 +48,15 @@ pub(crate) fn control_flow_computations(graph: &Graph) -> Vec<ComputationId> {
 }
 
 /// The instructions still to be visited: a stack that starts as the post-order and is popped from the back.
-struct Queue {
+struct Queue<'a> {
     stack: Vec<Option<InstructionId>>,
-    position: SideTable<InstructionId, Option<u32>>,
+    /// Where each instruction stands in the stack; all `None` again when the stack is empty.
+    position: &'a mut SideTable<InstructionId, Option<u32>>,
 }
 
-impl Queue {
-    fn new(graph: &Graph, computation: ComputationId) -> Self {
-        let mut queue = Self { stack: Vec::new(), position: SideTable::new(None) };
+impl<'a> Queue<'a> {
+    fn new(graph: &Graph, computation: ComputationId, position: &'a mut SideTable<InstructionId, Option<u32>>) -> Self {
+        let mut queue = Self { stack: Vec::new(), position };
         graph.post_order(computation).into_iter().for_each(|id| queue.push(id));
         queue
     }

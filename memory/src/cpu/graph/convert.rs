@@ -24,9 +24,10 @@ impl Graph {
         for &id in module.computation_ids() {
             computations.set(id, Some(graph.add_computation(module.computation(id).name.clone())));
         }
+        let mut map = SideTable::new(None);
         for &id in module.computation_ids() {
             let target = computations[id].expect("every live computation was added");
-            graph.fill(target, module, id, &computations);
+            graph.fill(target, module, id, &computations, &mut map);
         }
         graph.entry = computations[module.entry()].expect("the entry is a live computation");
         graph
@@ -39,8 +40,8 @@ impl Graph {
         module: &Module,
         source: ComputationId,
         computations: &SideTable<ComputationId, Option<ComputationId>>,
+        map: &mut SideTable<InstructionId, Option<InstructionId>>,
     ) {
-        let mut map = SideTable::new(None);
         let parameters = module.parameters(source);
         let rest = module.instructions_of(source).filter(|(_, inst)| inst.parameter_number().is_none());
         for id in parameters.into_iter().chain(rest.map(|(id, _)| id)) {

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode, Payload};
 use indexmap::IndexMap;
 use smallvec::SmallVec;
@@ -236,44 +235,41 @@ impl Graph {
     }
 
     /// Copies a computation: the same instruction list, user lists and control dependencies. Callees are shared with the original.
-    /// `map` receives old id -> new id.
     ///
     /// Source: `HloComputation::CloneInContext`, which restores the original's orders in the clone.
-    pub(crate) fn clone_computation(
-        &mut self,
-        source: ComputationId,
-        map: &mut SideTable<InstructionId, Option<InstructionId>>,
-    ) -> ComputationId {
+    fn clone_computation(&mut self, source: ComputationId) -> ComputationId {
         let target = self.add_computation(self.bodies[source].name.clone());
         self.bodies[target].attributes = self.bodies[source].attributes.clone();
+        // The copy of each instruction, by slot of the original.
+        let mut copies: Vec<Option<InstructionId>> = vec![None; self.bodies[source].list.len()];
         for id in self.post_order(source) {
             let mut inst = self.inst(id).clone();
             for operand in &mut inst.operands {
-                *operand = map[*operand].expect("post-order visits operands first");
+                *operand = copies[self.slot(*operand)].expect("post-order visits operands first");
             }
-            map.set(id, Some(self.add(target, inst)));
+            copies[self.slot(id)] = Some(self.add(target, inst));
         }
-        let mapped = |id: InstructionId| map[id].expect("every instruction of the source was copied");
         let originals: Vec<InstructionId> = self.list(source).collect();
         for (slot, &id) in originals.iter().enumerate() {
+            let mapped = |id: InstructionId| copies[self.slot(id)].expect("every instruction of the source was copied");
             let copy = mapped(id);
-            self.nodes[copy].slot = slot as u32;
-            self.bodies[target].list[slot] = Some(copy);
             let mut users = Users::new();
             self.users(id).into_iter().for_each(|user| users.add(mapped(user)));
-            self.nodes[copy].users = users;
-            self.nodes[copy].control_predecessors =
-                self.control_predecessors(id).iter().map(|&other| mapped(other)).collect();
-            self.nodes[copy].control_successors =
-                self.control_successors(id).iter().map(|&other| mapped(other)).collect();
+            let predecessors = self.control_predecessors(id).iter().map(|&other| mapped(other)).collect();
+            let successors = self.control_successors(id).iter().map(|&other| mapped(other)).collect();
+            let node = &mut self.nodes[copy];
+            (node.users, node.control_predecessors, node.control_successors) = (users, predecessors, successors);
+            node.slot = slot as u32;
+            self.bodies[target].list[slot] = Some(copy);
         }
-        self.bodies[target].root = mapped(self.root(source));
+        let root = copies[self.slot(self.root(source))];
+        self.bodies[target].root = root.expect("every instruction of the source was copied");
         target
     }
 
     /// Copies a computation and everything it calls, so that the copy shares nothing.
     pub(crate) fn deep_clone(&mut self, source: ComputationId) -> ComputationId {
-        let target = self.clone_computation(source, &mut SideTable::new(None));
+        let target = self.clone_computation(source);
         let calling: Vec<InstructionId> =
             self.list(target).filter(|&id| self.inst(id).called_computations().next().is_some()).collect();
         for caller in calling {

@@ -3,7 +3,6 @@
 //! Source: `HloFusionInstruction` and `HloCallableInstruction::CloneAndAppendInstructionIntoCalledComputation`
 //! (xla/hlo/ir/hlo_instructions.cc).
 
-use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Opcode, Payload};
 use smol_str::SmolStr;
 
@@ -68,20 +67,23 @@ impl Graph {
     pub(crate) fn merge_fusion(&mut self, kept: InstructionId, merged: InstructionId) {
         let body = self.fused(merged).expect("a fusion has a body");
         let parent = self.parent(kept);
-        let mut outside = SideTable::new(None);
+        // What stands outside for each inner instruction, by slot.
+        let mut outside: Vec<Option<InstructionId>> = vec![None; self.slots(body)];
         let mut unfused = Vec::new();
         for id in self.post_order(body) {
             if let Some(number) = self.inst(id).parameter_number() {
-                outside.set(id, Some(self.operand(merged, number as usize)));
+                outside[self.slot(id)] = Some(self.operand(merged, number as usize));
                 continue;
             }
             let mut copy = self.inst(id).clone();
-            copy.operands.iter_mut().for_each(|operand| *operand = outside[*operand].expect("operands come first"));
+            for operand in &mut copy.operands {
+                *operand = outside[self.slot(*operand)].expect("operands come first");
+            }
             let copy = self.add(parent, copy);
-            outside.set(id, Some(copy));
+            outside[self.slot(id)] = Some(copy);
             unfused.push(copy);
         }
-        let root = outside[self.root(body)].expect("the root was copied");
+        let root = outside[self.slot(self.root(body))].expect("the root was copied");
         self.replace_use(merged, kept, root);
         for id in unfused.into_iter().rev() {
             self.fuse_into(kept, id);

@@ -128,6 +128,14 @@ impl Graph {
     pub(crate) fn is_alive(&self, id: InstructionId) -> bool {
         self.nodes[id].slot != REMOVED
     }
+    /// Position in the instruction list of the computation: dense enough for tables over one computation.
+    pub(crate) fn slot(&self, id: InstructionId) -> usize {
+        self.nodes[id].slot as usize
+    }
+    /// One more than the largest slot of a computation.
+    pub(crate) fn slots(&self, id: ComputationId) -> usize {
+        self.bodies[id].list.len()
+    }
     /// Number of instruction ids ever handed out.
     pub(crate) fn instruction_count(&self) -> usize {
         self.nodes.len()
