@@ -25,7 +25,7 @@ use hlo_ir::Module;
 pub(crate) use front::caveats;
 
 use crate::EstimateError;
-use graph::Graph;
+use graph::{Graph, Origin};
 
 /// Takes an unscheduled module through the model of the compiler; the result is scheduled.
 pub fn compile(module: &Module) -> Result<Module, EstimateError> {
@@ -60,10 +60,10 @@ pub fn stage_names() -> impl Iterator<Item = &'static str> {
 /// Runs one stage alone, for comparison with what XLA's own pass dumps show. `None` if there is no stage of that name.
 pub fn run_stage(name: &str, module: &Module) -> Option<Module> {
     if name == SCHEDULE {
-        return Some(scheduled(&Graph::from_module(module)));
+        return Some(scheduled(&Graph::from_module(module, Origin::Dump)));
     }
     let (_, run) = STAGES.iter().find(|stage| stage.0 == name)?;
-    let mut graph = Graph::from_module(module);
+    let mut graph = Graph::from_module(module, Origin::Dump);
     run(&mut graph);
     Some(graph.to_module())
 }
@@ -71,7 +71,8 @@ pub fn run_stage(name: &str, module: &Module) -> Option<Module> {
 /// Runs a stage and all that follow it; the result is scheduled. `None` if there is no stage of that name.
 pub fn run_from(name: &str, module: &Module) -> Option<Module> {
     let first = stage_names().position(|stage| stage == name)?;
-    let mut graph = Graph::from_module(module);
+    let origin = if first == 0 { Origin::Program } else { Origin::Dump };
+    let mut graph = Graph::from_module(module, origin);
     for (_, run) in &STAGES[first.min(STAGES.len())..] {
         run(&mut graph);
     }
@@ -83,7 +84,7 @@ pub fn time_stages(module: &Module) -> Vec<(&'static str, Duration)> {
     let mut times = Vec::new();
     let mut clock = Instant::now();
     let mut lap = |name| times.push((name, std::mem::replace(&mut clock, Instant::now()).elapsed()));
-    let mut graph = Graph::from_module(module);
+    let mut graph = Graph::from_module(module, Origin::Program);
     lap("read");
     for (name, run) in STAGES {
         run(&mut graph);

@@ -6,12 +6,27 @@ use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruct
 use indexmap::IndexMap;
 use smol_str::{SmolStr, format_smolstr};
 
+use super::birth::Births;
 use super::{Body, Graph, Schedule};
 
+/// Where a module comes from, which decides the order of its instruction lists: the text has lost it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// A program on its way into the compiler; see [`Births`].
+    Program,
+    /// A dump between two passes: parameters first, then as the text has it.
+    Dump,
+}
+
+/// Parameters by number, then the rest as the text has it.
+fn text_order(module: &Module, computation: ComputationId) -> Vec<InstructionId> {
+    let rest = module.instructions_of(computation).filter(|(_, inst)| inst.parameter_number().is_none());
+    module.parameters(computation).into_iter().chain(rest.map(|(id, _)| id)).collect()
+}
+
 impl Graph {
-    /// The graph of a module. Instruction lists start with the parameters by number, then follow the text: this is how JAX builds modules,
-    /// and text is a post-order, so the rest of the original order is lost.
-    pub(crate) fn from_module(module: &Module) -> Self {
+    /// The graph of a module.
+    pub(crate) fn from_module(module: &Module, origin: Origin) -> Self {
         let mut graph = Self {
             name: module.name.clone(),
             attributes: module.attributes.clone(),
@@ -25,9 +40,14 @@ impl Graph {
             computations.set(id, Some(graph.add_computation(module.computation(id).name.clone())));
         }
         let mut map = SideTable::new(None);
+        let births = Births::of(module);
         for &id in module.computation_ids() {
             let target = computations[id].expect("every live computation was added");
-            graph.fill(target, module, id, &computations, &mut map);
+            let order = match origin {
+                Origin::Program => births.order(module, id),
+                Origin::Dump => text_order(module, id),
+            };
+            graph.fill(target, module, id, &order, &computations, &mut map);
         }
         graph.entry = computations[module.entry()].expect("the entry is a live computation");
         graph
@@ -39,12 +59,11 @@ impl Graph {
         target: ComputationId,
         module: &Module,
         source: ComputationId,
+        order: &[InstructionId],
         computations: &SideTable<ComputationId, Option<ComputationId>>,
         map: &mut SideTable<InstructionId, Option<InstructionId>>,
     ) {
-        let parameters = module.parameters(source);
-        let rest = module.instructions_of(source).filter(|(_, inst)| inst.parameter_number().is_none());
-        for id in parameters.into_iter().chain(rest.map(|(id, _)| id)) {
+        for &id in order {
             let mut inst = module.instruction(id).clone();
             for operand in &mut inst.operands {
                 *operand = map[*operand].expect("text defines operands before users");

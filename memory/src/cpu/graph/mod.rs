@@ -7,6 +7,7 @@
 //!
 //! Source: `HloComputation`, `HloInstruction`, `HloModule` (xla/hlo/ir).
 
+mod birth;
 mod convert;
 mod edit;
 mod fuse;
@@ -20,7 +21,7 @@ use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, Instruct
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-pub(crate) use convert::Snapshot;
+pub(crate) use convert::{Origin, Snapshot};
 use users::Users;
 
 /// A schedule: the order in which each computation runs. Computations without an entry run nothing (fusion bodies, reducers).
