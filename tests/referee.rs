@@ -6,12 +6,14 @@ mod common;
 #[path = "referee/session.rs"]
 mod session;
 
-use std::fmt::Write as _;
+use std::cmp::Ordering;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{FULL, SMALL, corpus, programs, root, text, xla_total};
 use hlo_opt::{Assumption, Bytes, Grade, Optimized, Options, Pipeline, optimize};
+use hlo_passes::manager::RunReport;
 use serde_json::{Value, json};
 use session::{Session, program, workspace};
 
@@ -112,25 +114,57 @@ fn xla_needs_for_the_result_what_we_say() {
     }
     let files: Vec<_> = rows.iter().map(|row| row.3.clone()).collect();
     let totals = Session::start().totals(&files);
-    let mut table = format!(
-        "{:<36}{:>16}{:>16}{:>16}{:>16}{:>9}\n",
-        "program", "XLA before", "ours before", "XLA after", "ours after", "x floor"
-    );
+    let mut table = Row::HEADER.to_owned();
     let mut wrong = String::new();
     for ((group, name, outcome, _), after) in rows.iter().zip(totals) {
-        let (before, ours) = (xla_total(group, name), &outcome.report);
-        let label = format!("{group}/{name}");
-        let times = after as f64 / ours.after.floor.get() as f64;
-        let [ours_before, ours_after] = [ours.before.total.get(), ours.after.total.get()];
-        writeln!(table, "{label:<36}{before:>16}{ours_before:>16}{after:>16}{ours_after:>16}{times:>9.3}").unwrap();
-        // Where the model says that it does not know the program, its figure is no claim.
-        let claimed = ours.after.caveats.is_empty();
-        if after > before || claimed && ours_after.abs_diff(after) * 1000 > after {
-            writeln!(wrong, "{label}: XLA {before} -> {after}, ours {ours_before} -> {ours_after}").unwrap();
+        let row =
+            Row { label: format!("{group}/{name}"), before: xla_total(group, name), after, ours: &outcome.report };
+        writeln!(table, "{row}").unwrap();
+        if after > row.before || row.is_wrong() {
+            writeln!(wrong, "{row}").unwrap();
         }
     }
     assert!(wrong.is_empty(), "\nlarger after the rewrite, or estimated more than 0.1 % off:\n{wrong}");
     insta::assert_snapshot!(table);
+}
+
+/// One program in the table of what XLA and we say about it.
+struct Row<'a> {
+    label: String,
+    before: u64,
+    after: u64,
+    ours: &'a RunReport,
+}
+
+impl Row<'_> {
+    const HEADER: &'static str = "program                                XLA before     ours before     off       XLA after      ours after     off  x floor\n";
+
+    /// Where the model says that it does not know the program, its figures are no claim.
+    fn is_claim(&self) -> bool {
+        self.ours.after.caveats.is_empty()
+    }
+    /// Whether the estimate of the result is more than 0.1 % off.
+    fn is_wrong(&self) -> bool {
+        self.is_claim() && self.ours.after.total.get().abs_diff(self.after) * 1000 > self.after
+    }
+}
+
+impl fmt::Display for Row<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { label, before, after, ours } = self;
+        let [ours_before, ours_after] = [ours.before.total.get(), ours.after.total.get()];
+        let off = |ours: u64, xla: u64| match ours.cmp(&xla) {
+            Ordering::Equal => "exact".to_owned(),
+            _ => format!("{:+.3}%", (ours as f64 / xla as f64 - 1.0) * 100.0),
+        };
+        write!(f, "{label:<33}{before:>16}{ours_before:>16}{:>8}", off(ours_before, *before))?;
+        write!(f, "{after:>16}{ours_after:>16}{:>8}", off(ours_after, *after))?;
+        if self.is_claim() {
+            write!(f, "{:>9.3}", *after as f64 / ours.after.floor.get() as f64)
+        } else {
+            f.write_str("  see caveat")
+        }
+    }
 }
 
 /// Ways to rewrite a small program: passes, options, and how many data sets the results must agree on. The first data set keeps every index
