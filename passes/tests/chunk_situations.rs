@@ -8,7 +8,7 @@ use hlo_ir::{AttrKey, ElementType, Module, Opcode};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::{Grade, Options, Outcome};
 
-use chunking::{checked, find, missed, options, rewrite};
+use chunking::{assert_same_results, checked, find, missed, options, rewrite};
 use common::parse;
 
 const COMBINERS: &str = "
@@ -487,4 +487,35 @@ fn donated_operands_stay_donated() {
     let (after, notes) = checked(&donated, 80);
     assert_eq!(notes.len(), 1);
     assert!(after.attribute(&AttrKey::InputOutputAlias).is_some());
+}
+
+/// Rows are read from row `%t` of a stack; a start beyond the last row is clamped to it, whatever its type.
+#[test]
+fn starts_of_other_dimensions_keep_their_value() {
+    let with_start = |element: &str| {
+        let lines = format!(
+            "  %x = s32[7] parameter(0)
+  %stack = s32[3,64] parameter(1)
+  %u = s32[64] parameter(2)
+  %t = {element}[] parameter(3)
+  %first = {element}[] constant(0)
+  %row = s32[1,64] dynamic-slice(%stack, %t, %first), dynamic_slice_sizes={{1,64}}
+  %i = s32[64] reshape(%row)
+{}
+  ROOT %y = s32[7] scatter(%x, %index, %u), {VECTOR}, to_apply=%add_s32",
+            wrapped(64)
+        );
+        module("", &lines)
+    };
+    for (element, counter) in [("s32", "s32[]"), ("u16", "s32[]"), ("u32", "s64[]"), ("s64", "s64[]"), ("u64", "s32[]")]
+    {
+        for seed in 0..4 {
+            let before = parse(&with_start(element));
+            let mut after = before.clone();
+            assert_eq!(rewrite(&mut after, &options(80)).len(), 1, "{element}");
+            assert_same_results(&before, &after, seed);
+            let state = after.live_instructions().find(|(_, inst)| inst.opcode == Opcode::While).expect("one loop").1;
+            assert_eq!(state.shape.as_tuple().expect("a tuple")[0].to_string(), counter, "{element}");
+        }
+    }
 }

@@ -60,14 +60,24 @@ fn in_order(module: &Module, planned: &[Planned<'_>]) -> Option<Vec<usize>> {
     Some(order)
 }
 
-/// `s64` if a row number, counted in any value involved, does not fit `s32`: a wrapped start would silently read another block.
+/// `s64` if a row number, counted in any value involved, or another start index does not fit `s32`: a wrapped start would silently
+/// read another block.
 fn index_type(module: &Module, region: &Region, sinks: &[&Sink], size: BlockSize) -> ElementType {
     let extents = region.blocks.keys().filter_map(|block| {
         let array = module.instruction(block.value.inst).array()?;
         Some(array.dims[block.dim])
     });
     let largest = extents.chain(sinks.iter().map(|sink| sink.rows)).chain([size.count]).max().unwrap_or(0);
-    if i32::try_from(largest).is_ok() { ElementType::S32 } else { ElementType::S64 }
+    let narrow = |start: &Value| {
+        let array = module.instruction(start.inst).array();
+        let range = array.and_then(|array| array.element_type.integer_range());
+        range.is_some_and(|(low, high)| low >= i128::from(i32::MIN) && high <= i128::from(i32::MAX))
+    };
+    let narrow_starts = region.blocks.values().all(|source| match source {
+        Source::ReadThrough(_, starts) => starts.iter().all(narrow),
+        Source::Computed(_) | Source::Read(_) => true,
+    });
+    if narrow_starts && i32::try_from(largest).is_ok() { ElementType::S32 } else { ElementType::S64 }
 }
 
 /// One part of what the loop carries.

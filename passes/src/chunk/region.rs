@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{AttrKey, InstructionId, Module, Opcode, graph};
+use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode, graph};
 use indexmap::{IndexMap, IndexSet};
 
 use super::sink::Sink;
@@ -297,8 +297,13 @@ impl<'a> Growth<'a> {
         }
         let (below, _) = producer(self.module, operand.value.inst);
         let stands = self.must_stand(operand.value, below).is_some() || pull(self.module, below, operand.dim).is_err();
+        // The starts of one `dynamic-slice` have one type. That of the rows is at most `s64`, which cannot hold every `u64`.
+        let holds = |value: &Value| {
+            let array = self.module.instruction(value.inst).array();
+            array.is_some_and(|array| array.element_type != ElementType::U64)
+        };
         let whole = |part: &Part| match part {
-            Part::Whole(value) => Some(*value),
+            Part::Whole(value) => Some(*value).filter(holds),
             Part::Block(_) => None,
         };
         let starts: Option<Vec<Value>> = starts.iter().map(whole).collect();
