@@ -59,6 +59,8 @@ pub(crate) fn simplify(graph: &mut Graph) {
     dce::run(&mut cx);
     index::normalize_batches(&mut cx);
     expand::decompose_dots(&mut cx);
+    expand::inline_maps(&mut cx);
+    expand::decompose_top_k(&mut cx);
     expand::total_order_compares(&mut cx);
     calls::inline(&mut cx);
     expand::drop_unit_batches(&mut cx);
@@ -67,13 +69,16 @@ pub(crate) fn simplify(graph: &mut Graph) {
     expand::drop_unit_batches(&mut cx);
     expand::logistics(&mut cx);
     conditional::canonicalize(&mut cx);
+    expand::running_reductions(&mut cx);
     expand::canonical_convolutions(&mut cx);
     float::widen_half_dots(&mut cx);
     pipeline(&mut cx);
+    expand::select_and_scatters(&mut cx);
     index::expand_single_scatters(&mut cx);
     index::simplify_scatters(&mut cx);
     pipeline(&mut cx);
     late::widen_vectors(&mut cx);
+    expand::call_top_k(&mut cx);
     late::fold_transposes(&mut cx);
     cse::run(&mut cx);
     late::drop_barriers(&mut cx);

@@ -46,7 +46,7 @@ pub(super) fn sort(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
 }
 
 /// A map of a single elementwise operation is that operation.
-pub(super) fn map(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
+pub(crate) fn map(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let root = cx.root(cx.to_apply(id)?);
     let operands = cx.operands(id).to_vec();
     let argument = |number: i64| operands.get(usize::try_from(number).ok()?).copied();

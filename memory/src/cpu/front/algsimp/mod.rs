@@ -31,6 +31,9 @@ mod window;
 
 use hlo_ir::{ComputationId, Opcode};
 
+pub(crate) use gather::map;
+pub(crate) use window::window_of;
+
 use super::cx::{Cx, Id};
 use super::visit::{outside_fusions, walk};
 

@@ -15,14 +15,10 @@ pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
 }
 
 fn expand(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
-    let (mut a, mut b) = cx.both(id, Opcode::Compare)?;
+    let (a, b) = cx.both(id, Opcode::Compare)?;
     let total = cx.inst(id).word(&AttrKey::CompareType) == Some("TOTALORDER");
     if !total || !cx.element_type(a).is_float() {
         return None;
-    }
-    if cx.element_type(a) == ElementType::Bf16 {
-        a = cx.convert(id, a, ElementType::F32);
-        b = cx.convert(id, b, ElementType::F32);
     }
     let element_type = match cx.element_type(a).bits() {
         8 => ElementType::S8,

@@ -4,8 +4,16 @@ mod compare;
 mod convolution;
 mod dot;
 mod logistic;
+mod map;
+mod scan;
+mod select_scatter;
+mod topk;
 
 pub(crate) use compare::run as total_order_compares;
 pub(crate) use convolution::run as canonical_convolutions;
 pub(crate) use dot::{decompose as decompose_dots, drop_unit_batches};
 pub(crate) use logistic::run as logistics;
+pub(crate) use map::run as inline_maps;
+pub(crate) use scan::run as running_reductions;
+pub(crate) use select_scatter::run as select_and_scatters;
+pub(crate) use topk::{call_runtime as call_top_k, decompose as decompose_top_k};

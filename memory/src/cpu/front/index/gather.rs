@@ -1,12 +1,11 @@
-//! The one form of a gather: an index matrix whose columns index the leading operand dimensions, and whole slices as result.
+//! The one form of a gather: an index matrix with one row per slice, and whole slices as result.
 
 use hlo_ir::shape::Dims;
 use hlo_ir::{AttrKey, AttrValue, GatherDims, Opcode};
 
 use super::super::build::row_major;
 use super::super::cx::{Cx, Id};
-use super::super::dims::permute;
-use super::{each, index_matrix, operand_order};
+use super::{each, index_matrix};
 
 /// Brings every gather into the form; returns whether any was in another.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
@@ -17,7 +16,6 @@ pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
 struct Numbers {
     offset: Dims,
     collapsed: Dims,
-    index_map: Dims,
     vector_dim: i64,
     slice_sizes: Dims,
 }
@@ -27,7 +25,6 @@ fn numbers(cx: &Cx<'_>, id: Id) -> Option<Numbers> {
     Some(Numbers {
         offset: dims.offset_dims.into(),
         collapsed: dims.collapsed_slice_dims.into(),
-        index_map: dims.start_index_map.into(),
         vector_dim: dims.index_vector_dim,
         slice_sizes: dims.slice_sizes.into(),
     })
@@ -36,7 +33,6 @@ fn numbers(cx: &Cx<'_>, id: Id) -> Option<Numbers> {
 fn is_simple(cx: &Cx<'_>, id: Id, numbers: &Numbers) -> bool {
     cx.rank(cx.operand(id, 1)) == 2
         && numbers.vector_dim == 1
-        && numbers.index_map.iter().copied().eq(0..numbers.index_map.len() as i64)
         && numbers.collapsed.is_empty()
         && numbers.offset.first() == Some(&1)
         && numbers.offset.last() == Some(&(numbers.offset.len() as i64))
@@ -50,31 +46,24 @@ fn simplify(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     if numbers.slice_sizes.contains(&0) {
         return Some(cx.scalar_like(id, 0.0));
     }
-    let rank = numbers.collapsed.len() + numbers.offset.len();
-    let (order, back) = operand_order(&numbers.index_map, rank);
-    let (operand, indices) = (cx.operand(id, 0), cx.operand(id, 1));
-    let operand = cx.maybe_transpose(id, operand, &order);
+    let indices = cx.operand(id, 1);
     let matrix = index_matrix(cx, id, indices, numbers.vector_dim);
-    let slices = make_gather(cx, id, operand, matrix, &numbers, &order);
-    let undo: Dims = std::iter::once(0).chain(back.iter().map(|dim| dim + 1)).collect();
-    let slices = cx.maybe_transpose(id, slices, &undo);
+    let slices = make_gather(cx, id, matrix, &numbers);
     let index_sizes = batch_sizes(cx, indices, numbers.vector_dim);
     let shaped = without_collapsed(cx, id, slices, &numbers.collapsed, &index_sizes);
     Some(offsets_into_place(cx, id, shaped, &numbers.offset, index_sizes.len()))
 }
 
 /// The gather of whole slices, one per row of the matrix.
-fn make_gather(cx: &mut Cx<'_>, id: Id, operand: Id, matrix: Id, numbers: &Numbers, order: &[i64]) -> Id {
-    let slice_sizes: Dims = permute(&numbers.slice_sizes, order).into();
-    let rows = cx.dims(matrix)[0];
-    let shape = row_major(cx.element_type(operand), std::iter::once(rows).chain(slice_sizes.iter().copied()));
+fn make_gather(cx: &mut Cx<'_>, id: Id, matrix: Id, numbers: &Numbers) -> Id {
+    let (operand, rows) = (cx.operand(id, 0), cx.dims(matrix)[0]);
+    let sizes = std::iter::once(rows).chain(numbers.slice_sizes.iter().copied());
+    let shape = row_major(cx.element_type(operand), sizes);
     let new = cx.like(id, shape, &[operand, matrix]);
-    let ints = |values: Dims| AttrValue::Ints(values);
-    cx.set_attribute(new, AttrKey::OffsetDims, ints((1..=order.len() as i64).collect()));
-    cx.set_attribute(new, AttrKey::CollapsedSliceDims, ints(Dims::new()));
-    cx.set_attribute(new, AttrKey::StartIndexMap, ints((0..numbers.index_map.len() as i64).collect()));
+    let offset = (1..=numbers.slice_sizes.len() as i64).collect();
+    cx.set_attribute(new, AttrKey::OffsetDims, AttrValue::Ints(offset));
+    cx.set_attribute(new, AttrKey::CollapsedSliceDims, AttrValue::Ints(Dims::new()));
     cx.set_attribute(new, AttrKey::IndexVectorDim, AttrValue::Int(1));
-    cx.set_attribute(new, AttrKey::SliceSizes, ints(slice_sizes));
     new
 }
 

@@ -12,13 +12,12 @@ mod single;
 use hlo_ir::shape::Dims;
 
 use super::cx::{Cx, Id};
-use super::dims::inverse;
 use super::visit::each;
 
 pub(crate) use batch::run as normalize_batches;
 pub(crate) use gather::run as simplify_gathers;
 pub(crate) use scatter::run as simplify_scatters;
-pub(crate) use single::{run_gathers as expand_single_gathers, run_scatters as expand_single_scatters};
+pub(crate) use single::{one_output, run_gathers as expand_single_gathers, run_scatters as expand_single_scatters};
 
 /// Inserts dimensions of size 1 so that they stand at these positions of the result.
 fn insert_ones(cx: &mut Cx<'_>, at: Id, operand: Id, positions: &[i64]) -> Id {
@@ -55,14 +54,4 @@ fn index_matrix(cx: &mut Cx<'_>, at: Id, indices: Id, vector_dim: i64) -> Id {
         1 => insert_ones(cx, at, indices, &[0]),
         _ => collapse_first(cx, at, indices, rank - 1),
     }
-}
-
-/// Operand dimensions in the order of the index components, the others behind; and the way back.
-///
-/// Source: `MakeOperandStartIndexPermutations`.
-fn operand_order(index_map: &[i64], rank: usize) -> (Dims, Dims) {
-    let order: Dims =
-        index_map.iter().copied().chain((0..rank as i64).filter(|dim| !index_map.contains(dim))).collect();
-    let back = inverse(&order);
-    (order, back)
 }

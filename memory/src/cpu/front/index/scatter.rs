@@ -1,5 +1,5 @@
-//! The one form of a scatter: an index matrix whose columns index the leading operand dimensions, and updates with the scatter dimension
-//! first and full windows.
+//! The one form of a scatter: an index matrix with one row per update, and updates with the scatter dimension first and full
+//! windows.
 
 use hlo_ir::shape::{Dims, Shape};
 use hlo_ir::{AttrKey, AttrValue, Opcode, ScatterDims};
@@ -7,7 +7,7 @@ use hlo_ir::{AttrKey, AttrValue, Opcode, ScatterDims};
 use super::super::build::apply;
 use super::super::calls::inline_one;
 use super::super::cx::{Cx, Id};
-use super::{collapse_first, each, index_matrix, insert_ones, operand_order};
+use super::{collapse_first, each, index_matrix, insert_ones};
 
 /// Brings every scatter into the form; returns whether any was in another.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
@@ -18,7 +18,6 @@ pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
 struct Numbers {
     windows: Dims,
     inserted: Dims,
-    index_map: Dims,
     vector_dim: i64,
 }
 
@@ -27,7 +26,6 @@ fn numbers(cx: &Cx<'_>, id: Id) -> Option<Numbers> {
     Some(Numbers {
         windows: dims.update_window_dims.into(),
         inserted: dims.inserted_window_dims.into(),
-        index_map: dims.scatter_dims_to_operand_dims.into(),
         vector_dim: dims.index_vector_dim,
     })
 }
@@ -37,7 +35,6 @@ fn is_simple(cx: &Cx<'_>, id: Id, count: usize, numbers: &Numbers) -> bool {
     cx.rank(cx.operand(id, 0)) > 0
         && numbers.vector_dim + 1 == cx.rank(cx.operand(id, count)) as i64
         && scatter_dims <= 1
-        && numbers.index_map.iter().copied().eq(0..numbers.index_map.len() as i64)
         && !numbers.windows.contains(&0)
         && numbers.windows.is_sorted()
         && numbers.inserted.is_empty()
@@ -53,44 +50,20 @@ fn simplify(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     if rank == 0 {
         return into_scalar(cx, id, count);
     }
-    let (order, back) = operand_order(&numbers.index_map, rank);
     let indices = cx.operand(id, count);
-    let matrix = index_matrix(cx, id, indices, numbers.vector_dim);
-    let update_order: Dims = std::iter::once(0).chain(order.iter().map(|dim| dim + 1)).collect();
-    let mut updates = Vec::new();
+    let mut operands = cx.operands(id)[..count].to_vec();
+    operands.push(index_matrix(cx, id, indices, numbers.vector_dim));
     for index in count + 1..cx.operands(id).len() {
         let update = cx.operand(id, index);
-        updates.push(flat_updates(cx, id, update, &numbers));
+        operands.push(flat_updates(cx, id, update, &numbers));
     }
-    let updates: Vec<Id> = updates.into_iter().map(|update| cx.maybe_transpose(id, update, &update_order)).collect();
-    let mut operands: Vec<Id> = (0..count)
-        .map(|index| {
-            let operand = cx.operand(id, index);
-            cx.maybe_transpose(id, operand, &order)
-        })
-        .collect();
-    let shapes: Vec<_> = operands.iter().map(|&operand| cx.shape(operand).clone()).collect();
-    operands.push(matrix);
-    operands.extend(updates);
+    let shapes: Vec<_> = operands[..count].iter().map(|&operand| cx.shape(operand).clone()).collect();
     let shape = if count == 1 { shapes[0].clone() } else { Shape::tuple(shapes) };
     let new = cx.like(id, shape, &operands);
     cx.set_attribute(new, AttrKey::UpdateWindowDims, AttrValue::Ints((1..=rank as i64).collect()));
     cx.set_attribute(new, AttrKey::InsertedWindowDims, AttrValue::Ints(Dims::new()));
-    let components = 0..numbers.index_map.len() as i64;
-    cx.set_attribute(new, AttrKey::ScatterDimsToOperandDims, AttrValue::Ints(components.collect()));
     cx.set_attribute(new, AttrKey::IndexVectorDim, AttrValue::Int(1));
-    if order.is_sorted() {
-        return Some(new);
-    }
-    if count == 1 {
-        return Some(cx.maybe_transpose(id, new, &back));
-    }
-    let mut elements = Vec::new();
-    for index in 0..count as i64 {
-        let element = cx.element(id, new, index);
-        elements.push(cx.maybe_transpose(id, element, &back));
-    }
-    Some(cx.tuple(id, &elements))
+    Some(new)
 }
 
 /// A scatter into a scalar applies its computation once.

@@ -206,7 +206,7 @@ fn updated(cx: &mut Cx<'_>, id: Id, index: usize, old: &[Id], parts: &[Id], vali
 }
 
 /// A copy of a computation that returns only one element of its tuple.
-fn one_output(cx: &mut Cx<'_>, computation: ComputationId, index: usize) -> ComputationId {
+pub(crate) fn one_output(cx: &mut Cx<'_>, computation: ComputationId, index: usize) -> ComputationId {
     let copy = cx.deep_clone(computation);
     let root = cx.root(copy);
     if cx.opcode(root) == Opcode::Tuple {
