@@ -56,7 +56,9 @@ fn describe(module: &Module, finding: &Finding) -> String {
         Outcome::Rewrite { note, .. } => {
             format!("rewrite {name}: {note}, {} [{}]", finding.wasted, finding.grade.name())
         }
-        Outcome::Missed(reason) => format!("missed {name}: {} {} [{}]", finding.wasted, reason.message, reason.code),
+        Outcome::Missed(reason) | Outcome::Withheld { reason, .. } => {
+            format!("missed {name}: {} {} [{}]", finding.wasted, reason.message, reason.code)
+        }
     }
 }
 

@@ -43,7 +43,7 @@ use hlo_memory::{Bytes, Target, size};
 use indexmap::IndexMap;
 
 use crate::range::Ranges;
-use crate::{Assumption, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
+use crate::{Assumption, Context, Finding, Grade, Outcome, Pass, PassKind};
 use proof::{Plan, Verdict};
 use sink::Sink;
 
@@ -100,7 +100,7 @@ impl Index {
         }
         let promised = context.options.assumptions.contains(&Assumption::IndicesInBounds);
         let mut found: Vec<Finding> = Vec::new();
-        let mut closest: Option<(u8, Reason)> = None;
+        let mut closest: Option<(u8, Outcome)> = None;
         for source in self.sources(context) {
             let reason = match proof::assess(context, ranges, self, source) {
                 Verdict::Proven(plan) => {
@@ -112,8 +112,10 @@ impl Index {
                     found.push(self.finding(module, Grade::Assume, bytes, &plan));
                     continue;
                 }
-                Verdict::Promised(_, reason) => (proof::NEARLY, reason),
-                Verdict::Refused(rank, reason) => (rank, reason),
+                Verdict::Promised(plan, reason) => {
+                    (proof::NEARLY, Outcome::Withheld { patch: emit::patch(module, self, &plan), reason })
+                }
+                Verdict::Refused(rank, reason) => (rank, Outcome::Missed(reason)),
                 Verdict::Unrelated => continue,
             };
             let better = closest.as_ref().is_none_or(|(rank, _)| *rank < reason.0);
@@ -121,9 +123,8 @@ impl Index {
                 closest = Some(reason);
             }
         }
-        if let (true, Some((_, reason))) = (found.is_empty() && bytes >= context.options.min_saving, closest) {
-            let (instruction, outcome) = (self.sinks[0].id, Outcome::Missed(reason));
-            found.push(Finding { instruction, grade: Grade::Bitwise, wasted: bytes, outcome });
+        if let (true, Some((_, outcome))) = (found.is_empty() && bytes >= context.options.min_saving, closest) {
+            found.push(Finding { instruction: self.sinks[0].id, grade: Grade::Bitwise, wasted: bytes, outcome });
         }
         found
     }

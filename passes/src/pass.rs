@@ -120,6 +120,14 @@ pub enum Outcome {
         /// Side conditions, each proven.
         conditions: Vec<Condition>,
     },
+    /// The waste could be removed, but not with what is known or allowed. The manager measures what the change would save and
+    /// keeps silent if that is nothing.
+    Withheld {
+        /// The change.
+        patch: Patch,
+        /// What stood in the way.
+        reason: Reason,
+    },
     /// The waste is there but must stay.
     Missed(Reason),
 }

@@ -34,7 +34,7 @@ fn report(source: &str, options: &Options) -> String {
     for finding in find(&DirectIndex, &module, options) {
         let name = &module.instruction(finding.instruction).name;
         match finding.outcome {
-            Outcome::Missed(reason) => {
+            Outcome::Missed(reason) | Outcome::Withheld { reason, .. } => {
                 let _ = writeln!(report, "{name}: missed {} of {}: {}", reason.code, finding.wasted, reason.message);
             }
             Outcome::Rewrite { patch, note, conditions } => {

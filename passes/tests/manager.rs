@@ -225,6 +225,32 @@ fn assumed_rewrites_need_a_promise() {
     assert_eq!(report.rewrites[0].grade, Grade::Assume);
 }
 
+/// A pass that would shrink the cone of `at`, but may not.
+fn withholding(at: &'static str, rows: i64) -> Box<dyn Pass> {
+    let find = move |context: &Context<'_>| {
+        let withhold = |id| {
+            let finding = shrink(context.module, id, rows, "");
+            let Outcome::Rewrite { patch, .. } = finding.outcome else { panic!("it shrinks") };
+            let reason = Reason { code: "not-now", message: "it may not be".to_owned() };
+            Finding { outcome: Outcome::Withheld { patch, reason }, ..finding }
+        };
+        named(context.module, at).map(withhold).into_iter().collect::<Vec<_>>()
+    };
+    Box::new(Fake("withholds", PassKind::Rewrite, find))
+}
+
+#[test]
+fn what_is_withheld_is_measured() {
+    let mut module = module(TWO_PEAKS);
+    let before = text::print(&module);
+    // The rewrite of `t` leaves the largest array of 4096 rows, that of `s` does not lower the peak.
+    let report = run_on(&mut module, &[withholding("t", 1), withholding("s", 1)], 1024);
+    assert_eq!(text::print(&module), before);
+    let told: Vec<_> =
+        report.remarks.iter().map(|remark| (remark.instruction.as_str(), remark.code, remark.bytes)).collect();
+    assert_eq!(told, [("t", "not-now", Bytes(4095 * 16))]);
+}
+
 #[test]
 fn missed_chances_are_told_once_with_their_line() {
     let twice = |context: &Context<'_>| {

@@ -4,15 +4,15 @@ use hlo_ir::{InstructionId, Module};
 use hlo_memory::Bytes;
 use indexmap::IndexMap;
 
-use super::search::{Candidate, Search, allowed};
+use super::search::{Candidate, Search, allowed, label};
 use super::{Remark, RemarkKind};
 use crate::{Grade, Outcome, PassKind};
 
-/// A rewrite that was tried, and the total it led to or why there is none.
+/// A change that was tried, and the total it led to or why there is none.
 pub(super) struct Tried {
     pub(super) pass: &'static str,
     pub(super) instruction: InstructionId,
-    pub(super) note: String,
+    pub(super) label: String,
     pub(super) outcome: Result<Bytes, String>,
 }
 
@@ -20,8 +20,9 @@ pub(super) struct Tried {
 pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
     let mut remarks: IndexMap<(&'static str, InstructionId, &'static str), Remark> = IndexMap::new();
     for candidate in search.findings(PassKind::Rewrite).into_iter().chain(refused_clean_ups(search)) {
-        let remark = missed(search, &candidate);
-        remarks.entry((remark.pass, remark.id, remark.code)).or_insert(remark);
+        if let Some(remark) = missed(search, &candidate) {
+            remarks.entry((remark.pass, remark.id, remark.code)).or_insert(remark);
+        }
     }
     let mut remarks: Vec<Remark> = remarks.into_values().collect();
     remarks.extend(search.limited.then(|| limit(search)));
@@ -40,25 +41,32 @@ pub(super) fn source(module: &Module, id: InstructionId, origin: InstructionId) 
     Some(format!("{}:{}", line.file, line.line))
 }
 
-fn missed(search: &Search<'_>, candidate: &Candidate) -> Remark {
+/// The remark about a finding that is not in the result; `None` if nothing is lost without it.
+fn missed(search: &Search<'_>, candidate: &Candidate) -> Option<Remark> {
     let finding = &candidate.finding;
-    let pass = search.passes[candidate.pass].name();
-    let (code, message) = match &finding.outcome {
-        Outcome::Missed(reason) => (reason.code, reason.message.clone()),
-        Outcome::Rewrite { .. } if !allowed(finding.grade, search.options) => ("grade", grade_message(finding.grade)),
-        Outcome::Rewrite { note, .. } => untaken(search, pass, finding.instruction, note),
+    let (code, message, bytes) = match &finding.outcome {
+        Outcome::Missed(reason) => (reason.code, reason.message.clone(), finding.wasted),
+        Outcome::Withheld { reason, .. } => (reason.code, reason.message.clone(), would_save(search, candidate)?),
+        Outcome::Rewrite { .. } if !allowed(finding.grade, search.options) => {
+            ("grade", grade_message(finding.grade), would_save(search, candidate)?)
+        }
+        Outcome::Rewrite { .. } if finding.wasted < search.options.min_saving => return None,
+        Outcome::Rewrite { note, .. } => {
+            let (code, message) = untaken(search, candidate, note);
+            (code, message, finding.wasted)
+        }
     };
     let origin = search.origins.of(finding.instruction);
-    Remark {
+    Some(Remark {
         kind: RemarkKind::Missed,
-        pass,
+        pass: search.passes[candidate.pass].name(),
         instruction: search.module.instruction(origin).name.clone(),
         id: origin,
         code,
         message,
-        bytes: finding.wasted,
+        bytes,
         source: source(search.module, finding.instruction, origin),
-    }
+    })
 }
 
 fn grade_message(grade: Grade) -> String {
@@ -68,11 +76,29 @@ fn grade_message(grade: Grade) -> String {
     }
 }
 
+/// What came of trying a finding on the final module.
+fn trial<'s>(search: &'s Search<'_>, candidate: &Candidate) -> Option<&'s Result<Bytes, String>> {
+    let pass = search.passes[candidate.pass].name();
+    let (at, label) = (candidate.finding.instruction, label(&candidate.finding.outcome));
+    let tried = search.tried.iter().find(|tried| tried.pass == pass && tried.instruction == at && tried.label == label);
+    tried.map(|tried| &tried.outcome)
+}
+
+/// Bytes that a change would save that is not allowed, as measured, or as the pass reckons if the trials ran out; `None` if they are
+/// less than the user cares for.
+fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
+    let saved = match trial(search, candidate) {
+        Some(Ok(total)) => search.now.total - *total,
+        Some(Err(_)) => return None,
+        None => candidate.finding.wasted,
+    };
+    (saved > Bytes::ZERO && saved >= search.options.min_saving).then_some(saved)
+}
+
 /// Why a rewrite that was allowed is not in the result.
-fn untaken(search: &Search<'_>, pass: &str, at: InstructionId, note: &str) -> (&'static str, String) {
-    let found = search.tried.iter().find(|tried| tried.pass == pass && tried.instruction == at && tried.note == note);
+fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static str, String) {
     let now = search.now.total;
-    match found.map(|tried| &tried.outcome) {
+    match trial(search, candidate) {
         None => ("limit", format!("was not tried: the limit on trials was reached ({note})")),
         Some(Err(message)) => ("no-estimate", format!("its memory cannot be estimated: {message}")),
         Some(Ok(total)) if *total > now => ("no-gain", format!("would raise the peak from {now} to {total} ({note})")),

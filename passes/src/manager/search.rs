@@ -176,7 +176,9 @@ impl<'a> Search<'a> {
 
     /// Memory with the candidate applied; the module is left as it is. `None` if there is no figure.
     fn try_out(&mut self, candidate: &Candidate) -> Result<Option<Estimate>, RunError> {
-        let Outcome::Rewrite { patch, note, .. } = &candidate.finding.outcome else { return Ok(None) };
+        let (Outcome::Rewrite { patch, .. } | Outcome::Withheld { patch, .. }) = &candidate.finding.outcome else {
+            return Ok(None);
+        };
         if self.trials_left == 0 {
             self.limited = true;
             return Ok(None);
@@ -188,7 +190,7 @@ impl<'a> Search<'a> {
         self.tried.push(Tried {
             pass: self.passes[candidate.pass].name(),
             instruction: candidate.finding.instruction,
-            note: note.clone(),
+            label: label(&candidate.finding.outcome).to_owned(),
             outcome: estimate.as_ref().map(|estimate| estimate.total).map_err(EstimateError::to_string),
         });
         Ok(estimate.ok())
@@ -245,10 +247,10 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Tries once more what is still on offer, so that the remarks speak of the final module.
+    /// Tries what is still on offer, and what is not allowed, so that the remarks speak of the final module and of measured bytes.
     fn settle(&mut self) -> Result<(), RunError> {
         self.tried.clear();
-        for candidate in self.gather(PassKind::Rewrite) {
+        for candidate in self.findings(PassKind::Rewrite) {
             self.try_out(&candidate)?;
         }
         Ok(())
@@ -297,5 +299,13 @@ pub(super) fn allowed(grade: Grade, options: &Options) -> bool {
     match grade {
         Grade::Assume => !options.assumptions.is_empty(),
         grade => grade <= options.exactness,
+    }
+}
+
+/// What tells several findings of one pass at one instruction apart.
+pub(super) fn label(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Rewrite { note, .. } => note,
+        Outcome::Withheld { reason, .. } | Outcome::Missed(reason) => reason.code,
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn rewrite(module: &mut Module, options: &Options) -> Vec<String> {
     loop {
         let found = find(module, options).into_iter().find_map(|finding| match finding.outcome {
             Outcome::Rewrite { patch, note, .. } => Some((patch, note, finding.grade)),
-            Outcome::Missed(_) => None,
+            Outcome::Missed(_) | Outcome::Withheld { .. } => None,
         });
         let Some((patch, note, grade)) = found else { return notes };
         assert!(grade <= options.exactness, "{note}");
@@ -46,7 +46,7 @@ pub(crate) fn rewrite(module: &mut Module, options: &Options) -> Vec<String> {
 /// Codes of the chances missed.
 pub(crate) fn missed(module: &Module, options: &Options) -> Vec<&'static str> {
     let code = |finding: Finding| match finding.outcome {
-        Outcome::Missed(reason) => Some(reason.code),
+        Outcome::Missed(reason) | Outcome::Withheld { reason, .. } => Some(reason.code),
         Outcome::Rewrite { .. } => None,
     };
     find(module, options).into_iter().filter_map(code).collect()
