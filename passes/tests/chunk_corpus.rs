@@ -45,7 +45,9 @@ fn step(pass: &dyn Pass, module: &mut Module, log: &mut Vec<String>) -> bool {
                 patch = patch.or(Some((found, line)));
                 continue;
             }
-            Outcome::Missed(reason) => format!("missed {name}: {} [{}]", reason.message, reason.code),
+            Outcome::Missed(reason) | Outcome::Withheld { reason, .. } => {
+                format!("missed {name}: {} [{}]", reason.message, reason.code)
+            }
         };
         if !log.contains(&line) {
             log.push(line);

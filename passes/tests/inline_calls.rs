@@ -152,7 +152,7 @@ ENTRY %main"
     let findings = InlineCalls::where_needed().find(&context);
     let notes = findings.iter().map(|finding| match &finding.outcome {
         hlo_passes::Outcome::Rewrite { note, .. } => note.as_str(),
-        hlo_passes::Outcome::Missed(reason) => reason.code,
+        hlo_passes::Outcome::Missed(reason) | hlo_passes::Outcome::Withheld { reason, .. } => reason.code,
     });
     assert_eq!(notes.collect::<Vec<_>>(), ["inlined wrap, update"]);
 }
