@@ -12,6 +12,8 @@ mod convert;
 mod edit;
 mod fuse;
 mod order;
+#[cfg(test)]
+mod tests;
 mod users;
 
 use hlo_ir::arena::{Arena, SideTable};
