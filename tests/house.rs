@@ -49,7 +49,7 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (start, line) in lines.iter().enumerate().filter(|(_, line)| begins(line)) {
         let closes = |candidate: &&str| indent(candidate) == indent(line) && candidate.trim_start().starts_with('}');
-        if let Some(length) = lines[start + 1..].iter().position(|candidate| closes(candidate)) {
+        if let Some(length) = lines[start + 1..].iter().position(closes) {
             found.push((start + 1, length + 2));
         }
     }

@@ -137,7 +137,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    const HEADER: &'static str = "program                                XLA before     ours before     off       XLA after      ours after     off  x floor\n";
+    const HEADER: &'static str = "program                                XLA before     ours before       off       XLA after      ours after       off  x floor\n";
 
     /// Where the model says that it does not know the program, its figures are no claim.
     fn is_claim(&self) -> bool {
@@ -157,8 +157,8 @@ impl fmt::Display for Row<'_> {
             Ordering::Equal => "exact".to_owned(),
             _ => format!("{:+.3}%", (ours as f64 / xla as f64 - 1.0) * 100.0),
         };
-        write!(f, "{label:<33}{before:>16}{ours_before:>16}{:>8}", off(ours_before, *before))?;
-        write!(f, "{after:>16}{ours_after:>16}{:>8}", off(ours_after, *after))?;
+        write!(f, "{label:<33}{before:>16}{ours_before:>16}{:>10}", off(ours_before, *before))?;
+        write!(f, "{after:>16}{ours_after:>16}{:>10}", off(ours_after, *after))?;
         if self.is_claim() {
             write!(f, "{:>9.3}", *after as f64 / ours.after.floor.get() as f64)
         } else {

@@ -2,7 +2,7 @@
 //!
 //! [`pull`] is the one question: given an instruction and a dimension of its result, it answers for every operand whether a block of one
 //! of its dimensions suffices (and which rows of it, [`Step`]) or the whole value is needed, or it says why the result cannot be computed
-//! block by block ([`Barrier`]). Every opcode has one row in [`RULES`]; an opcode without a row is a barrier. [`restrict`] builds the
+//! block by block ([`Barrier`]). Every opcode has one row in [`RULES`]; an opcode without a row is a barrier. [`restrict()`] builds the
 //! instruction that computes the block, [`Rows`] composes the steps along a path, and [`Frames`] looks through tuples, barriers and calls.
 
 mod contract;

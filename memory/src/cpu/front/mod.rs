@@ -4,7 +4,7 @@
 //! them is elsewhere.
 //!
 //! Not modelled: partitioning over devices, dynamic shapes, the expansion of random-number opcodes and of matrix decompositions, layouts
-//! around column-major custom calls. [`caveats`] names those a module contains.
+//! around column-major custom calls. [`mod@caveats`] names those a module contains.
 
 #![allow(
     clippy::many_single_char_names,
