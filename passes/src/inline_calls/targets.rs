@@ -4,6 +4,7 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
 use hlo_memory::{Bytes, size};
 use indexmap::IndexSet;
+use smallvec::SmallVec;
 
 use super::body;
 use crate::{Context, Finding, Grade, Outcome};
@@ -24,16 +25,23 @@ impl Target {
     }
 }
 
+/// Instructions looked at for all sinks together; what lies behind is not offered.
+const MOST_WORK: usize = 2_000_000;
+
 /// For every scatter and gather of at least `min_saving` bytes the calls in its operands and, if it stands in a called computation, the
 /// calls around it and in their operands. Sinks that need the same calls share one target.
 pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
     let module = context.module;
+    if module.live_instructions().all(|(_, inst)| inst.opcode != Opcode::Call) {
+        return Vec::new();
+    }
+    let mut search = Search { module, callers: graph::callers(module), work_left: MOST_WORK };
     let mut seen = IndexSet::new();
     let mut targets = Vec::new();
     for (sink, inst) in module.live_instructions() {
         let large = || bytes(module, sink) >= context.options.min_saving;
         if matches!(inst.opcode, Opcode::Scatter | Opcode::Gather) && large() {
-            let calls = calls_for(module, sink);
+            let calls = search.calls_for(sink);
             if !calls.is_empty() && seen.insert(calls.clone()) {
                 targets.push(Target { sink, calls });
             }
@@ -48,36 +56,62 @@ fn bytes(module: &Module, id: InstructionId) -> Bytes {
     all.filter_map(|id| size::shape_size(module.shape(id))).max().unwrap_or(Bytes::ZERO)
 }
 
-fn calls_for(module: &Module, sink: InstructionId) -> Vec<InstructionId> {
-    let around = calls_around(module, module.instruction(sink).parent);
-    let starts = if around.is_empty() { vec![sink] } else { around };
-    let cone = graph::cone(module, starts);
-    let calls = module.live_instructions().filter(|(id, inst)| inst.opcode == Opcode::Call && cone[*id]);
-    calls.map(|(id, _)| id).filter(|&id| body::obstacle(module, id).is_none()).collect()
+struct Search<'m> {
+    module: &'m Module,
+    callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
+    work_left: usize,
 }
 
-/// The outermost calls through which `computation` is reached; their bodies are inlined whole, inner calls included.
-fn calls_around(module: &Module, computation: ComputationId) -> Vec<InstructionId> {
-    let callers = graph::callers(module);
-    let mut seen = SideTable::new(false);
-    let mut outermost = IndexSet::new();
-    let mut work = vec![computation];
-    while let Some(id) = work.pop() {
-        if std::mem::replace(&mut seen[id], true) {
-            continue;
+impl Search<'_> {
+    fn calls_for(&mut self, sink: InstructionId) -> Vec<InstructionId> {
+        let around = self.calls_around(self.module.instruction(sink).parent);
+        let mut work = if around.is_empty() { vec![sink] } else { around };
+        let mut seen = IndexSet::new();
+        while let Some(id) = work.pop() {
+            if self.work_left > 0 && seen.insert(id) {
+                self.work_left -= 1;
+                work.extend(graph::predecessors(self.module, id));
+            }
         }
-        for &call in &callers[id] {
-            let inst = module.instruction(call);
-            if inst.opcode == Opcode::Call && body::obstacle(module, call).is_none() {
-                let parent = inst.parent;
-                let further = callers[parent].iter().any(|&outer| module.instruction(outer).opcode == Opcode::Call);
-                if further {
-                    work.push(parent);
+        let inlined = |id: &InstructionId| {
+            self.module.instruction(*id).opcode == Opcode::Call && body::obstacle(self.module, *id).is_none()
+        };
+        let mut calls: Vec<InstructionId> = seen.into_iter().filter(inlined).collect();
+        calls.sort_by_cached_key(|&id| self.place(id));
+        calls
+    }
+
+    /// Position in the text: the computation, then the place in it.
+    fn place(&self, id: InstructionId) -> (usize, usize) {
+        let parent = self.module.instruction(id).parent;
+        let computation = self.module.computation_ids().iter().position(|&other| other == parent);
+        let list = &self.module.computation(parent).instructions;
+        let place = list.iter().position(|&other| other == id);
+        (computation.unwrap_or(usize::MAX), place.unwrap_or(usize::MAX))
+    }
+
+    /// The outermost calls through which `computation` is reached; their bodies are inlined whole, inner calls included.
+    fn calls_around(&self, computation: ComputationId) -> Vec<InstructionId> {
+        let mut seen = SideTable::new(false);
+        let mut outermost = IndexSet::new();
+        let mut work = vec![computation];
+        while let Some(id) = work.pop() {
+            if std::mem::replace(&mut seen[id], true) {
+                continue;
+            }
+            for &call in &self.callers[id] {
+                let inst = self.module.instruction(call);
+                if inst.opcode != Opcode::Call || body::obstacle(self.module, call).is_some() {
+                    continue;
+                }
+                let is_call = |&outer: &InstructionId| self.module.instruction(outer).opcode == Opcode::Call;
+                if self.callers[inst.parent].iter().any(is_call) {
+                    work.push(inst.parent);
                 } else {
                     outermost.insert(call);
                 }
             }
         }
+        outermost.into_iter().collect()
     }
-    outermost.into_iter().collect()
 }

@@ -216,7 +216,12 @@ impl<'a> Search<'a> {
     fn apply_and_estimate(&mut self, claim: Claim, patch: Patch) -> Result<Option<(Undo, Estimate)>, RunError> {
         let origins = patch.clone();
         let undo = trial::apply(self.module, claim, patch, self.options)?;
-        let Ok(estimate) = self.estimator.estimate(self.module) else {
+        let estimate = match claim.kind {
+            // It is not expected to change anything; what follows is measured.
+            PassKind::Enabling => Ok(self.now.clone()),
+            _ => self.estimator.estimate(self.module),
+        };
+        let Ok(estimate) = estimate else {
             undo.revert(self.module);
             return Ok(None);
         };
