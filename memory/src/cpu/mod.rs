@@ -7,7 +7,6 @@ mod dce;
 mod donors;
 mod front;
 mod fusion;
-#[allow(dead_code, reason = "the stages that use it land one by one")]
 pub(crate) mod graph;
 mod hoist;
 mod in_place;

@@ -134,13 +134,6 @@ impl Graph {
         self.remove_with_operands(old);
     }
 
-    /// Adds `inst` to the computation of `old` and replaces `old` by it.
-    pub(crate) fn replace_with(&mut self, old: InstructionId, inst: Instruction) -> InstructionId {
-        let new = self.add(self.parent(old), inst);
-        self.replace(old, new);
-        new
-    }
-
     /// Gives `new` the metadata of `old` if it has none.
     pub(crate) fn pass_metadata(&mut self, old: InstructionId, new: InstructionId) {
         if self.inst(new).attribute(&AttrKey::Metadata).is_none() {

@@ -18,7 +18,7 @@ mod users;
 
 use hlo_ir::arena::{Arena, SideTable};
 use hlo_ir::module::StackTables;
-use hlo_ir::shape::{ArrayShape, Shape, ShapeRef};
+use hlo_ir::shape::{ArrayShape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
@@ -143,10 +143,6 @@ impl Graph {
     pub(crate) fn instruction_count(&self) -> usize {
         self.nodes.len()
     }
-    /// Number of computation ids ever handed out.
-    pub(crate) fn computation_count(&self) -> usize {
-        self.bodies.len()
-    }
     /// Name of a computation.
     pub(crate) fn computation_name(&self, id: ComputationId) -> &SmolStr {
         &self.bodies[id].name
@@ -216,14 +212,6 @@ impl Graph {
     /// Removes an attribute.
     pub(crate) fn drop_attribute(&mut self, id: InstructionId, key: &AttrKey) {
         self.nodes[id].inst.attributes.retain(|attribute| attribute.key != *key);
-    }
-    /// Changes the number of a parameter.
-    pub(crate) fn set_parameter_number(&mut self, id: InstructionId, number: i64) {
-        self.nodes[id].inst.payload = hlo_ir::Payload::Parameter(number);
-    }
-    /// The shape of the result of `id` at a tuple index.
-    pub(crate) fn shape_at(&self, id: InstructionId, index: &[i64]) -> Option<&Shape> {
-        self.shape(id).at(index)
     }
 }
 

@@ -30,14 +30,6 @@ impl Graph {
         order
     }
 
-    /// The part of the post-order that `root` depends on, `root` last.
-    pub(crate) fn post_order_from(&self, root: InstructionId) -> Vec<InstructionId> {
-        let mut state = vec![State::New; self.bodies[self.parent(root)].list.len()];
-        let mut order = Vec::new();
-        self.walk_from(root, &mut state, &mut Vec::new(), &mut order);
-        order
-    }
-
     fn walk_from(
         &self,
         root: InstructionId,
