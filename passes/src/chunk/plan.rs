@@ -129,12 +129,15 @@ impl Planner<'_> {
         let by_rule = Bytes((estimate.floor.get() / 1024).clamp(MIB, 64 * MIB));
         let inner = sinks.iter().map(|sink| sink.inner).min().unwrap_or(1).max(1);
         let least = (FEWEST_UPDATES + inner - 1) / inner;
+        // XLA turns a scatter of a single update into a slice update, into which it fuses the update's arithmetic, with other last bits.
+        let fewest = if inner == 1 { 2 } else { 1 };
         let limits = Limits {
             rows: sinks[0].rows,
             row_bytes,
             granule: region.granule,
             bytes: options.chunk_bytes.unwrap_or(by_rule),
-            least: if options.chunk_bytes.is_some() { 1 } else { least },
+            least: if options.chunk_bytes.is_some() { fewest } else { least },
+            fewest,
         };
         limits.block_size()
     }

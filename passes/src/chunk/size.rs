@@ -26,6 +26,8 @@ pub(super) struct Limits {
     pub(super) bytes: Bytes,
     /// Fewest rows that are worth an iteration.
     pub(super) least: i64,
+    /// Fewest rows that any block may have, the rest included.
+    pub(super) fewest: i64,
 }
 
 /// Most iterations of one loop: beyond it their overhead shows.
@@ -44,19 +46,28 @@ impl Limits {
         let most = most.min(self.rows / 2).max(self.granule);
         let power = 1 << most.ilog2();
         if self.rows % power == 0 && power % self.granule == 0 {
-            return Some(self.split(power));
+            return self.split(power);
         }
-        let fewest = ceil(self.rows, most);
+        let few = ceil(self.rows, most);
         let even = |count: &i64| self.rows % count == 0 && (self.rows / count) % self.granule == 0;
-        if let Some(count) = (fewest..=fewest.saturating_mul(2).min(MOST_BLOCKS)).find(even) {
-            return Some(self.split(self.rows / count));
+        if let Some(count) = (few..=few.saturating_mul(2).min(MOST_BLOCKS)).find(even) {
+            return self.split(self.rows / count);
         }
-        let rows = if power >= self.granule { power - power % self.granule } else { self.granule };
-        (rows < self.rows).then(|| self.split(rows))
+        self.split(if power >= self.granule { power - power % self.granule } else { self.granule })
     }
 
-    fn split(&self, rows: i64) -> BlockSize {
-        BlockSize { rows, count: self.rows / rows, rest: self.rows % rows }
+    /// Blocks of `rows` rows, or of slightly fewer or more where the rest would be too small.
+    fn split(&self, rows: i64) -> Option<BlockSize> {
+        /// A block that is one granule smaller leaves a rest that is larger by the number of blocks, so two or three tries do.
+        const TRIES: i64 = 8;
+        let fits = |rows: &i64| {
+            let rest = self.rows % rows;
+            *rows >= self.fewest && *rows < self.rows && (rest == 0 || rest >= self.fewest)
+        };
+        let fewer = (0..TRIES).map(|step| rows - step * self.granule).take_while(|&rows| rows > 0);
+        let more = (1..TRIES).map(|step| rows + step * self.granule).take_while(|&rows| rows <= self.rows / 2);
+        let rows = fewer.chain(more).find(fits)?;
+        Some(BlockSize { rows, count: self.rows / rows, rest: self.rows % rows })
     }
 }
 
@@ -72,7 +83,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn size(rows: i64, row_bytes: u64, granule: i64, bytes: u64, least: i64) -> Option<(i64, i64, i64)> {
-        let limits = Limits { rows, row_bytes, granule, bytes: Bytes(bytes), least };
+        let limits = Limits { rows, row_bytes, granule, bytes: Bytes(bytes), least, fewest: 2 };
         limits.block_size().map(|size| (size.rows, size.count, size.rest))
     }
 
@@ -89,13 +100,14 @@ mod tests {
     #[test]
     fn a_prime_leaves_a_rest() {
         assert_eq!(size(8_589_934_609, 16, 1, 64 * MIB, 4096), Some((1 << 22, 2048, 17)));
-        assert_eq!(size(7, 16, 1, 48, 1), Some((2, 3, 1)));
+        assert_eq!(size(7, 16, 1, 32, 1), None, "blocks of two and of three leave a single row");
+        assert_eq!(size(11, 16, 1, 64, 1), Some((4, 2, 3)));
     }
 
     #[test]
     fn one_block_is_no_loop() {
         assert_eq!(size(4096, 16, 1, 1, 4096), None);
-        assert_eq!(size(4097, 16, 1, 1, 4096), Some((1 << 11, 2, 1)));
+        assert_eq!(size(4097, 16, 1, 1, 4096), Some((2047, 2, 3)), "no rest of one row");
         assert_eq!(size(1, 16, 1, 1, 1), None);
     }
 

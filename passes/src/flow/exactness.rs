@@ -13,8 +13,10 @@ pub fn exactness(module: &Module, inst: &Instruction) -> Grade {
     let depends_on_order = match inst.opcode {
         Opcode::Dot | Opcode::Convolution | Opcode::TopK => float,
         Opcode::Fft | Opcode::Cholesky | Opcode::TriangularSolve => true,
-        Opcode::Reduce | Opcode::ReduceWindow | Opcode::Scatter => combines_inexactly(module, inst, &AttrKey::ToApply),
-        Opcode::SelectAndScatter => combines_inexactly(module, inst, &AttrKey::ScatterComputation),
+        // XLA:CPU gives large minima and maxima of floats to a library that does not treat NaN as its own code does.
+        Opcode::Reduce | Opcode::ReduceWindow => combines(module, inst, &AttrKey::ToApply, &EXACT),
+        Opcode::Scatter => combines(module, inst, &AttrKey::ToApply, &SELECTING),
+        Opcode::SelectAndScatter => combines(module, inst, &AttrKey::ScatterComputation, &SELECTING),
         // Equal keys of an unstable sort may come out in another order.
         Opcode::Sort => inst.operands.len() > 1 && !inst.flag(&AttrKey::IsStable),
         _ => false,
@@ -22,25 +24,29 @@ pub fn exactness(module: &Module, inst: &Instruction) -> Grade {
     if depends_on_order { Grade::HloExact } else { Grade::Bitwise }
 }
 
-/// Whether the combiner does float arithmetic whose result depends on the order (anything but selecting among its arguments).
-fn combines_inexactly(module: &Module, inst: &Instruction, key: &AttrKey) -> bool {
+/// Opcodes that hand on one of their arguments.
+const EXACT: [Opcode; 6] =
+    [Opcode::Parameter, Opcode::Constant, Opcode::Compare, Opcode::Select, Opcode::Tuple, Opcode::Copy];
+/// The same with minimum and maximum, which pick an argument whatever the order, as long as one piece of code applies them all.
+const SELECTING: [Opcode; 8] = [
+    Opcode::Parameter,
+    Opcode::Constant,
+    Opcode::Compare,
+    Opcode::Select,
+    Opcode::Tuple,
+    Opcode::Copy,
+    Opcode::Maximum,
+    Opcode::Minimum,
+];
+
+/// Whether the combiner does anything to floats but what the `exact` opcodes do.
+fn combines(module: &Module, inst: &Instruction, key: &AttrKey, exact: &[Opcode]) -> bool {
     let Some(combiner) = inst.computation(key) else { return true };
     module.instructions_of(combiner).any(|(_, inner)| {
-        let selects = matches!(
-            inner.opcode,
-            Opcode::Parameter
-                | Opcode::Constant
-                | Opcode::Maximum
-                | Opcode::Minimum
-                | Opcode::Compare
-                | Opcode::Select
-                | Opcode::Tuple
-                | Opcode::Copy
-        );
         let integer = inner
             .array()
             .is_some_and(|array| array.element_type.is_integer() || array.element_type == ElementType::Pred);
-        !selects && !integer
+        !exact.contains(&inner.opcode) && !integer
     })
 }
 
