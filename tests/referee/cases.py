@@ -57,7 +57,7 @@ def column_limits(dims, tables):
     for table in tables:
         if dims and dims[-1] == len(table) > 1:
             return np.array(table, np.int64)
-    return np.array([min(min(table) for table in tables)], np.int64)
+    return np.array(min(min(table) for table in tables), np.int64)
 
 
 def indices(rng, dims, dtype, tables, case):

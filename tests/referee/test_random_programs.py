@@ -1,0 +1,60 @@
+"""Prove that the stress driver passes a tool that changes nothing and catches tools that do harm: python test_random_programs.py"""
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# A tool in a few lines: `text` becomes what it writes.
+TOOL = """#!{python}
+import sys
+words = sys.argv[1:]
+if "--list-passes" in words:
+    sys.exit(2)
+source = next(w for k, w in enumerate(words) if w.endswith(".hlo") and words[k - 1] != "-o")
+text = open(source).read()
+{change}
+open(words[words.index("-o") + 1], "w").write(text)
+"""
+UNCHANGED = ""
+WRONG_WRAP = "text = text.replace('direction=LT', 'direction=GT')"
+GROWING = "text = text + '\\n'"
+BROKEN = "text = text.replace('ROOT', 'TOOR')"
+CRASHING = "sys.exit(101)"
+
+
+def main():
+    checks = [
+        (UNCHANGED, 4, "", " passed, 0 failed"),
+        (WRONG_WRAP, 3, "values: ", " failed"),
+        (GROWING, 2, "not-idempotent: ", "0 passed, 2 failed"),
+        (BROKEN, 2, "xla: ", "0 passed, 2 failed"),
+        (CRASHING, 2, "exit-101: ", "0 passed, 2 failed"),
+    ]
+    failed = [change for change, *rest in checks if not check(change, *rest)]
+    print(f"{len(checks) - len(failed)} passed, {len(failed)} failed")
+    sys.exit(1 if failed else 0)
+
+
+def check(change, count, said, last):
+    """Run the driver with one tool; its output must contain `said` and its last line must end in `last`."""
+    with tempfile.TemporaryDirectory() as folder:
+        tool = os.path.join(folder, "tool")
+        with open(tool, "w", encoding="utf-8") as out:
+            out.write(TOOL.format(python=sys.executable, change=change))
+        os.chmod(tool, os.stat(tool).st_mode | stat.S_IXUSR)
+        command = [sys.executable, str(HERE / "random_programs.py"), "--tool", tool, "--count", str(count), "--seed", "5",
+                   "--large-every", "0", "--no-shrink", "--keep", folder]
+        output = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    lines = output.stdout.strip().splitlines() or [""]
+    good = said in output.stdout and lines[-1].endswith(last) and (output.returncode == 0) == (said == "")
+    if not good:
+        print(f"the tool with {change!r} was not judged right:\n{output.stdout}{output.stderr}")
+    return good
+
+
+if __name__ == "__main__":
+    main()
