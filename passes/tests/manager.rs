@@ -295,3 +295,49 @@ fn without_passes_nothing_happens() {
     assert_eq!((report.rewrites.len(), report.remarks.len()), (0, 0));
     assert_eq!(text::print(&module), before);
 }
+
+#[test]
+fn notes_speak_of_the_input_too() {
+    let mut module = module(TWO_PEAKS);
+    let again = |context: &Context<'_>| {
+        let row = named(context.module, "row");
+        row.map(|id| shrink(context.module, id, 1, "shrinks `row` behind `d`")).into_iter().collect::<Vec<_>>()
+    };
+    let passes: [Box<dyn Pass>; 2] =
+        [shrinker("half", PassKind::Rewrite, "t", 2048), Box::new(Fake("again", PassKind::Rewrite, again))];
+    let notes: Vec<String> =
+        run_on(&mut module, &passes, 1024).rewrites.into_iter().map(|rewrite| rewrite.note).collect();
+    assert_eq!(notes, ["half", "shrinks `t` behind `d`"]);
+}
+
+/// Every rewrite of every pass is tried and undone again on the corpus: not a letter may change.
+#[test]
+fn undoing_restores_the_text() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus");
+    let folders = ["founding-small", "chunk-small", "direct-index-small"];
+    let files = folders.iter().flat_map(|folder| {
+        std::fs::read_dir(corpus.join(folder))
+            .expect("the corpus is part of the repository")
+            .map(|entry| entry.expect("readable").path())
+    });
+    let mut tried = 0;
+    for file in files.filter(|file| file.to_string_lossy().ends_with(".before.hlo")) {
+        let source = std::fs::read_to_string(&file).expect("the corpus is text");
+        let mut module = common::parse(&source);
+        let before = text::print(&module);
+        let options = Options { assumptions: vec![Assumption::IndicesInBounds], ..options(1) };
+        // No total is ever lower, so that everything is tried and nothing kept.
+        struct Never;
+        impl hlo_memory::Estimator for Never {
+            fn estimate(&self, _: &Module) -> Result<hlo_memory::Estimate, hlo_memory::EstimateError> {
+                Ok(common::estimate(Bytes(1 << 40), vec![Bytes(1)]))
+            }
+        }
+        let report =
+            run(&mut module, &hlo_passes::manager::default_pipeline(), &options, &Never).expect("they are sound");
+        assert!(report.rewrites.is_empty());
+        tried += report.remarks.iter().filter(|remark| remark.code == "no-gain").count();
+        assert_eq!(text::print(&module), before, "{}", file.display());
+    }
+    assert!(tried > 50, "{tried} rewrites were tried");
+}

@@ -32,6 +32,19 @@ impl Origins {
             self.added.push(origin);
         }
     }
+    /// A text of a pass in which names in backquotes are those of the input.
+    pub(super) fn in_input_names(&self, module: &Module, text: &str) -> String {
+        let added = || (self.input_count..self.input_count + self.added.len()).map(InstructionId::new);
+        let renamed = |part: &str| {
+            let id = added().find(|&id| module.instruction(id).name == part)?;
+            Some(module.instruction(self.of(id)).name.to_string())
+        };
+        let parts = text.split('`').enumerate().map(|(position, part)| {
+            let quoted = position % 2 == 1;
+            quoted.then(|| renamed(part)).flatten().unwrap_or_else(|| part.to_owned())
+        });
+        parts.collect::<Vec<_>>().join("`")
+    }
     /// Forgets instructions that an undo took away.
     pub(super) fn truncate(&mut self, instruction_count: usize) {
         self.added.truncate(instruction_count.saturating_sub(self.input_count));

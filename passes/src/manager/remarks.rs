@@ -63,7 +63,7 @@ fn missed(search: &Search<'_>, candidate: &Candidate) -> Option<Remark> {
         instruction: search.module.instruction(origin).name.clone(),
         id: origin,
         code,
-        message,
+        message: search.origins.in_input_names(search.module, &message),
         bytes,
         source: source(search.module, finding.instruction, origin),
     })

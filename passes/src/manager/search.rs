@@ -9,7 +9,7 @@ use super::origin::Origins;
 use super::remarks::{self, Tried};
 use super::trial::{self, Claim, Score};
 use super::{Rewrite, RunError, RunReport};
-use crate::{Context, Finding, Grade, Options, Outcome, Pass, PassKind};
+use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 
 /// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
 const MOST_STEPS: usize = 512;
@@ -201,7 +201,12 @@ impl<'a> Search<'a> {
         let claim = self.claim(&candidate);
         let Outcome::Rewrite { patch, note, conditions } = candidate.finding.outcome else { return Ok(false) };
         let mut rewrite = self.describe(claim, candidate.finding.grade);
-        (rewrite.note, rewrite.conditions) = (note, conditions);
+        rewrite.note = self.origins.in_input_names(self.module, &note);
+        let named = |condition: Condition| Condition {
+            text: self.origins.in_input_names(self.module, &condition.text),
+            ..condition
+        };
+        rewrite.conditions = conditions.into_iter().map(named).collect();
         let Some((undo, estimate)) = self.apply_and_estimate(claim, patch)? else { return Ok(false) };
         rewrite.saved = self.now.total - estimate.total;
         self.now = estimate;
