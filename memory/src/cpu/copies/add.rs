@@ -14,15 +14,18 @@ use crate::assignment::places::Place;
 
 /// Adds the copies.
 pub(super) fn run(graph: &mut Graph) {
-    let snapshot = graph.snapshot();
-    let flow = Flow::of(&snapshot.module);
-    let before = Before { snapshot: &snapshot, flow: &flow };
-    for computation in control_flow_computations(graph) {
+    let computations = control_flow_computations(graph);
+    // The analysis is only asked about loops and branches.
+    let merges = |id| matches!(graph.opcode(id), Opcode::While | Opcode::Conditional);
+    let snapshot = computations.iter().any(|&id| graph.list(id).any(merges)).then(|| graph.snapshot());
+    let flow = snapshot.as_ref().map(|snapshot| Flow::of(&snapshot.module));
+    let before = snapshot.as_ref().zip(flow.as_ref()).map(|(snapshot, flow)| Before { snapshot, flow });
+    for computation in computations {
         for id in graph.post_order(computation) {
-            match graph.opcode(id) {
-                Opcode::While => copy_loop_state(graph, &before, id),
-                Opcode::Conditional => copy_branch_results(graph, &before, id),
-                Opcode::Send | Opcode::Recv | Opcode::CopyStart => {}
+            match (graph.opcode(id), &before) {
+                (Opcode::While, Some(before)) => copy_loop_state(graph, before, id),
+                (Opcode::Conditional, Some(before)) => copy_branch_results(graph, before, id),
+                (Opcode::Send | Opcode::Recv | Opcode::CopyStart, _) => {}
                 _ => copy_updated_operands(graph, id),
             }
         }

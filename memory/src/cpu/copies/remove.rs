@@ -6,6 +6,7 @@
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, InstructionId, Opcode, Shape};
 
+use super::super::fusion::control_flow_computations;
 use super::super::graph::{Graph, Snapshot};
 use super::lists::Lists;
 use super::ordering::{Constraint, Ordering};
@@ -16,6 +17,10 @@ use crate::assignment::values::ValueId;
 
 /// Removes copies until none can go. The copy instructions stay behind without users.
 pub(super) fn run(graph: &mut Graph) {
+    let is_copy = |id| graph.opcode(id) == Opcode::Copy;
+    if !control_flow_computations(graph).into_iter().any(|computation| graph.list(computation).any(is_copy)) {
+        return;
+    }
     let snapshot = graph.snapshot();
     let flow = Flow::of(&snapshot.module);
     let buffers = Buffers::of(&flow);
