@@ -61,6 +61,7 @@ pub mod infer;
 pub mod literal;
 pub mod module;
 pub mod opcode;
+pub mod proto;
 pub mod shape;
 pub mod text;
 pub mod verify;

@@ -34,6 +34,10 @@ impl<'a> Literal<'a> {
         let text = instruction.literal().filter(|_| instruction.opcode == Opcode::Constant)?;
         Some(Self { text, shape: instruction.array()? })
     }
+    /// A literal that stands elsewhere than in a `constant`.
+    pub(crate) const fn new(text: &'a str, shape: &'a ArrayShape) -> Self {
+        Self { text, shape }
+    }
     /// Whether the values are left out.
     pub fn is_elided(&self) -> bool {
         self.text == "{...}"

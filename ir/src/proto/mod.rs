@@ -1,0 +1,77 @@
+//! `HloProto` and `HloModuleProto`, the binary form of dumps (`--xla_dump_hlo_as_proto`), to modules and back.
+//!
+//! A message is read by writing it as the text that XLA prints for it and reading that, so both forms of a dump give the same
+//! module. What a message holds that the text has no place for is an error or listed in [`Decoded::dropped`]; the other way round in
+//! [`Encoded::dropped`]. Nothing is lost in silence.
+//!
+//! ```
+//! use hlo_ir::{proto, text};
+//!
+//! let source = "\
+//! HloModule m, entry_computation_layout={(f32[4]{0})->f32[4]{0}}
+//!
+//! ENTRY %main (x: f32[4]) -> f32[4] {
+//!   %x = f32[4]{0} parameter(0)
+//!   ROOT %y = f32[4]{0} negate(%x)
+//! }
+//! ";
+//! let module = text::parse(source).expect("a legal text");
+//! let encoded = proto::write(&module).expect("every field has a place");
+//! let decoded = proto::read(&encoded.bytes).expect("what was just written");
+//! assert_eq!(text::print(&decoded.module), source);
+//! ```
+
+mod attributes;
+mod buffers;
+mod convolution;
+mod float;
+mod instruction;
+mod literal;
+mod message;
+mod metadata;
+mod names;
+mod read;
+mod scan;
+mod shape;
+mod sharding;
+mod write;
+
+pub use buffers::{Allocation, Assigned, BufferAssignment, LogicalBuffer};
+
+use crate::{Diagnostic, Module};
+
+/// A module as bytes.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    /// A serialized `HloProto` without buffer assignment.
+    pub bytes: Vec<u8>,
+    /// What the messages have no field for, such as `allow_spmd_sharding_propagation_to_output`: XLA keeps these outside the module.
+    pub dropped: Vec<Diagnostic>,
+}
+
+/// A module from bytes.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    /// The module, in the style of XLA's dumps.
+    pub module: Module,
+    /// XLA's own allocation, if the dump holds one.
+    pub buffers: Option<BufferAssignment>,
+    /// What the text form has no place for.
+    pub dropped: Vec<Diagnostic>,
+}
+
+/// Writes a module as a serialized `HloProto`, which XLA reads. An error names every attribute that has no field.
+pub fn write(module: &Module) -> Result<Encoded, Vec<Diagnostic>> {
+    write::write(module)
+}
+
+/// Reads a serialized `HloProto` or `HloModuleProto`.
+pub fn read(bytes: &[u8]) -> Result<Decoded, Vec<Diagnostic>> {
+    read::read(bytes)
+}
+
+/// Whether bytes are a serialized message rather than text: text begins with neither of the first bytes that a message can have.
+pub fn looks_like_proto(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x0a, length, ..] if !length.is_ascii_whitespace())
+        && (bytes.contains(&0) || std::str::from_utf8(bytes).is_err())
+}
