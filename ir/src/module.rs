@@ -125,6 +125,13 @@ impl Instruction {
             _ => None,
         }
     }
+    /// Shapes with layouts that a custom call wants its operands in, from `operand_layout_constraints`; `None` if it names none or they
+    /// cannot be read.
+    pub fn operand_layouts(&self) -> Option<Vec<ShapeRef>> {
+        let text = self.raw(&AttrKey::OperandLayoutConstraints)?;
+        let shapes = text.trim().strip_prefix('{')?.strip_suffix('}')?;
+        crate::text::program_layout(&format!("{{({shapes})->()}}")).map(|(shapes, _)| shapes)
+    }
     /// A computation named by an attribute.
     pub fn computation(&self, key: &AttrKey) -> Option<ComputationId> {
         match self.attribute(key) {
@@ -282,6 +289,15 @@ pub struct ModuleParts {
     pub computations: Arena<ComputationId, Computation>,
 }
 
+/// Shapes with layouts of the entry's parameters and of its result, from the header attribute `entry_computation_layout`; `None` if there
+/// is none or it cannot be read.
+pub fn entry_layout(attributes: &[Attribute]) -> Option<(Vec<ShapeRef>, ShapeRef)> {
+    match attribute::find(attributes, &AttrKey::EntryComputationLayout) {
+        Some(AttrValue::Raw(text)) => crate::text::program_layout(text),
+        _ => None,
+    }
+}
+
 impl Module {
     /// A module from its parts. The caller vouches that ids agree and that lists define operands before users.
     pub fn from_parts(parts: ModuleParts) -> Self {
@@ -358,10 +374,7 @@ impl Module {
     /// Shapes with layouts of the entry's parameters and of its result, from `entry_computation_layout`; `None` if the header
     /// has no such attribute or it cannot be read.
     pub fn entry_layout(&self) -> Option<(Vec<ShapeRef>, ShapeRef)> {
-        match self.attribute(&AttrKey::EntryComputationLayout) {
-            Some(AttrValue::Raw(text)) => crate::text::program_layout(text),
-            _ => None,
-        }
+        entry_layout(&self.attributes)
     }
     /// The source line an instruction came from, by stack frame or by `source_file`/`source_line`.
     pub fn source_line(&self, id: InstructionId) -> Option<SourceLine> {

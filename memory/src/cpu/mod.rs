@@ -78,6 +78,17 @@ pub fn run_from(name: &str, module: &Module) -> Option<Module> {
     Some(scheduled(&graph))
 }
 
+/// Runs the stages from the first up to this one, for comparison with what XLA's own pass dumps show. `None` if there is no stage of that
+/// name.
+pub fn run_until(name: &str, module: &Module) -> Option<Module> {
+    let last = STAGES.iter().position(|stage| stage.0 == name)?;
+    let mut graph = Graph::from_module(module, Origin::Program);
+    for (_, run) in &STAGES[..=last] {
+        run(&mut graph);
+    }
+    Some(graph.to_module())
+}
+
 /// How long each stage takes on a module.
 pub fn time_stages(module: &Module) -> Vec<(&'static str, Duration)> {
     let mut times = Vec::new();

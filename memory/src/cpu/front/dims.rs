@@ -203,19 +203,9 @@ pub(crate) fn align_layouts(from: &ArrayShape, to: &[i64]) -> Option<Dims> {
     }
     groups.sort_by_key(|&(minor, _)| minor);
     let mut layout: Dims = groups.iter().flat_map(|(_, dims)| dims.iter().rev().map(|&dim| dim as i64)).collect();
-    insert_ones(&mut layout, to);
+    // Dimensions of size 1 go to the major end, the last one first.
+    layout.extend((0..to.len() as i64).rev().filter(|&dim| to[dim as usize] == 1));
     Some(layout)
-}
-
-/// Puts dimensions of size 1 into a layout that lacks them: row-major where the rest is, else at the minor end.
-fn insert_ones(layout: &mut Dims, sizes: &[i64]) {
-    let ones: Vec<i64> = (0..sizes.len() as i64).rev().filter(|&dim| sizes[dim as usize] == 1).collect();
-    if layout.windows(2).all(|pair| pair[0] > pair[1]) {
-        layout.extend(ones);
-        layout.sort_unstable_by(|a, b| b.cmp(a));
-    } else {
-        layout.insert_many(0, ones);
-    }
 }
 
 #[cfg(test)]

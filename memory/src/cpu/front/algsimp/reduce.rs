@@ -38,6 +38,7 @@ pub(super) fn reduce(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
         .or_else(|| of_concatenate(cx, &parts))
         .or_else(|| also_argument(cx, &parts))
         .or_else(|| of_broadcast_scalar(cx, &parts))
+        .or_else(|| before_broadcast(cx, &parts))
         .or_else(|| sum_of_broadcast(cx, &parts))
 }
 
@@ -262,6 +263,20 @@ fn of_broadcast_scalar(cx: &mut Cx<'_>, parts: &Parts) -> Option<Id> {
     }
     let shape = cx.shape(parts.id).clone();
     Some(cx.elementwise(parts.id, shape, combine, &[scalar, parts.init]))
+}
+
+/// A reduction over dimensions that a broadcast kept comes before the broadcast.
+fn before_broadcast(cx: &mut Cx<'_>, parts: &Parts) -> Option<Id> {
+    let inner = cx.of(parts.operand, Opcode::Broadcast)?;
+    let dims = cx.dimensions(parts.operand);
+    let source = |gone: &i64| dims.iter().position(|dim| dim == gone).map(|position| position as i64);
+    let reduced: Dims = parts.dims.iter().map(source).collect::<Option<_>>()?;
+    let shape = share(delete_dims(&cx.arr(inner), &reduced));
+    let small = cx.reduce_as(parts.id, shape, inner, parts.init, &reduced, parts.to_apply);
+    let below = |dim: i64| parts.dims.iter().filter(|&&gone| gone < dim).count() as i64;
+    let kept: Dims = dims.iter().filter(|dim| !parts.dims.contains(dim)).map(|&dim| dim - below(dim)).collect();
+    let shape = cx.shape(parts.id).clone();
+    Some(cx.broadcast(parts.id, shape, small, &kept))
 }
 
 /// The sum over dimensions that a broadcast added multiplies by their size.

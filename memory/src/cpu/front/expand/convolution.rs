@@ -47,14 +47,27 @@ fn orders(cx: &Cx<'_>, id: Id) -> Option<(Order, Order, Order)> {
     Some((Order::read(input, 'b', 'f')?, Order::read(kernel, 'i', 'o')?, Order::read(output, 'b', 'f')?))
 }
 
+/// Whether the library runs a convolution as it is.
+pub(crate) fn is_canonical(cx: &Cx<'_>, id: Id) -> bool {
+    let Some((input, kernel, output)) = orders(cx, id) else { return false };
+    runs_as_it_is(cx, id, &[&outer(&input), &filter(&kernel), &outer(&output)], input.spatial.len() as i64)
+}
+
+/// Batch, spatial dimensions, features.
+fn outer(order: &Order) -> Dims {
+    std::iter::once(order.first).chain(order.spatial.iter().copied()).chain([order.last]).collect()
+}
+
+/// Spatial dimensions, features in, features out.
+fn filter(kernel: &Order) -> Dims {
+    kernel.spatial.iter().copied().chain([kernel.first, kernel.last]).collect()
+}
+
 fn canonical(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let (input, kernel, output) = orders(cx, id)?;
     let spatial = input.spatial.len() as i64;
-    let outer = |order: &Order| -> Dims {
-        std::iter::once(order.first).chain(order.spatial.iter().copied()).chain([order.last]).collect()
-    };
     let (from, to) = (outer(&input), outer(&output));
-    let filter: Dims = kernel.spatial.iter().copied().chain([kernel.first, kernel.last]).collect();
+    let filter = filter(&kernel);
     if runs_as_it_is(cx, id, &[&from, &filter, &to], spatial) {
         return None;
     }

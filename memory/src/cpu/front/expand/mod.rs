@@ -10,7 +10,7 @@ mod select_scatter;
 mod topk;
 
 pub(crate) use compare::run as total_order_compares;
-pub(crate) use convolution::run as canonical_convolutions;
+pub(crate) use convolution::{is_canonical as is_canonical_convolution, run as canonical_convolutions};
 pub(crate) use dot::{decompose as decompose_dots, drop_unit_batches};
 pub(crate) use logistic::run as logistics;
 pub(crate) use map::run as inline_maps;

@@ -1,0 +1,121 @@
+//! Which arrays a value consists of, and which instruction makes each of them.
+//!
+//! Source: `TuplePointsToAnalysis`, `LogicalBuffer` (xla/service).
+
+use std::ops::Range;
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::shape::{ArrayShape, Shape};
+use hlo_ir::{AttrKey, ComputationId, Opcode};
+
+use super::super::calls::visit_order;
+use super::super::cx::{Cx, Id};
+
+/// Number of an array that some instruction makes.
+pub(super) type Buffer = usize;
+
+/// An array and where it is made.
+pub(super) struct Made {
+    /// The instruction that makes it.
+    pub(super) by: Id,
+    /// Its position among the arrays of the result, tuples opened.
+    pub(super) leaf: usize,
+    /// Its number of dimensions.
+    pub(super) rank: usize,
+}
+
+/// The arrays of every value.
+pub(super) struct Points {
+    leaves: SideTable<Id, Vec<Buffer>>,
+    /// Every array that is made, in the order in which a visitor meets them.
+    pub(super) made: Vec<Made>,
+    of: SideTable<ComputationId, (Buffer, Buffer)>,
+}
+
+/// The arrays in a shape, tuples opened.
+pub(super) fn arrays(shape: &Shape) -> Vec<&ArrayShape> {
+    fn collect<'s>(shape: &'s Shape, arrays: &mut Vec<&'s ArrayShape>) {
+        match shape {
+            Shape::Array(array) => arrays.push(array),
+            Shape::Tuple(elements) => elements.iter().for_each(|element| collect(element, arrays)),
+            _ => {}
+        }
+    }
+    let mut result = Vec::new();
+    collect(shape, &mut result);
+    result
+}
+
+/// Number of arrays in a shape.
+pub(super) fn count(shape: &Shape) -> usize {
+    match shape {
+        Shape::Array(_) => 1,
+        Shape::Tuple(elements) => elements.iter().map(|element| count(element)).sum(),
+        _ => 0,
+    }
+}
+
+/// Position of the first array at a tuple index.
+pub(super) fn first_at(shape: &Shape, index: &[i64]) -> usize {
+    match (shape.as_tuple(), index) {
+        (Some(elements), [first, rest @ ..]) => {
+            let first = *first as usize;
+            let before: usize = elements.iter().take(first).map(|element| count(element)).sum();
+            before + elements.get(first).map_or(0, |element| first_at(element, rest))
+        }
+        _ => 0,
+    }
+}
+
+impl Points {
+    /// Analyses these computations.
+    pub(super) fn of(cx: &Cx<'_>, computations: &[ComputationId]) -> Self {
+        let mut points = Self { leaves: SideTable::new(Vec::new()), made: Vec::new(), of: SideTable::new((0, 0)) };
+        for &computation in computations {
+            let start = points.made.len();
+            for id in visit_order(cx, computation) {
+                let leaves = points.of_instruction(cx, id);
+                points.leaves.set(id, leaves);
+            }
+            points.of.set(computation, (start, points.made.len()));
+        }
+        points
+    }
+
+    fn of_instruction(&mut self, cx: &Cx<'_>, id: Id) -> Vec<Buffer> {
+        match cx.opcode(id) {
+            Opcode::Tuple => cx.operands(id).iter().flat_map(|&operand| self.leaves[operand].clone()).collect(),
+            Opcode::GetTupleElement => {
+                let operand = cx.operand(id, 0);
+                let index = cx.inst(id).int(&AttrKey::Index).unwrap_or(0);
+                let start = first_at(cx.shape(operand), &[index]);
+                let end = start + count(cx.shape(id));
+                self.leaves[operand].get(start..end).map(<[_]>::to_vec).unwrap_or_default()
+            }
+            Opcode::OptBarrier => self.leaves[cx.operand(id, 0)].clone(),
+            _ => {
+                let start = self.made.len();
+                let arrays = arrays(cx.shape(id));
+                let made = arrays.iter().enumerate().map(|(leaf, array)| Made { by: id, leaf, rank: array.rank() });
+                self.made.extend(made);
+                (start..self.made.len()).collect()
+            }
+        }
+    }
+
+    /// The arrays a value consists of.
+    pub(super) fn leaves(&self, id: Id) -> &[Buffer] {
+        &self.leaves[id]
+    }
+
+    /// The arrays made in a computation.
+    pub(super) fn made_in(&self, computation: ComputationId) -> Range<Buffer> {
+        let (start, end) = self.of[computation];
+        start..end
+    }
+
+    /// Whether an instruction hands on arrays of its operands instead of making its own.
+    pub(super) fn forwards(cx: &Cx<'_>, id: Id) -> bool {
+        matches!(cx.opcode(id), Opcode::Tuple | Opcode::GetTupleElement | Opcode::OptBarrier)
+    }
+}

@@ -1,0 +1,297 @@
+//! Spreading the rules: an operation that cannot change layouts makes its result in the layout of its operands, and a rule on an operand
+//! reaches the array it consists of, if no other rule got there before.
+//!
+//! The order decides: rules are spread depth first, the youngest first.
+//!
+//! Source: `LayoutAssignment::RunOnComputation`, `PropagateConstraints`, `PropagateOperandConstraint`, `PropagateBufferConstraint`,
+//! `ChooseOutputLayoutFromOperandLayout`, `CalculateComputationLayout` (xla/service/layout_assignment.cc).
+
+use std::collections::VecDeque;
+
+use hlo_ir::shape::{ArrayShape, Dims, Layout};
+use hlo_ir::{AttrKey, ComputationId, Opcode};
+
+use super::super::cx::{Cx, Id};
+use super::super::dims::{align_layouts, inverse, ones_moved, true_rank};
+use super::descending;
+use super::points::{Buffer, Points, arrays};
+use super::rules::{Program, Rule, Rules};
+
+/// Rounds over all computations: in the first, layouts flow out of the callees; in the second, they are imposed.
+const ROUNDS: usize = 2;
+
+/// Rules spread per array and operand before a computation is left as it is: conflicting mandatory rules might chase each other.
+const MOST_STEPS_EACH: usize = 64;
+
+impl Rules<'_, '_> {
+    /// Finds the layouts of all arrays and operands.
+    pub(super) fn solve(&mut self, computations: &[ComputationId]) {
+        for round in 0..ROUNDS {
+            self.making.iter_mut().for_each(|rule| *rule = None);
+            self.wanting = hlo_ir::arena::SideTable::new(Vec::new());
+            for &computation in computations {
+                self.solve_computation(computation, round > 0);
+            }
+        }
+    }
+
+    fn solve_computation(&mut self, computation: ComputationId, later: bool) {
+        self.add_mandatory(computation, later);
+        self.add_backend(computation);
+        self.add_custom_calls(computation);
+        let mut left = MOST_STEPS_EACH * (self.cx.slots(computation) + self.points.made_in(computation).len());
+        self.spread(&mut left);
+        for buffer in self.points.made_in(computation) {
+            if self.making[buffer].is_none() {
+                let layout = descending(self.points.made[buffer].rank);
+                self.make(buffer, &layout, false, true);
+                self.spread(&mut left);
+            }
+        }
+        if (!later && computation != self.cx.entry()) || self.mismatched[computation] {
+            self.note_program(computation);
+        }
+    }
+
+    /// Remembers the layouts that parameters and result have come to have.
+    fn note_program(&mut self, computation: ComputationId) {
+        let made = |id: Id| -> Vec<Dims> { self.points.leaves(id).iter().map(|&buffer| self.layout(buffer)).collect() };
+        let parameters = self.cx.parameters(computation).into_iter().map(made).collect();
+        let mut result = made(self.cx.root(computation));
+        if let (true, Some(old)) = (self.mismatched[computation], &self.programs[computation]) {
+            result.clone_from(&old.result);
+        }
+        self.programs.set(computation, Some(Program { parameters, result }));
+    }
+
+    /// The layout an array is made in.
+    pub(super) fn layout(&self, buffer: Buffer) -> Dims {
+        self.making[buffer]
+            .as_ref()
+            .map_or_else(|| descending(self.points.made[buffer].rank), |rule| rule.layout.clone())
+    }
+
+    fn spread(&mut self, left: &mut usize) {
+        let mut waiting = VecDeque::new();
+        loop {
+            for rule in std::mem::take(&mut self.added) {
+                if self.is_first(rule) { waiting.push_front(rule) } else { waiting.push_back(rule) }
+            }
+            let Some(rule) = waiting.pop_front() else { return };
+            let Some(less) = left.checked_sub(1) else { return };
+            *left = less;
+            match rule {
+                Rule::Making(buffer) => self.spread_making(buffer),
+                Rule::Wanting(id, slot) => self.spread_wanting(id, slot),
+                Rule::Result(computation) => {
+                    let root = self.cx.root(computation);
+                    let layouts = self.programs[computation].as_ref().map(|program| program.result.clone());
+                    self.reach(root, &layouts.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    fn is_first(&self, rule: Rule) -> bool {
+        match rule {
+            Rule::Making(buffer) => self.making[buffer].as_ref().is_none_or(|rule| rule.first),
+            Rule::Wanting(id, slot) => self.wanting[id][slot].as_ref().is_none_or(|rule| rule.first),
+            Rule::Result(_) => true,
+        }
+    }
+
+    /// Asks for the arrays of a value in these layouts.
+    fn reach(&mut self, id: Id, layouts: &[Dims]) {
+        for (buffer, layout) in self.points.leaves(id).to_vec().into_iter().zip(layouts) {
+            let by = self.points.made[buffer].by;
+            let pair = self.cx.opcode(by) == Opcode::Reduce && self.cx.shape(by).as_tuple().is_some();
+            if !pair {
+                self.make(buffer, layout, false, true);
+            }
+        }
+    }
+
+    fn spread_wanting(&mut self, id: Id, slot: usize) {
+        let cx = self.cx;
+        let operand = cx.operand(id, slot);
+        let Some(layouts) = self.wanting[id][slot].as_ref().map(|rule| rule.layouts.clone()) else { return };
+        if arrays(cx.shape(operand)).iter().all(|array| array.rank() <= 1) {
+            return;
+        }
+        self.reach(operand, &layouts);
+        self.reach_aliases(id, slot, &layouts);
+        let Some(array) = cx.array(operand) else { return };
+        let tuple = cx.array(id).is_none();
+        if (changes_layout(cx, id) && tuple && cx.opcode(id) != Opcode::Reduce) || Points::forwards(cx, id) {
+            return;
+        }
+        let layout = &layouts[0];
+        if !changes_layout(cx, id) || cx.opcode(id) == Opcode::Reduce {
+            self.agree(id, operand, array.rank(), layout);
+            return;
+        }
+        for buffer in self.points.leaves(id).to_vec() {
+            if self.points.made[buffer].rank <= 1 {
+                continue;
+            }
+            if let Some(result) = result_layout(cx, id, operand, layout) {
+                let mandatory = cx.opcode(id) == Opcode::Transpose;
+                self.make(buffer, &result, mandatory, spreads_first(cx, id));
+            }
+        }
+    }
+
+    /// A custom call makes its result over an operand in that operand's layout.
+    fn reach_aliases(&mut self, id: Id, slot: usize, layouts: &[Dims]) {
+        for (output, operand, _) in super::aliases(self.cx, id) {
+            if let (true, Some(&buffer)) = (operand == slot, self.points.leaves(id).get(output)) {
+                self.make(buffer, &layouts[0], false, false);
+            }
+        }
+    }
+
+    /// Operands and results of one rank share a layout.
+    fn agree(&mut self, id: Id, operand: Id, rank: usize, layout: &Dims) {
+        let cx = self.cx;
+        if cx.opcode(id) == Opcode::Concatenate {
+            let dim = cx.dimensions(id)[0] as usize;
+            let size = |id: Id| cx.dims(id).get(dim).copied();
+            if cx.operands(id).iter().any(|&sibling| size(sibling) > size(operand)) {
+                return;
+            }
+        }
+        for slot in 0..cx.operands(id).len() {
+            let sibling = cx.operand(id, slot);
+            if sibling != operand && cx.array(sibling).is_some_and(|array| array.rank() == rank) && rank > 1 {
+                self.want(id, slot, vec![layout.clone()], true);
+            }
+        }
+        for buffer in self.points.leaves(id).to_vec() {
+            let made = &self.points.made[buffer];
+            if made.by == id && made.rank == rank && rank > 1 {
+                self.make(buffer, layout, true, true);
+            }
+        }
+    }
+
+    fn spread_making(&mut self, buffer: Buffer) {
+        let (cx, id, rank) = (self.cx, self.points.made[buffer].by, self.points.made[buffer].rank);
+        let layout = self.layout(buffer);
+        if rank > 1 && !changes_layout(cx, id) {
+            for slot in 0..cx.operands(id).len() {
+                let fits = |array: &ArrayShape| array.rank() == rank;
+                if cx.array(cx.operand(id, slot)).is_some_and(fits) {
+                    self.want(id, slot, vec![layout.clone()], true);
+                }
+            }
+        } else if rank > 1 && cx.opcode(id) == Opcode::Broadcast && cx.rank(cx.operand(id, 0)) > 1 {
+            let dims = cx.dimensions(id);
+            let inner = layout.iter().filter_map(|dim| dims.iter().position(|other| other == dim));
+            let inner: Dims = inner.map(|dim| dim as i64).collect();
+            self.want(id, 0, vec![inner], false);
+        }
+        self.reach_parameter(buffer, &layout);
+    }
+
+    /// What a loop body makes for an element of its result, it may as well be given.
+    fn reach_parameter(&mut self, buffer: Buffer, layout: &Dims) {
+        let (cx, id, leaf) = (self.cx, self.points.made[buffer].by, self.points.made[buffer].leaf);
+        let computation = cx.parent(id);
+        let root = cx.root(computation);
+        let is_body = self.is_body[computation];
+        if !is_body || cx.opcode(root) != Opcode::Tuple || !cx.is_user(id, root) {
+            return;
+        }
+        let Some(index) = cx.operands(root).iter().position(|&operand| operand == id) else { return };
+        let Some(&parameter) = cx.parameters(computation).first() else { return };
+        let at = super::points::first_at(cx.shape(parameter), &[index as i64]) + leaf;
+        if let Some(&element) = self.points.leaves(parameter).get(at) {
+            self.make(element, layout, false, true);
+        }
+    }
+}
+
+/// Whether an operation may make its result in another layout than its operands have.
+///
+/// Source: `LayoutAssignment::InstructionCanChangeLayout`.
+fn changes_layout(cx: &Cx<'_>, id: Id) -> bool {
+    use Opcode as O;
+    matches!(
+        cx.opcode(id),
+        O::BatchNormGrad
+            | O::BatchNormInference
+            | O::BatchNormTraining
+            | O::Bitcast
+            | O::Broadcast
+            | O::Call
+            | O::Conditional
+            | O::Constant
+            | O::Convolution
+            | O::Copy
+            | O::CopyStart
+            | O::CopyDone
+            | O::CustomCall
+            | O::Domain
+            | O::Dot
+            | O::Fusion
+            | O::Gather
+            | O::GetDimensionSize
+            | O::GetTupleElement
+            | O::Infeed
+            | O::Iota
+            | O::Outfeed
+            | O::Parameter
+            | O::PartitionId
+            | O::RaggedDot
+            | O::Recv
+            | O::RecvDone
+            | O::Reduce
+            | O::ReplicaId
+            | O::Reshape
+            | O::DynamicReshape
+            | O::Rng
+            | O::RngBitGenerator
+            | O::RngGetAndUpdateState
+            | O::Send
+            | O::SendDone
+            | O::AfterAll
+            | O::Transpose
+            | O::Tuple
+            | O::AsyncStart
+            | O::AsyncUpdate
+            | O::AsyncDone
+    )
+}
+
+/// Whether the neighbours of the result hear of its layout before others.
+///
+/// Source: `InstructionShouldPropagateDepthFirst`.
+fn spreads_first(cx: &Cx<'_>, id: Id) -> bool {
+    match cx.opcode(id) {
+        Opcode::Gather | Opcode::Scatter | Opcode::Transpose => true,
+        Opcode::Reshape => {
+            let operand = cx.operand(id, 0);
+            cx.rank(operand) == 1 || ones_moved(&cx.dims(operand), &cx.dims(id)).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// The layout of the result that makes a reshape or a transpose free.
+fn result_layout(cx: &Cx<'_>, id: Id, operand: Id, layout: &Dims) -> Option<Dims> {
+    match cx.opcode(id) {
+        Opcode::Reshape => {
+            let (from, to) = (cx.arr(operand), cx.arr(id));
+            if true_rank(&from) == 1 && true_rank(&to) == 1 {
+                return None;
+            }
+            let layout = Layout { minor_to_major: layout.clone(), suffix: "".into() };
+            align_layouts(&ArrayShape { layout: Some(layout), ..from }, &to.dims)
+        }
+        Opcode::Transpose => {
+            let back = inverse(&cx.inst(id).ints(&AttrKey::Dimensions).iter().copied().collect::<Dims>());
+            Some(layout.iter().map(|&dim| back[dim as usize]).collect())
+        }
+        _ => None,
+    }
+}
