@@ -310,6 +310,15 @@ fn notes_speak_of_the_input_too() {
     assert_eq!(notes, ["half", "shrinks `t` behind `d`"]);
 }
 
+/// No total is ever lower: everything is tried and nothing kept.
+struct Never;
+
+impl hlo_memory::Estimator for Never {
+    fn estimate(&self, _: &Module) -> Result<hlo_memory::Estimate, hlo_memory::EstimateError> {
+        Ok(common::estimate(Bytes(1 << 40), vec![Bytes(1)]))
+    }
+}
+
 /// Every rewrite of every pass is tried and undone again on the corpus: not a letter may change.
 #[test]
 fn undoing_restores_the_text() {
@@ -326,13 +335,6 @@ fn undoing_restores_the_text() {
         let mut module = common::parse(&source);
         let before = text::print(&module);
         let options = Options { assumptions: vec![Assumption::IndicesInBounds], ..options(1) };
-        // No total is ever lower, so that everything is tried and nothing kept.
-        struct Never;
-        impl hlo_memory::Estimator for Never {
-            fn estimate(&self, _: &Module) -> Result<hlo_memory::Estimate, hlo_memory::EstimateError> {
-                Ok(common::estimate(Bytes(1 << 40), vec![Bytes(1)]))
-            }
-        }
         let report =
             run(&mut module, &hlo_passes::manager::default_pipeline(), &options, &Never).expect("they are sound");
         assert!(report.rewrites.is_empty());
