@@ -1,6 +1,18 @@
-//! What XLA:CPU does to an unscheduled module before it assigns buffers: the stages in order, each its own file.
+//! What XLA:CPU does to an unscheduled module before it assigns buffers: the stages in order, each its own file or folder.
 //!
-//! Source: `CpuCompiler::RunHloPassesAfterLayoutAssn` (xla/service/cpu/cpu_compiler.cc) for what follows layout assignment.
+//! | stage | what it does |
+//! |---|---|
+//! | simplify ([`front`]) | flattening, inlining, expanders, algebraic simplification, loops, merging of equal instructions |
+//! | layout ([`front`]) | order of dimensions in memory, copies between orders, decomposition of reshapes and dots |
+//! | library ([`ynn`]) | dots, convolutions and reductions that a library computes |
+//! | fusion ([`fusion`]), wrapper ([`wrapper`]) | loops over several instructions at once |
+//! | tuples ([`tuples`]), cleanup ([`front`]) | what the stages before left behind |
+//! | donors ([`donors`]), copies ([`copies`]) | who may share a buffer with whom |
+//! | hoist ([`hoist`]), schedule ([`mod@schedule`]) | the order of execution |
+//!
+//! All of them work on a [`graph`] that keeps the order of its lists as XLA does, because that order decides ties.
+//!
+//! Source: `CpuCompiler::RunHloPasses` (xla/service/cpu/cpu_compiler.cc).
 
 mod copies;
 mod dce;

@@ -21,7 +21,6 @@ mod caveats;
 mod conditional;
 mod cse;
 mod cx;
-mod dce;
 mod decompose;
 mod dims;
 mod expand;
@@ -33,13 +32,13 @@ mod layout;
 mod loops;
 mod mover;
 mod tree;
-mod tuples;
 mod value;
 mod visit;
 
 pub(crate) use caveats::caveats;
 
 use crate::cpu::graph::Graph;
+use crate::cpu::{dce, tuples};
 use cx::Cx;
 
 /// Rounds after which a pipeline stops even if it still changes something.
@@ -92,15 +91,15 @@ pub(crate) fn simplify(graph: &mut Graph) {
 fn pipeline(cx: &mut Cx<'_>) {
     let passes: &[fn(&mut Cx<'_>) -> bool] = &[
         algsimp::run,
-        dce::run,
+        |cx| dce::run(cx),
         index::expand_single_gathers,
         index::simplify_gathers,
         tree::run,
         loops::hoist_invariants,
-        tuples::run,
+        |cx| tuples::run(cx),
         loops::sink_constants,
         loops::simplify,
-        dce::run,
+        |cx| dce::run(cx),
         mover::run,
         fold::run,
         conditional::simplify,
