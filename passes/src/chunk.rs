@@ -14,7 +14,7 @@
 //! without a rule stands in memory and is read block by block.
 //!
 //! Sound because each row of indices and updates is computed by the same operations from the same rows, and updates are applied in their
-//! original order: the blocks cut the first row dimension of the indices and run from front to back. Grade: bitwise while the loop
+//! original order: the blocks cut the first row dimension of the indices (or a batching dimension) and run from front to back. Grade: bitwise while the loop
 //! holds integer work, data movement and elementwise operations; hlo-exact when it holds a float reduction, a contraction or a
 //! transform, which `--exactness=bitwise` leaves in memory instead.
 //!
@@ -26,10 +26,12 @@
 //! certain, the grade is hlo-exact.
 //!
 //! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, and
-//! from gains below a twentieth of all memory. Remarks say why a chance is missed: `batching` (only batching dimensions to cut), `control`
-//! (control dependencies), `dynamic-shape`, `exactness` (see above), `granule` (no block size fits all values), `sharded` (the rows lie
-//! across devices), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`, `sorted`, `reshape` or `window`.
+//! from gains below a twentieth of all memory. Remarks say why a chance is missed: `call` (callers compute an operand; inline-calls
+//! helps), `control` (control dependencies), `dynamic-shape`, `exactness` (see above), `granule` (no block size fits all values),
+//! `sharded` (the rows may lie across devices), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`,
+//! `sorted`, `reshape` or `window`.
 
+mod apply;
 mod build;
 mod candidates;
 mod emit;

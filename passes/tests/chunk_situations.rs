@@ -278,6 +278,32 @@ fn calls_between_producers_are_looked_through() {
 }
 
 #[test]
+fn what_callers_compute_waits_for_inlining() {
+    let callee = format!(
+        "%add (x: s32[7], index: s32[64,1]) -> s32[7] {{
+  %x = s32[7] parameter(0)
+  %index = s32[64,1] parameter(1)
+  %one = s32[] constant(1)
+  %ones = s32[64] broadcast(%one), dimensions={{}}
+  ROOT %y = s32[7] scatter(%x, %index, %ones), {VECTOR}, to_apply=%add_s32
+}}\n"
+    );
+    let lines = |argument: &str| {
+        format!(
+            "  %x0 = s32[7] parameter(0)
+  %i = s32[64] parameter(1)
+{}
+  %plain = s32[64,1] reshape(%i)
+  ROOT %out = s32[7] call(%x0, {argument}), to_apply=%add",
+            wrapped(64)
+        )
+    };
+    let (computed, given) = (module(&callee, &lines("%index")), module(&callee, &lines("%plain")));
+    assert_eq!(missed(&parse(&computed), &options(80)), ["call"]);
+    assert_eq!(checked(&given, 80).1.len(), 1, "a view of a parameter stands in memory anyway");
+}
+
+#[test]
 fn small_leading_row_dimensions_become_loops_in_loops() {
     let lines = "  %x = s32[7] parameter(0)
   %i = s32[3,64,1] parameter(1)
@@ -296,21 +322,30 @@ fn small_leading_row_dimensions_become_loops_in_loops() {
 }
 
 #[test]
-fn batching_dimensions_are_not_cut() {
-    let batched = |rows: i64| {
+fn batches_are_cut_when_they_are_more_than_rows() {
+    let batched = |batches: i64, rows: i64| {
         let lines = format!(
-            "  %x = s32[4,7] parameter(0)
-  %i = s32[4,{rows},1] parameter(1)
-  %u = s32[4,{rows}] parameter(2)
-  %index = s32[4,{rows},1] add(%i, %i)
-  ROOT %y = s32[4,7] scatter(%x, %index, %u), update_window_dims={{}}, inserted_window_dims={{1}}, \
+            "  %x = s32[{batches},7] parameter(0)
+  %i = s32[{batches},{rows},1] parameter(1)
+  %u = s32[{batches},{rows}] parameter(2)
+  %index = s32[{batches},{rows},1] add(%i, %i)
+  ROOT %y = s32[{batches},7] scatter(%x, %index, %u), update_window_dims={{}}, inserted_window_dims={{1}}, \
                  scatter_dims_to_operand_dims={{1}}, input_batching_dims={{0}}, scatter_indices_batching_dims={{0}}, \
                  index_vector_dim=2, to_apply=%add_s32"
         );
         module("", &lines)
     };
-    assert_eq!(checked(&batched(64), 8 * 32).1, ["8 blocks of 8 rows"], "the rows behind the batches are");
-    assert_eq!(missed(&parse(&batched(1)), &options(1)), ["batching"]);
+    let (after, notes) = checked(&batched(4, 64), 12 * 32);
+    assert_eq!((notes[0].as_str(), count(&after, Opcode::DynamicUpdateSlice)), ("8 blocks of 8 rows", 0));
+    let (after, notes) = checked(&batched(61, 3), 12 * 3 * 9);
+    assert_eq!(notes, ["7 blocks of 8 rows, then 5 rows"]);
+    assert_eq!(count(&after, Opcode::DynamicUpdateSlice), 2, "each block updates its own rows of the operand");
+    assert_eq!(checked(&batched(61, 1), 12 * 9).1.len(), 1, "there is nothing but batches to cut");
+    // On CPU the indices grow by the batch numbers, even when they are a parameter.
+    let given = batched(61, 1).replace("scatter(%x, %index,", "scatter(%x, %i,");
+    assert_eq!(checked(&given, 12 * 9).1.len(), 1);
+    let elsewhere = Options { target: Target::Tpu, ..options(12 * 9) };
+    assert!(find(&parse(&given), &elsewhere).is_empty());
 }
 
 #[test]
@@ -342,6 +377,8 @@ fn sharded_rows_are_not_cut() {
     let code = |sharding: &str| missed(&parse(&partitioned(sharding)), &options(80));
     assert_eq!(code(""), ["sharded"], "no proof");
     assert_eq!(code(", sharding={devices=[4]<=[4]}"), ["sharded"]);
+    let lowered = partitioned(", sharding={devices=[4]<=[4]}").replace(", num_partitions=4", "");
+    assert_eq!(missed(&parse(&lowered), &options(80)), ["sharded"], "lowered text has annotations only");
     for harmless in
         [", sharding={replicated}", ", sharding={manual}", ", sharding={devices=[1,4]<=[4] last_tile_dim_replicate}"]
     {

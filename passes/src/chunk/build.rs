@@ -10,6 +10,7 @@ use hlo_memory::Target;
 use indexmap::{IndexMap, IndexSet};
 use smol_str::{SmolStr, format_smolstr};
 
+use super::apply::{apply, is_zeros};
 use super::emit::{At, Done, Emitter, Memory, constant};
 use super::plan::Planned;
 use super::region::{Region, Source, is_constant};
@@ -242,7 +243,7 @@ impl Builder<'_> {
         let mut emitter = self.emitter(region, inside, body, At::Counter(carried[0]), self.size.rows);
         let one = emitter.constant(1);
         let next = emitter.scalar("next_block", Opcode::Add, [carried[0], one]);
-        let accumulators = scatters(&mut emitter, sinks, accumulators);
+        let accumulators = apply(&mut emitter, sinks, accumulators);
         let results = [next].into_iter().chain(accumulators).chain(held.iter().copied());
         let root = Instruction::new("next_state", whole_shape(parts), Opcode::Tuple, results);
         self.add(body, root);
@@ -279,7 +280,7 @@ impl Builder<'_> {
         let (sinks, parent) = (self.sinks, self.parent);
         let at = At::Row(self.size.rows * self.size.count);
         let mut emitter = self.emitter(region, memory.clone(), parent, at, self.size.rest);
-        let results = scatters(&mut emitter, sinks, &accumulators);
+        let results = apply(&mut emitter, sinks, &accumulators);
         self.shield(results)
     }
     /// Keeps XLA from taking a sum into the scatter of the rest rows, where it would start from other values than in the original.
@@ -317,41 +318,4 @@ impl Builder<'_> {
             self.results.insert(old, result);
         }
     }
-}
-
-/// Whether a value is a broadcast of +0, which nothing changes when it is added (XLA drops it too).
-fn is_zeros(module: &Module, id: InstructionId) -> bool {
-    let inst = module.instruction(id);
-    let zero =
-        |id: &InstructionId| module.instruction(*id).literal().is_some_and(|text| matches!(text.trim(), "0" | "0.0"));
-    inst.opcode == Opcode::Broadcast && inst.operands.iter().all(zero)
-}
-
-/// Emits the sinks on the emitter's block: everything but indices and updates is as in the original.
-fn scatters(emitter: &mut Emitter<'_>, sinks: &[&Sink], accumulators: &[InstructionId]) -> Vec<InstructionId> {
-    let mut results = Vec::new();
-    let mut rest = accumulators;
-    for (sink, blocks) in sinks.iter().zip(emitter.region.roots.clone()) {
-        let (own, others) = rest.split_at(sink.inputs(emitter.module));
-        rest = others;
-        let blocks: Vec<InstructionId> = blocks.into_iter().map(|block| emitter.block(block)).collect();
-        let mut scatter = emitter.module.instruction(sink.scatter).clone();
-        scatter.name = format_smolstr!("{}.block", scatter.name);
-        scatter.operands = own.iter().copied().chain(blocks).collect();
-        scatter.span = None;
-        let shapes: Option<Vec<ShapeRef>> = scatter.shape.as_tuple().map(<[ShapeRef]>::to_vec);
-        let name = scatter.name.clone();
-        let scattered = emitter.patch.add(emitter.target, scatter);
-        emitter.patch.stems_from(scattered, sink.scatter);
-        match shapes {
-            None => results.push(scattered),
-            Some(shapes) => results.extend(shapes.into_iter().enumerate().map(|(index, shape)| {
-                let mut element = Instruction::new(name.clone(), shape, Opcode::GetTupleElement, [scattered])
-                    .with(Attribute::int(AttrKey::Index, index as i64));
-                element.attributes.extend(emitter.metadata.clone());
-                emitter.patch.add(emitter.target, element)
-            })),
-        }
-    }
-    results
 }

@@ -1,16 +1,21 @@
 //! Which scatters gain from a loop, which share one, and which loops must come together.
 
-use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
 use indexmap::IndexSet;
+use smallvec::SmallVec;
 
 use super::region::{Region, Source, grow};
 use super::sink::Sink;
 use super::sum::settle_sums;
-use super::waste::{Dying, Held, Identity};
-use crate::flow::Value;
+use super::waste::{Dying, Held, Identity, is_view};
+use crate::flow::{Frames, Value, has_rule, is_transparent};
 use crate::{Context, Finding, Grade, Outcome, Reason};
+
+/// Who calls each computation.
+type Callers = SideTable<ComputationId, SmallVec<[InstructionId; 2]>>;
 
 /// Scatters that share a loop.
 pub(super) struct Loop<'s> {
@@ -95,12 +100,52 @@ fn alone<'s>(
 ) -> Result<Loop<'s>, Option<Reason>> {
     let region = grow(context, &[sink], going, &IndexSet::new())
         .map_err(|barrier| Reason { code: barrier.code, message: barrier.text })?;
-    let gone = Held::of(context.module, &region, dying).gone(context.module, &region, dying);
+    let gone = Held::of(context, &[sink], &region, dying).gone(context.module, &region, dying);
     if gone.values().copied().sum::<Bytes>() == Bytes::ZERO {
         return Err(blocked(&region));
     }
+    if let Some(reason) = handed_in(context.module, sink, &region) {
+        return Err(Some(reason));
+    }
     let values = region.blocks.keys().map(|block| block.value).collect();
     Ok(Loop { sinks: vec![sink], values, gone: gone.into_keys().collect() })
+}
+
+/// A loop made inside a called computation would read whatever callers compute for it at full size, and nothing could change that later;
+/// once the call is inlined, the loop computes it on blocks.
+fn handed_in(module: &Module, sink: &Sink, region: &Region) -> Option<Reason> {
+    let computation = module.instruction(sink.scatter).parent;
+    if computation == module.entry() {
+        return None;
+    }
+    let callers = graph::callers(module);
+    let read = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Read(_)));
+    let computed = read.map(|(block, _)| block.value.inst).find(|&id| {
+        module
+            .instruction(id)
+            .parameter_number()
+            .is_some_and(|number| computed_for(module, &callers, computation, number))
+    })?;
+    let (scatter, name) = (&module.instruction(sink.scatter).name, &module.instruction(computed).name);
+    let message =
+        format!("callers compute `{name}` for `{scatter}`; once the call is inlined, a loop can compute it on blocks");
+    Some(Reason { code: "call", message })
+}
+
+/// Whether some call that can be inlined hands in a computed value as parameter `number`.
+fn computed_for(module: &Module, callers: &Callers, computation: ComputationId, number: i64) -> bool {
+    callers[computation].iter().filter(|&&call| is_transparent(module, call)).any(|&call| {
+        let Some(&argument) = module.instruction(call).operands.get(number as usize) else { return false };
+        let mut value = Frames::new(Vec::new()).resolve(module, argument, 0).inst;
+        while is_view(module, value) {
+            value = module.instruction(value).operands[0];
+        }
+        let inst = module.instruction(value);
+        match inst.parameter_number() {
+            Some(number) => inst.parent != module.entry() && computed_for(module, callers, inst.parent, number),
+            None => inst.opcode.is_elementwise() || has_rule(inst.opcode),
+        }
+    })
 }
 
 /// Splits sinks by row count, and such that none depends on another of its group.

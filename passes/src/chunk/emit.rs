@@ -12,7 +12,7 @@ use hlo_ir::{
 use indexmap::IndexMap;
 
 use super::region::{Block, Part, Region, Source, is_constant};
-use crate::flow::{Value, block_shape, producer, restrict};
+use crate::flow::{Rows, Value, block_shape, producer, restrict};
 
 /// Which block of the loop is emitted.
 #[derive(Clone, Copy, Debug)]
@@ -184,7 +184,7 @@ impl Emitter<'_> {
 
     /// Start indices of one type for every dimension.
     fn starts(&mut self, block: Block, rank: usize, others: Option<&[Value]>) -> Vec<InstructionId> {
-        let moving = self.start(block);
+        let moving = self.start(block.rows);
         let Some(others) = others else {
             return (0..rank).map(|dim| if dim == block.dim { moving } else { self.constant(0) }).collect();
         };
@@ -197,10 +197,10 @@ impl Emitter<'_> {
     }
 
     /// First row of a block.
-    fn start(&mut self, block: Block) -> InstructionId {
-        let (base, step) = block.rows.stride(self.len);
+    pub(super) fn start(&mut self, rows: Rows) -> InstructionId {
+        let (base, step) = rows.stride(self.len);
         let counter = match self.at {
-            At::Row(row) => return self.constant(block.rows.start(row, self.len)),
+            At::Row(row) => return self.constant(rows.start(row, self.len)),
             At::Counter(counter) => counter,
         };
         if let Some(&start) = self.done.starts.get(&(base, step)) {
@@ -217,6 +217,11 @@ impl Emitter<'_> {
         }
         self.done.starts.insert((base, step), start);
         start
+    }
+    /// Start indices of a block of the loop's own rows in dimension `dim` of an array.
+    pub(super) fn starts_at(&mut self, dim: usize, rank: usize) -> Vec<InstructionId> {
+        let moving = self.start(Rows::IDENTITY);
+        (0..rank).map(|other| if other == dim { moving } else { self.constant(0) }).collect()
     }
 
     /// An iota along the cut dimension starts at the block's first row. Integers wrap like the original; other types are counted in
@@ -238,7 +243,7 @@ impl Emitter<'_> {
                 emitter.patch.add(emitter.target, new)
             };
         let counted_shape = shape.with_element_type(counted);
-        let start = self.start(block);
+        let start = self.start(block.rows);
         let start = self.convert(start, counted);
         let dimension = Attribute::int(AttrKey::IotaDimension, block.dim as i64);
         let iota = add(self, Opcode::Iota, counted_shape.clone(), &[], Some(dimension));

@@ -1,6 +1,6 @@
 //! From clusters of loops to findings: block sizes, refusals, and what is said about a rewrite.
 
-use hlo_ir::{AttrKey, ComputationId, InstructionId, Module};
+use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module};
 use hlo_memory::Bytes;
 use indexmap::{IndexMap, IndexSet};
 
@@ -107,11 +107,11 @@ impl Planner<'_> {
                 return Err(Vec::new());
             }
         };
-        if let Some(reason) = sharded(self.context.module, &region) {
+        if let Some(reason) = sharded(self.context.module, sinks, &region) {
             self.miss(sinks[0], reason);
             return Err(Vec::new());
         }
-        let held = Held::of(self.context.module, &region, dying);
+        let held = Held::of(self.context, sinks, &region, dying);
         let row_bytes = held.row_bytes(self.context.module, sinks[0].rows);
         let size = self.block_size(sinks, &region, row_bytes).ok_or_else(Vec::new)?;
         Ok(Planned { sinks: sinks.to_vec(), region, size, row_bytes })
@@ -147,8 +147,8 @@ impl Planner<'_> {
         let Context { module, options, estimate, .. } = self.context;
         let mut gone: IndexMap<Identity, Bytes> = IndexMap::new();
         let mut kept = Bytes::ZERO;
-        for Planned { region, size, row_bytes, .. } in &planned {
-            gone.extend(Held::of(module, region, dying).gone(module, region, dying));
+        for Planned { sinks, region, size, row_bytes } in &planned {
+            gone.extend(Held::of(self.context, sinks, region, dying).gone(module, region, dying));
             kept = kept.max(Bytes(row_bytes.saturating_mul(size.rows as u64)));
         }
         let wasted = gone.into_values().sum::<Bytes>() - kept;
@@ -203,9 +203,14 @@ fn conditions(planned: &[Planned<'_>]) -> Vec<Condition> {
 
 /// Cutting a dimension that lies across devices would fetch every block from all of them. In a partitioned module each value read in
 /// blocks must say that the dimension is not cut, and no value of the region may say that it is.
-fn sharded(module: &Module, region: &Region) -> Option<Reason> {
-    if module.num_partitions() <= 1 {
+fn sharded(module: &Module, sinks: &[&Sink], region: &Region) -> Option<Reason> {
+    if !is_partitioned(module) {
         return None;
+    }
+    if let Some(sink) = sinks.iter().find(|sink| sink.batch_dim.is_some()) {
+        let name = &module.instruction(sink.scatter).name;
+        let message = format!("nothing says whether the batches of `{name}` lie across devices");
+        return Some(Reason { code: "sharded", message });
     }
     let refuse = |block: &Block, why: &str| {
         let name = &module.instruction(block.value.inst).name;
@@ -223,6 +228,12 @@ fn sharded(module: &Module, region: &Region) -> Option<Reason> {
         }
     }
     None
+}
+
+/// Whether the module will be partitioned: it says so, or some annotation cuts a value. Lowered text has annotations only.
+fn is_partitioned(module: &Module) -> bool {
+    let cut = |inst: &Instruction| inst.raw(&AttrKey::Sharding).is_some_and(|text| text.contains("devices="));
+    module.num_partitions() > 1 || module.live_instructions().any(|(_, inst)| cut(inst))
 }
 
 /// Whether a sharding may cut dimension `dim`; an annotation that is not understood counts as a cut.

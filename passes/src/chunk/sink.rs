@@ -1,6 +1,8 @@
 //! Scatters as sinks: which of their row dimensions can be cut into blocks without changing the order of updates.
 
 use hlo_ir::{InstructionId, Module, ScatterDims, graph};
+use hlo_memory::Bytes;
+use hlo_memory::size::array_size;
 
 use super::sum::Sum;
 use crate::flow::update_scatter_dims;
@@ -13,12 +15,14 @@ pub(super) struct Sink {
     pub(super) scatter: InstructionId,
     /// Extent of the row dimension.
     pub(super) rows: i64,
-    /// Elements of the later row dimensions: updates per row.
+    /// Elements of the other row dimensions: updates per row.
     pub(super) inner: i64,
     /// The row dimension in the indices.
     pub(super) index_dim: usize,
     /// The row dimension in every updates operand.
     pub(super) update_dim: usize,
+    /// The row dimension in the updated operands, if it is a batching dimension: each block then updates rows of its own.
+    pub(super) batch_dim: Option<usize>,
     /// The sum behind the scatter.
     pub(super) sum: Sum,
 }
@@ -27,8 +31,8 @@ impl Sink {
     /// Looks at `scatter`. `Ok(None)` if it has a single row.
     ///
     /// XLA applies updates in row-major order of the row dimensions, and which of two updates of one element comes first can show in the
-    /// result. Blocks therefore cut the first row dimension that is not 1. Batching dimensions may stand before it: different
-    /// batches never update the same element.
+    /// result. Blocks therefore cut the first row dimension that is not 1; or a batching dimension, as different batches never
+    /// update the same element. The larger of them wins; the former if equal, because it needs no block of the operand.
     pub(super) fn of(module: &Module, scatter: InstructionId) -> Result<Option<Self>, Reason> {
         let inst = module.instruction(scatter);
         let refuse = |code, why: &str| Err(Reason { code, message: format!("`{}` {why}", inst.name) });
@@ -42,23 +46,37 @@ impl Sink {
             return refuse("malformed", "lacks operands");
         };
         let row_dims: Vec<usize> = (0..indices.rank()).filter(|&dim| dim as i64 != dims.index_vector_dim).collect();
-        let batching = |dim: usize| dims.scatter_indices_batching_dims.contains(&(dim as i64));
-        let Some(position) = row_dims.iter().position(|&dim| indices.dims[dim] != 1 && !batching(dim)) else {
-            let single = row_dims.iter().all(|&dim| indices.dims[dim] == 1);
-            return if single { Ok(None) } else { refuse("batching", "has only batching dimensions to cut") };
-        };
-        let (index_dim, update_dims) = (row_dims[position], update_scatter_dims(&dims, updates.rank()));
-        let Some(&update_dim) = update_dims.get(position) else {
-            return refuse("malformed", "has updates of a wrong rank");
-        };
-        if updates.dims[update_dim] != indices.dims[index_dim] {
+        let update_dims = update_scatter_dims(&dims, updates.rank());
+        let fits = |(&row, &update): (&usize, &usize)| indices.dims[row] == updates.dims[update];
+        if row_dims.len() != update_dims.len() || !row_dims.iter().zip(&update_dims).all(fits) {
             return refuse("malformed", "has not as many indices as updates");
         }
-        let (rows, inner) =
-            (indices.dims[index_dim], row_dims[position + 1..].iter().map(|&dim| indices.dims[dim]).product());
-        Ok(Some(Self { scatter, rows, inner, index_dim, update_dim, sum: Sum::None }))
+        let batch_dim = |row: usize| {
+            let pair = dims.scatter_indices_batching_dims.iter().position(|&dim| dim == row as i64)?;
+            Some(*dims.input_batching_dims.get(pair)? as usize)
+        };
+        let several = row_dims.iter().zip(update_dims).filter(|(row, _)| indices.dims[**row] != 1);
+        let (batches, plain): (Vec<_>, Vec<_>) = several.partition(|(row, _)| batch_dim(**row).is_some());
+        let candidates = batches.into_iter().chain(plain.into_iter().take(1));
+        let Some((&index_dim, update_dim)) = candidates.max_by_key(|(row, _)| indices.dims[**row]) else {
+            return Ok(None);
+        };
+        let rows = indices.dims[index_dim];
+        let inner = row_dims.iter().filter(|&&row| row != index_dim).map(|&row| indices.dims[row]).product();
+        let batch_dim = batch_dim(index_dim);
+        Ok(Some(Self { scatter, rows, inner, index_dim, update_dim, batch_dim, sum: Sum::None }))
     }
 
+    /// Bytes that XLA:CPU needs for the indices of a scatter with batching dimensions: it makes the batch numbers components.
+    pub(super) fn expanded_indices(&self, module: &Module) -> Option<Bytes> {
+        let inst = module.instruction(self.scatter);
+        let dims = ScatterDims::of(inst)?;
+        let indices = module.instruction(inst.operands[self.inputs(module)]).array()?;
+        let components = dims.scatter_dims_to_operand_dims.len().max(1) as u64;
+        let batches = dims.input_batching_dims.len() as u64;
+        let bytes = array_size(indices)?.get() / components * (components + batches);
+        (batches > 0).then_some(Bytes(bytes))
+    }
     /// Number of updated operands, which is also the operand number of the indices.
     pub(super) fn inputs(&self, module: &Module) -> usize {
         ScatterDims::input_count(module.instruction(self.scatter).operands.len())

@@ -3,8 +3,8 @@
 use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::module::Payload;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, InstructionId, Module, Opcode, Shape, edit};
-use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
+use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
 use super::region::{Block, Part, Region, Source};
@@ -108,6 +108,8 @@ pub(super) type Identity = (usize, Option<InstructionId>);
 /// once for each form.
 pub(super) struct Held {
     blocks: IndexMap<(Identity, usize, Rows), (Value, Origin)>,
+    /// Indices that XLA:CPU computes from those of scatters with batching dimensions.
+    expanded: Vec<(Identity, Bytes)>,
 }
 
 /// Whether a value exists at full size only for the sinks.
@@ -119,8 +121,15 @@ enum Origin {
 }
 
 impl Held {
-    pub(super) fn of(module: &Module, region: &Region, dying: &Dying) -> Self {
-        let mut held: IndexSet<Block> = region.roots.iter().flatten().copied().collect();
+    pub(super) fn of(context: &Context<'_>, sinks: &[&Sink], region: &Region, dying: &Dying) -> Self {
+        let module = context.module;
+        let mut held: IndexSet<Block> = IndexSet::new();
+        let mut expanded = Vec::new();
+        for (sink, roots) in sinks.iter().zip(&region.roots) {
+            let bytes = sink.expanded_indices(module).filter(|_| context.options.target == Target::Cpu);
+            held.extend(roots.iter().skip(usize::from(bytes.is_some())));
+            expanded.extend(bytes.map(|bytes| ((dying.twins[sink.scatter], None), bytes)));
+        }
         for (block, source) in &region.blocks {
             let (op, _) = producer(module, block.value.inst);
             if let (Source::Computed(parts), false) = (source, is_fusible(module.instruction(op).opcode)) {
@@ -135,12 +144,13 @@ impl Held {
         let named = stored.map(|(block, origin)| {
             ((identity(region, dying, block.value), block.dim, block.rows), (block.value, origin))
         });
-        Self { blocks: named.collect() }
+        Self { blocks: named.collect(), expanded }
     }
     /// Bytes of one of `rows` rows of everything a block holds.
     pub(super) fn row_bytes(&self, module: &Module, rows: i64) -> u64 {
-        let bytes = self.blocks.values().map(|(value, _)| full_bytes(module, *value).get().div_ceil(rows as u64));
-        bytes.fold(0, u64::saturating_add)
+        let blocks = self.blocks.values().map(|(value, _)| full_bytes(module, *value));
+        let bytes = blocks.chain(self.expanded.iter().map(|(_, bytes)| *bytes));
+        bytes.map(|bytes| bytes.get().div_ceil(rows as u64)).fold(0, u64::saturating_add)
     }
     /// The values that disappear, with their full size.
     pub(super) fn gone(&self, module: &Module, region: &Region, dying: &Dying) -> IndexMap<Identity, Bytes> {
@@ -148,7 +158,9 @@ impl Held {
         let named = computed.map(|((identity, ..), (value, _))| (*identity, *value));
         let holder = |value: &Value| region.frames.outermost_call(value.frame).unwrap_or(value.inst);
         let gone = named.filter(|(_, value)| dying.is_gone(holder(value)));
-        gone.map(|(identity, value)| (identity, full_bytes(module, value))).collect()
+        gone.map(|(identity, value)| (identity, full_bytes(module, value)))
+            .chain(self.expanded.iter().copied())
+            .collect()
     }
 }
 
@@ -177,7 +189,7 @@ fn storage(module: &Module, region: &Region, mut block: Block) -> (Block, Origin
 }
 
 /// Whether the instruction only renames memory.
-fn is_view(module: &Module, id: InstructionId) -> bool {
+pub(super) fn is_view(module: &Module, id: InstructionId) -> bool {
     let inst = module.instruction(id);
     let from = inst.operands.first().and_then(|&operand| module.instruction(operand).array());
     let (Some(from), Some(to)) = (from, inst.array()) else { return false };

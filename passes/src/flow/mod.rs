@@ -21,7 +21,7 @@ pub(crate) use indexed::update_scatter_dims;
 pub use restrict::{block_shape, restrict};
 pub(crate) use rows::gcd;
 pub use rows::{Rows, Step};
-pub use value::{Frames, Value, producer};
+pub use value::{Frames, Value, is_transparent, producer};
 
 /// What an instruction needs of one operand to compute a block of its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

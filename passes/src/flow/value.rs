@@ -60,10 +60,10 @@ impl Frames {
                     None => return value,
                 },
                 Opcode::OptBarrier => Value { inst: instruction.operands[0], frame: at.frame },
-                Opcode::Call if !self.opaque.contains(&at.inst) => match callee(module, at.inst) {
-                    Some(root) => Value { inst: root, frame: self.enter(at.frame, at.inst) },
-                    None => return value,
-                },
+                Opcode::Call if !self.opaque.contains(&at.inst) && is_transparent(module, at.inst) => {
+                    let root = callee(module, at.inst);
+                    Value { inst: root, frame: self.enter(at.frame, at.inst) }
+                }
                 Opcode::Parameter if at.frame > 0 => {
                     let (frame, call) = self.chains[at.frame - 1];
                     let number = instruction.parameter_number().unwrap_or(0);
@@ -78,15 +78,21 @@ impl Frames {
     }
 }
 
-/// Root of the computation a call runs; `None` if the call must stay one (`inlineable="false"`, as in manually sharded code).
-fn callee(module: &Module, call: InstructionId) -> Option<InstructionId> {
+/// Whether an instruction is a call that may be looked through: one with `inlineable="false"`, as in manually sharded code, stays a call.
+pub fn is_transparent(module: &Module, call: InstructionId) -> bool {
     let call = module.instruction(call);
     let kept = call.attributes.iter().any(|attribute| match &attribute.value {
         AttrValue::Raw(text) => text.contains("inlineable=\"false\""),
         _ => false,
     });
-    let target = call.computation(&AttrKey::ToApply)?;
-    (!kept).then(|| module.computation(target).root)
+    call.opcode == Opcode::Call && call.computation(&AttrKey::ToApply).is_some() && !kept
+}
+
+/// Root of the computation that a transparent call runs.
+fn callee(module: &Module, call: InstructionId) -> InstructionId {
+    let target =
+        module.instruction(call).computation(&AttrKey::ToApply).expect("a transparent call names a computation");
+    module.computation(target).root
 }
 
 /// The instruction that computes a value, and which of its results the value is: a `get-tuple-element` stands for its operand.

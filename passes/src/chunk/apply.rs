@@ -1,0 +1,91 @@
+//! Emits the scatters of a loop on one block: everything but indices and updates is as in the original.
+
+use hlo_ir::shape::ShapeRef;
+use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Opcode};
+use smol_str::format_smolstr;
+
+use super::emit::Emitter;
+use super::region::Block;
+use super::sink::Sink;
+use crate::flow::block_shape;
+
+/// Applies the emitter's block of every sink to its accumulators and returns the new accumulators.
+pub(super) fn apply(emitter: &mut Emitter<'_>, sinks: &[&Sink], accumulators: &[InstructionId]) -> Vec<InstructionId> {
+    let mut results = Vec::new();
+    let mut rest = accumulators;
+    for (sink, blocks) in sinks.iter().zip(emitter.region.roots.clone()) {
+        let (own, others) = rest.split_at(sink.inputs(emitter.module));
+        rest = others;
+        results.extend(match sink.batch_dim {
+            None => scatter(emitter, sink, own, blocks),
+            Some(dim) => {
+                let rows: Vec<_> = own.iter().map(|&all| rows_of(emitter, sink, dim, all)).collect();
+                let rows = scatter(emitter, sink, &rows, blocks);
+                own.iter().zip(rows).map(|(&all, rows)| put_back(emitter, dim, all, rows)).collect()
+            }
+        });
+    }
+    results
+}
+
+/// The scatter on a block; one result per updated operand.
+fn scatter(
+    emitter: &mut Emitter<'_>,
+    sink: &Sink,
+    updated: &[InstructionId],
+    blocks: Vec<Block>,
+) -> Vec<InstructionId> {
+    let blocks: Vec<InstructionId> = blocks.into_iter().map(|block| emitter.block(block)).collect();
+    let mut scatter = emitter.module.instruction(sink.scatter).clone();
+    scatter.name = format_smolstr!("{}.block", scatter.name);
+    scatter.operands = updated.iter().copied().chain(blocks).collect();
+    scatter.span = None;
+    if let Some(dim) = sink.batch_dim {
+        scatter.shape = block_shape(&scatter.shape, dim, emitter.len);
+    }
+    let shapes: Option<Vec<ShapeRef>> = scatter.shape.as_tuple().map(<[ShapeRef]>::to_vec);
+    let name = scatter.name.clone();
+    let scattered = emitter.patch.add(emitter.target, scatter);
+    emitter.patch.stems_from(scattered, sink.scatter);
+    let Some(shapes) = shapes else { return vec![scattered] };
+    let element = |(index, shape)| {
+        let mut element = Instruction::new(name.clone(), shape, Opcode::GetTupleElement, [scattered])
+            .with(Attribute::int(AttrKey::Index, index as i64));
+        element.attributes.extend(emitter.metadata.clone());
+        emitter.patch.add(emitter.target, element)
+    };
+    shapes.into_iter().enumerate().map(element).collect()
+}
+
+/// The rows of an accumulator that the block updates.
+fn rows_of(emitter: &mut Emitter<'_>, sink: &Sink, dim: usize, all: InstructionId) -> InstructionId {
+    let whole = emitter.patch.instruction(emitter.module, all).shape.clone();
+    let shape = block_shape(&whole, dim, emitter.len);
+    let sizes = shape.as_array().map(|array| array.dims.clone()).unwrap_or_default();
+    let starts = emitter.starts_at(dim, sizes.len());
+    let name = format_smolstr!("{}.rows", emitter.module.instruction(sink.scatter).name);
+    let slice = Instruction::new(name, shape, Opcode::DynamicSlice, [all].into_iter().chain(starts));
+    add(emitter, slice.with(Attribute::ints(AttrKey::DynamicSliceSizes, sizes)))
+}
+
+/// The accumulator with its rows replaced.
+fn put_back(emitter: &mut Emitter<'_>, dim: usize, all: InstructionId, rows: InstructionId) -> InstructionId {
+    let shape = emitter.patch.instruction(emitter.module, all).shape.clone();
+    let starts = emitter.starts_at(dim, shape.as_array().map_or(0, hlo_ir::ArrayShape::rank));
+    let name = emitter.patch.instruction(emitter.module, rows).name.clone();
+    let operands = [all, rows].into_iter().chain(starts);
+    add(emitter, Instruction::new(name, shape, Opcode::DynamicUpdateSlice, operands))
+}
+
+fn add(emitter: &mut Emitter<'_>, mut inst: Instruction) -> InstructionId {
+    inst.attributes.extend(emitter.metadata.clone());
+    emitter.patch.add(emitter.target, inst)
+}
+
+/// Whether a value is a broadcast of +0, which nothing changes when it is added (XLA drops it too).
+pub(super) fn is_zeros(module: &hlo_ir::Module, id: InstructionId) -> bool {
+    let inst = module.instruction(id);
+    let zero =
+        |id: &InstructionId| module.instruction(*id).literal().is_some_and(|text| matches!(text.trim(), "0" | "0.0"));
+    inst.opcode == Opcode::Broadcast && inst.operands.iter().all(zero)
+}
