@@ -73,3 +73,56 @@ fn copies_are_those_of_xla() {
 fn hoisted_loops_are_those_of_xla() {
     assert!(compare("hoist") >= 1);
 }
+
+#[test]
+fn the_clean_up_is_that_of_xla() {
+    assert!(compare("cleanup") >= 2);
+}
+
+#[test]
+fn schedules_are_breadth_first() {
+    let module = hlo_ir::text::parse(
+        "HloModule m
+
+ENTRY e {
+  x = f32[8] parameter(0)
+  a = f32[8] sine(x)
+  b = f32[8] sine(a)
+  c = f32[8] cosine(x)
+  d = f32[8] cosine(c)
+  k = f32[8] iota(), iota_dimension=0
+  s = f32[8] add(b, d)
+  ROOT r = f32[8] add(s, k)
+}
+",
+    );
+    let module = module.unwrap_or_else(|errors| panic!("{errors:?}"));
+    let scheduled = hlo_memory::cpu::run_stage("schedule", &module).expect("the stage exists");
+    assert!(scheduled.is_scheduled());
+    let order: Vec<&str> = scheduled.instructions_of(scheduled.entry()).map(|(_, inst)| inst.name.as_str()).collect();
+    assert_eq!(order, ["x", "k", "a", "c", "b", "d", "s", "r"]);
+}
+
+#[test]
+fn donated_arguments_are_paired_with_results_of_their_size() {
+    let module = hlo_ir::text::parse(
+        "HloModule m, input_output_alias={ {1}: (2, {}, may-alias) }, buffer_donor={ (0, {}), (1, {}) }
+
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[16] parameter(1)
+  z = f32[16] parameter(2)
+  a = f32[8] sine(x)
+  b = f32[16] add(y, z)
+  c = f32[16] multiply(y, z)
+  ROOT t = (f32[8], f32[16], f32[16]) tuple(a, b, c)
+}
+",
+    );
+    let module = module.unwrap_or_else(|errors| panic!("{errors:?}"));
+    let paired = hlo_memory::cpu::run_stage("donors", &module).expect("the stage exists");
+    let mut pairs: Vec<(i64, i64)> =
+        paired.input_output_aliases().iter().map(|alias| (alias.output[0], alias.operand)).collect();
+    pairs.sort_unstable();
+    assert_eq!(pairs, [(0, 0), (1, 2), (2, 1)]);
+}
