@@ -298,3 +298,35 @@ fn other_sources_are_told_apart() {
         assert!(verdict.contains(&format!("missed {code}")), "{code}: {verdict}");
     }
 }
+
+/// XLA:CPU checks the bounds of a single row in the type of the index, in which a dimension may not fit.
+#[test]
+fn a_single_row_keeps_its_type() {
+    let single = |rows: usize| {
+        format!(
+            "HloModule m
+
+%add {{
+  %p.0 = f32[] parameter(0)
+  %p.1 = f32[] parameter(1)
+  ROOT %sum = f32[] add(%p.0, %p.1)
+}}
+
+ENTRY %main {{
+  %x = f32[129,4] parameter(0)
+  %i = s8[{rows},2] parameter(1)
+  %u = f32[{rows}] parameter(2)
+  %a = s8[{rows},1] slice(%i), slice={{[0:{rows}], [0:1]}}
+  %b = s8[{rows},1] slice(%i), slice={{[0:{rows}], [1:2]}}
+  %wide.a = s32[{rows},1] convert(%a)
+  %wide.b = s32[{rows},1] convert(%b)
+  %j = s32[{rows},2] concatenate(%wide.a, %wide.b), dimensions={{1}}
+  ROOT %r = f32[129,4] scatter(%x, %j, %u), update_window_dims={{}}, inserted_window_dims={{0,1}}, scatter_dims_to_operand_dims={{0,1}}, index_vector_dim=1, to_apply=%add
+}}
+"
+        )
+    };
+    let notes = |rows| report(&single(rows), &options(Target::Cpu, Vec::new()));
+    assert!(notes(2).contains("reads `i` (bitwise"), "{}", notes(2));
+    assert!(notes(1).contains("reads `i`, converted to s32 (bitwise"), "{}", notes(1));
+}

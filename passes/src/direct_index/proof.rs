@@ -234,8 +234,10 @@ impl Plan {
     fn new(context: &Context<'_>, index: &Index, source: InstructionId, columns: Vec<usize>, rows: Dims) -> Self {
         let module = context.module;
         let (from, to) = (super::element_type(module, source), super::element_type(module, index.id));
-        // See targets.md, finding 4: XLA:TPU computes addresses in the type of the indices.
-        let convert = to.filter(|_| from != to && context.options.target != Target::Cpu);
+        // XLA:TPU computes addresses in the type of the indices. XLA:CPU widens them, except for a single row, which it turns into a
+        // slice update and whose bounds it checks in the type of the index: dimension 129 would wrap around in s8.
+        let widened = context.options.target == Target::Cpu && rows.iter().any(|&rows| rows > 1);
+        let convert = to.filter(|_| from != to && !widened);
         let name = module.instruction(source).name.to_string();
         Self { source, columns, rows, convert, keeps_values: true, columns_at_risk: Vec::new(), name }
     }
