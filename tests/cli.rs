@@ -150,6 +150,13 @@ fn a_diff_takes_the_place_of_the_module() {
 }
 
 #[test]
+fn a_missed_chance_is_said_and_a_promise_takes_it() {
+    let missed = run([S32, "-o", "/dev/null", "--passes=direct-index"]);
+    let promised = run([S32, "-o", "/dev/null", "--passes=direct-index", "--assume=indices-in-bounds"]);
+    insta::assert_snapshot!(format!("{missed}{promised}"));
+}
+
+#[test]
 fn a_saving_below_the_minimum_is_left_alone() {
     let run = run([S32, "--min-saving=1TiB", "--check"]);
     assert_eq!(run.code, 0, "{run}");

@@ -84,6 +84,21 @@ fn every_file_says_what_it_is_for() {
     }
 }
 
+/// A snapshot is called after its test binary and its test, and behind an `@` after the corpus file it is about.
+#[test]
+fn no_snapshot_is_orphaned() {
+    for entry in fs::read_dir(root().join("tests/snapshots")).unwrap().map(Result::unwrap) {
+        let file = entry.file_name().into_string().unwrap();
+        let name = file.strip_suffix(".snap").unwrap_or_else(|| panic!("{file} is not a kept snapshot"));
+        let (binary, test) = name.split_once("__").unwrap();
+        let (test, input) = test.split_once('@').unwrap_or((test, ""));
+        let source = common::text(format!("tests/{binary}.rs"));
+        assert!(source.contains(test), "{file}: tests/{binary}.rs does not speak of `{test}`");
+        let input = root().join("corpus").join(input.replacen("__", "/", 1));
+        assert!(input.exists(), "{file}: there is no {}", input.display());
+    }
+}
+
 #[test]
 fn the_counter_counts() {
     let text = "pub fn a(\n    x: u8,\n) {\n    x;\n}\n\nimpl B {\n    fn c() -> u8 {\n        3\n    }\n}\n// a fn d(\nfn e() {}\n";
