@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::cpu::traits::is_elementwise;
 use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Instruction, Opcode, Payload};
 use indexmap::IndexMap;
@@ -208,7 +209,7 @@ fn is_expensive(cx: &Cx<'_>, id: Id) -> bool {
             | O::Constant
             | O::Map
     );
-    !cheap && !cx.opcode(id).is_elementwise()
+    !cheap && !is_elementwise(cx, id)
 }
 
 /// Whether a branch only passes arrays on.

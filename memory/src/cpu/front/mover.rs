@@ -2,6 +2,7 @@
 //!
 //! Source: `ReshapeMover` (xla/hlo/transforms/simplifiers/reshape_mover.cc).
 
+use crate::cpu::traits::is_elementwise;
 use hlo_ir::shape::Dims;
 use hlo_ir::{ComputationId, Opcode};
 use indexmap::IndexSet;
@@ -72,7 +73,7 @@ fn first_rearrange(cx: &Cx<'_>, id: Id) -> Option<Id> {
 }
 
 fn is_candidate(cx: &Cx<'_>, id: Id) -> bool {
-    if !cx.opcode(id).is_elementwise() || cx.operands(id).is_empty() {
+    if !is_elementwise(cx, id) || cx.operands(id).is_empty() {
         return false;
     }
     let Some(rearrange) = first_rearrange(cx, id) else { return false };

@@ -1,5 +1,6 @@
 //! Broadcasts.
 
+use crate::cpu::traits::is_elementwise;
 use hlo_ir::shape::Dims;
 use hlo_ir::{AttrKey, Opcode};
 
@@ -63,7 +64,7 @@ fn sink(cx: &mut Cx<'_>, id: Id, operand: Id, dims: &Dims) -> bool {
     }
     let mut changed = false;
     for user in cx.users(id) {
-        if cx.is_dead(user) || cx.opcode(user) == Opcode::Copy || !cx.opcode(user).is_elementwise() {
+        if cx.is_dead(user) || cx.opcode(user) == Opcode::Copy || !is_elementwise(cx, user) {
             continue;
         }
         let equal = |other: Id| {

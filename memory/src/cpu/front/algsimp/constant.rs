@@ -10,14 +10,12 @@ use super::super::value::{Literal, Scalar};
 
 /// An array whose elements are equal is a broadcast; one that counts from zero is an iota, in steps a multiple of one.
 pub(super) fn constant(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
-    let literal = cx.literal(id)?;
-    let values = literal.values()?;
-    if values.len() < 2 {
+    if cx.elements(id) < 2 {
         return None;
     }
-    let shape = cx.shape(id).clone();
-    if literal.is_all_first() {
-        let scalar = cx.constant(id, literal.element_type, values[0]);
+    let (literal, shape) = (cx.literal(id)?, cx.shape(id).clone());
+    if let Some(value) = literal.one_value() {
+        let scalar = cx.constant(id, literal.element_type, value);
         return Some(cx.broadcast(id, shape, scalar, &[]));
     }
     if cx.rank(id) != 1 {

@@ -1,5 +1,6 @@
 //! Gathers, scatters, sorts and maps whose operands make them trivial.
 
+use crate::cpu::traits::is_elementwise;
 use hlo_ir::{Opcode, ScatterDims};
 
 use super::super::build::row_major;
@@ -59,7 +60,7 @@ pub(crate) fn map(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
         let constant = cx.constant(id, element_type, value);
         return Some(if cx.is_scalar(id) { constant } else { cx.broadcast(id, shape, constant, &[]) });
     }
-    if !cx.opcode(root).is_elementwise() {
+    if !is_elementwise(cx, root) {
         return None;
     }
     let inputs: Vec<Id> = cx

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use hlo_ir::attribute::{PadDim, SliceDim, WindowDim};
-use hlo_ir::shape::{ArrayShape, Shape, ShapeRef};
+use hlo_ir::shape::{ArrayShape, Layout, Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Opcode};
 
 use super::super::MOST_ROUNDS;
 use super::super::algsimp::window_of;
 use super::super::build::{apply, share};
 use super::super::cx::{Cx, Id};
-use super::super::dims::{delete_dims, permute_shape};
+use super::super::dims::permute_shape;
 use super::super::index::one_output;
 use super::super::visit::outside_fusions;
 
@@ -23,22 +23,20 @@ const BASE: i64 = 16;
 /// Rewrites windowed reductions until nothing changes; returns whether anything did.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
     let mut rounds = 0;
-    while rounds < MOST_ROUNDS && one_round(cx) {
+    while rounds < MOST_ROUNDS && one_round(cx, in_blocks) {
         rounds += 1;
     }
-    rounds > 0
+    one_round(cx, two_dimensional) || rounds > 0
 }
 
-fn one_round(cx: &mut Cx<'_>) -> bool {
+fn one_round(cx: &mut Cx<'_>, rewrite: fn(&mut Cx<'_>, Id) -> Option<Id>) -> bool {
     let mut changed = false;
     for computation in outside_fusions(cx) {
         for id in cx.post_order(computation) {
             if cx.opcode(id) != Opcode::ReduceWindow {
                 continue;
             }
-            let new = in_blocks(cx, id)
-                .or_else(|| (cx.rank(cx.operand(id, 0)) == 1).then(|| two_dimensional(cx, id)).flatten());
-            if let Some(new) = new {
+            if let Some(new) = rewrite(cx, id) {
                 cx.replace_all_uses(id, new);
                 cx.remove(id);
                 changed = true;
@@ -148,14 +146,27 @@ fn pad_end(cx: &mut Cx<'_>, scan: &Scan, source: Id, index: usize, padded: i64) 
     cx.pad(scan.id, shape, source, scan.inits[index], pads)
 }
 
-/// The last dimension split into blocks.
+/// The last dimension split into blocks. The new dimension is the major one, which is no plain layout: libraries will not take it.
 fn tiled(array: &ArrayShape, blocks: i64) -> ArrayShape {
-    let mut dims = array.dims.clone();
-    if let Some(last) = dims.last_mut() {
-        *last = blocks;
-    }
-    dims.push(BASE);
-    ArrayShape::new(array.element_type, dims)
+    appended(&array.with_dim(array.rank() - 1, blocks), BASE)
+}
+
+/// The array with another dimension at the end, the major one in memory.
+fn appended(array: &ArrayShape, size: i64) -> ArrayShape {
+    let mut minor_to_major = array.minor_to_major();
+    minor_to_major.push(array.rank() as i64);
+    let dims = array.dims.iter().copied().chain([size]);
+    let layout = Some(Layout { minor_to_major, suffix: "".into() });
+    ArrayShape { layout, ..ArrayShape::new(array.element_type, dims) }
+}
+
+/// The array without its last dimension.
+fn without_last(array: &ArrayShape) -> ArrayShape {
+    let last = array.rank() - 1;
+    let minor_to_major = array.minor_to_major().into_iter().filter(|&dim| dim != last as i64).collect();
+    let dims = array.dims[..last].iter().copied();
+    let layout = Some(Layout { minor_to_major, suffix: "".into() });
+    ArrayShape { layout, ..ArrayShape::new(array.element_type, dims) }
 }
 
 /// A running reduction over the last dimension.
@@ -182,7 +193,7 @@ fn block_ends(cx: &mut Cx<'_>, scan: &Scan, within: Id, tiles: &[ArrayShape], in
     let column = tile.with_dim(last, 1);
     let part = output(cx, scan.id, within, index);
     let end = cx.slice(scan.id, share(column.clone()), part, bounds);
-    cx.reshape(scan.id, share(delete_dims(&column, &[last as i64])), end)
+    cx.reshape(scan.id, share(without_last(&column)), end)
 }
 
 /// What comes before each block, for all its elements.
@@ -238,11 +249,14 @@ fn back_in_place(cx: &mut Cx<'_>, scan: &Scan, scanned: Id, order: Option<&[i64]
 /// The array with a dimension of size 1 behind its own.
 fn with_one(shape: &Shape) -> Option<ShapeRef> {
     let array = shape.as_array()?;
-    Some(share(ArrayShape::new(array.element_type, array.dims.iter().copied().chain([1]))))
+    Some(share(appended(array, 1)))
 }
 
 /// The code generator knows no windows over one dimension: a second one of size 1 is added and taken away again.
 fn two_dimensional(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
+    if cx.rank(cx.operand(id, 0)) != 1 {
+        return None;
+    }
     let shape = cx.shape(id).clone();
     let outputs: Vec<ShapeRef> = shape.as_tuple().map_or_else(|| vec![shape.clone()], <[_]>::to_vec);
     let wide: Vec<ShapeRef> = outputs.iter().map(|output| with_one(output)).collect::<Option<_>>()?;

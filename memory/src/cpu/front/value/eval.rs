@@ -13,7 +13,8 @@ use hlo_ir::{AttrKey, AttrValue, Opcode};
 
 use super::literal::MOST_ELEMENTS;
 use super::scalar::{self, Scalar};
-use super::{Literal, mix};
+use super::{Literal, mix, raw, window};
+use crate::cpu::front::algsimp::window_of;
 use crate::cpu::front::cx::{Cx, Id};
 use crate::cpu::front::dims::permute;
 
@@ -25,11 +26,32 @@ pub(crate) fn evaluate(cx: &Cx<'_>, id: Id) -> Option<Literal> {
         return None;
     }
     let small = |id: &Id| cx.elements(*id) <= MOST_ELEMENTS;
-    let values = if small(&id) && cx.operands(id).iter().all(small) { compute(cx, id, shape) } else { None };
-    Some(match values {
+    if !small(&id) || !cx.operands(id).iter().all(small) {
+        return Some(match uniform(cx, id) {
+            Some(value) => Literal::uniform(shape.element_type, value),
+            None => Literal::fingerprint(shape.element_type, expression_hash(cx, id)),
+        });
+    }
+    Some(match compute(cx, id, shape) {
         Some(values) => Literal::known(shape.element_type, values),
         None => Literal::fingerprint(shape.element_type, expression_hash(cx, id)),
     })
+}
+
+/// The one value of all elements, computed from operands each of which has one value.
+fn uniform(cx: &Cx<'_>, id: Id) -> Option<Scalar> {
+    use Opcode as O;
+    let one = |operand: &Id| match cx.opcode(*operand) {
+        O::Broadcast => cx.literal(cx.operand(*operand, 0))?.one_value(),
+        _ => cx.literal(*operand)?.one_value(),
+    };
+    let values: Vec<Scalar> = cx.operands(id).iter().map(one).collect::<Option<_>>()?;
+    match cx.opcode(id) {
+        O::Reshape | O::Transpose | O::Slice | O::Reverse => values.first().copied(),
+        O::Concatenate | O::Pad => values.windows(2).all(|pair| pair[0].same(pair[1])).then(|| values[0]),
+        O::Select => Some(values[if values.first()?.is(1.0) { 1 } else { 2 }]),
+        _ => elementwise(cx, id, &values.iter().map(|&value| vec![value]).collect::<Vec<_>>())?.first().copied(),
+    }
 }
 
 fn has_evaluator(opcode: Opcode) -> bool {
@@ -105,7 +127,7 @@ fn operand_values(cx: &Cx<'_>, id: Id) -> Option<Vec<Scalar>> {
 }
 
 /// Every element of an array, in row-major order, from its index.
-fn gather(array: &ArrayShape, mut element: impl FnMut(&[i64]) -> Scalar) -> Vec<Scalar> {
+pub(super) fn gather(array: &ArrayShape, mut element: impl FnMut(&[i64]) -> Scalar) -> Vec<Scalar> {
     let count = array.elements().unwrap_or(0) as usize;
     let mut index = vec![0_i64; array.rank()];
     let mut values = Vec::with_capacity(count);
@@ -123,7 +145,7 @@ fn gather(array: &ArrayShape, mut element: impl FnMut(&[i64]) -> Scalar) -> Vec<
 }
 
 /// Row-major position of an index.
-fn position(array: &ArrayShape, index: &[i64]) -> usize {
+pub(super) fn position(array: &ArrayShape, index: &[i64]) -> usize {
     index.iter().zip(&array.dims).fold(0, |position, (&at, &size)| position * size as usize + at as usize)
 }
 
@@ -151,6 +173,12 @@ fn compute(cx: &Cx<'_>, id: Id, shape: &ArrayShape) -> Option<Vec<Scalar>> {
         O::Concatenate => concatenate(cx, id, shape, &operands),
         O::Pad => pad(cx, id, shape, &operands),
         O::Reduce => reduce(cx, id, shape, &operands),
+        O::ReduceWindow => {
+            let [values, init] = &operands[..] else { return None };
+            let opcode = cx.binary_of_parameters(cx.to_apply(id)?)?;
+            let from = cx.array(cx.operand(id, 0))?;
+            window::reduce(opcode, from, shape, &window_of(cx, id), values, *init.first()?)
+        }
         O::Select => select(cx, id, shape, &operands),
         _ => elementwise(cx, id, &operands),
     }
@@ -224,6 +252,9 @@ fn elementwise(cx: &Cx<'_>, id: Id, operands: &[Vec<Scalar>]) -> Option<Vec<Scal
     match (inst.opcode, operands) {
         (Opcode::Convert, [a]) => {
             Some(a.iter().map(|&value| scalar::convert(operand_type, result_type, value)).collect())
+        }
+        (Opcode::BitcastConvert, [a]) => {
+            a.iter().map(|&value| raw::bitcast(operand_type, result_type, value)).collect()
         }
         (Opcode::Compare, [a, b]) => {
             let direction = inst.word(&AttrKey::Direction)?;

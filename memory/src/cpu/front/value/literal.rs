@@ -18,6 +18,8 @@ pub(crate) const MOST_ELEMENTS: u64 = 1 << 16;
 pub(crate) enum Elements {
     /// Every element, in order.
     Known(Arc<[Scalar]>),
+    /// More elements than are kept, all the same.
+    Uniform(Scalar),
     /// Not kept; equal numbers mean equal elements.
     Fingerprint(u64),
 }
@@ -54,6 +56,10 @@ impl Literal {
     pub(crate) fn fingerprint(element_type: ElementType, fingerprint: u64) -> Self {
         Self { element_type, elements: Elements::Fingerprint(fingerprint) }
     }
+    /// A literal of many elements, all the same.
+    pub(crate) fn uniform(element_type: ElementType, value: Scalar) -> Self {
+        Self { element_type, elements: Elements::Uniform(value) }
+    }
     /// Reads the text between the parentheses of `constant(...)`. `unique` identifies the instruction: an elided or unreadable
     /// literal equals only itself.
     pub(crate) fn read(shape: &ArrayShape, text: &str, unique: u64) -> Self {
@@ -71,30 +77,47 @@ impl Literal {
     pub(crate) fn values(&self) -> Option<&[Scalar]> {
         match &self.elements {
             Elements::Known(values) => Some(values),
-            Elements::Fingerprint(_) => None,
+            Elements::Uniform(_) | Elements::Fingerprint(_) => None,
         }
     }
     /// The first element, if it is known.
     pub(crate) fn first(&self) -> Option<Scalar> {
-        self.values()?.first().copied()
+        match &self.elements {
+            Elements::Known(values) => values.first().copied(),
+            Elements::Uniform(value) => Some(*value),
+            Elements::Fingerprint(_) => None,
+        }
+    }
+    /// The value that all elements are known to have.
+    pub(crate) fn one_value(&self) -> Option<Scalar> {
+        self.first().filter(|_| self.is_all_first())
     }
     /// Whether every element is known to be this small integer.
     pub(crate) fn is_all(&self, value: i8) -> bool {
-        self.values().is_some_and(|values| !values.is_empty() && values.iter().all(|v| v.is(f64::from(value))))
+        self.all(|element| element.is(f64::from(value)))
     }
     /// Whether every element is known to be this number.
     pub(crate) fn is_all_float(&self, value: f64) -> bool {
-        self.element_type.is_float()
-            && self.values().is_some_and(|values| !values.is_empty() && values.iter().all(|v| v.is(value)))
+        self.element_type.is_float() && self.all(|element| element.is(value))
     }
     /// Whether all elements are known to be the same.
     pub(crate) fn is_all_first(&self) -> bool {
-        self.values().is_some_and(|values| values.windows(2).all(|pair| pair[0].same(pair[1])))
+        self.first().is_none_or(|first| self.all(|element| element.same(first)))
+            && !matches!(self.elements, Elements::Fingerprint(_))
+    }
+    /// Whether there are elements and all are known to pass a test.
+    fn all(&self, test: impl Fn(Scalar) -> bool) -> bool {
+        match &self.elements {
+            Elements::Known(values) => !values.is_empty() && values.iter().all(|&value| test(value)),
+            Elements::Uniform(value) => test(*value),
+            Elements::Fingerprint(_) => false,
+        }
     }
     /// A number that equal literals share.
     pub(crate) fn hash(&self) -> u64 {
         match &self.elements {
             Elements::Fingerprint(hash) => *hash,
+            Elements::Uniform(value) => mix(0x0007_1f08, value.bits()),
             Elements::Known(values) => values.iter().fold(0x9e37, |hash, value| mix(hash, value.bits())),
         }
     }

@@ -2,7 +2,9 @@
 
 mod eval;
 mod literal;
+mod raw;
 mod scalar;
+mod window;
 
 pub(crate) use eval::evaluate;
 pub(crate) use literal::{Literal, mix};

@@ -43,6 +43,7 @@ impl Scalar {
         match self {
             Self::Int(value) if element_type == ElementType::Pred => (value != 0).to_smolstr(),
             Self::Int(value) => value.to_smolstr(),
+            Self::Float(value) if element_type == ElementType::F32 && !value.is_nan() => (value as f32).to_smolstr(),
             Self::Float(value) => float_text(value),
             Self::Complex(real, imag) => format_smolstr!("({}, {})", float_text(real), float_text(imag)),
         }
