@@ -57,6 +57,11 @@ struct Risk {
 pub(super) fn assess(context: &Context<'_>, ranges: &mut Ranges<'_>, index: &Index, source: InstructionId) -> Verdict {
     let module = context.module;
     let Some(rows) = row_sizes(module, index) else { return Verdict::Unrelated };
+    // XLA:CPU widens indices, except for a single row, which it turns into a slice update and whose bounds it checks in the type of the
+    // index: dimension 129 would wrap around in s8. There is nothing to gain in a single row either.
+    if rows.iter().all(|&rows| rows == 1) {
+        return Verdict::Unrelated;
+    }
     let count = index.sinks[0].bounds.len();
     let elements = |dims: &[i64]| dims.iter().try_fold(1_i64, |product, &dim| product.checked_mul(dim));
     let (Some(array), Some(row_count)) = (module.instruction(source).array(), elements(&rows)) else {
@@ -234,10 +239,8 @@ impl Plan {
     fn new(context: &Context<'_>, index: &Index, source: InstructionId, columns: Vec<usize>, rows: Dims) -> Self {
         let module = context.module;
         let (from, to) = (super::element_type(module, source), super::element_type(module, index.id));
-        // XLA:TPU computes addresses in the type of the indices. XLA:CPU widens them, except for a single row, which it turns into a
-        // slice update and whose bounds it checks in the type of the index: dimension 129 would wrap around in s8.
-        let widened = context.options.target == Target::Cpu && rows.iter().any(|&rows| rows > 1);
-        let convert = to.filter(|_| from != to && !widened);
+        // XLA:TPU computes addresses in the type of the indices.
+        let convert = to.filter(|_| from != to && context.options.target != Target::Cpu);
         let name = module.instruction(source).name.to_string();
         Self { source, columns, rows, convert, keeps_values: true, columns_at_risk: Vec::new(), name }
     }
