@@ -52,3 +52,16 @@ impl Diagnostic {
         self
     }
 }
+
+/// Characters of the input that a message quotes at most.
+const QUOTED: usize = 40;
+
+/// The first line of `text`, shortened, so that it can stand inside a message; empty if the line is.
+pub(crate) fn shortened(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default().trim_end();
+    match line.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None if line.len() < text.trim_end().len() => format!("{line}..."),
+        None => line.to_owned(),
+    }
+}

@@ -1,20 +1,16 @@
 //! Every message of the parser, one function each.
 
 use super::lex::Problem;
+use crate::diagnostic::shortened;
 use crate::{Diagnostic, ElementType, Opcode, Span};
 
 type Failure<'a> = nom::Err<Problem<'a>>;
 
-/// At most this much of the text is quoted in a message.
-const QUOTED: usize = 40;
-
 /// The first line of `at`, shortened, for use inside a message.
 fn seen(at: &str) -> String {
-    let line = at.lines().next().unwrap_or_default().trim_end();
-    match line.char_indices().nth(QUOTED) {
-        Some((end, _)) => format!("`{}...`", &line[..end]),
-        None if line.is_empty() => "the end of the line".into(),
-        None => format!("`{line}`"),
+    match shortened(at.lines().next().unwrap_or_default()) {
+        line if line.is_empty() => "the end of the line".into(),
+        line => format!("`{line}`"),
     }
 }
 
@@ -167,7 +163,7 @@ pub(super) fn text_too_long() -> Diagnostic {
 /// A second module in the same text.
 pub(super) fn second_module(at: &str) -> Failure<'_> {
     Problem::failure(at, Diagnostic::new("a second module begins here, but one text holds one module"))
-        .with_note("split the file at its `HloModule` lines")
+        .with_note("`hlo-opt --split-input-file` takes the modules of a file one by one")
 }
 
 /// Something that is neither a computation nor the end of the text.

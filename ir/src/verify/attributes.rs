@@ -1,5 +1,6 @@
 //! V8 and V9: number of operands and needed attributes, by table.
 
+use crate::diagnostic::shortened;
 use crate::{AttrKey as K, AttrValue, Instruction, Opcode as O};
 
 /// How many operands an opcode takes.
@@ -95,7 +96,7 @@ pub(super) fn check(inst: &Instruction) -> Result<(), String> {
         if let AttrValue::Raw(text) = &attribute.value
             && shapes_the_result(inst.opcode, &attribute.key)
         {
-            return Err(format!("attribute {} cannot be {text}", attribute.key.name()));
+            return Err(format!("attribute {} cannot be {}", attribute.key.name(), shortened(text)));
         }
     }
     match (inst.opcode, inst.word(&K::Direction)) {

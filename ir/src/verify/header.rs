@@ -4,6 +4,7 @@ use indexmap::IndexSet;
 
 use super::Verifier;
 use crate::attribute::AttrForm;
+use crate::diagnostic::shortened;
 use crate::shape::ShapeRef;
 use crate::{ArrayShape, AttrKey, AttrValue, Instruction, Module, Shape};
 
@@ -11,7 +12,7 @@ use crate::{ArrayShape, AttrKey, AttrValue, Instruction, Module, Shape};
 pub(super) fn check(verifier: &mut Verifier<'_>) {
     for attribute in &verifier.module.attributes {
         if let (AttrValue::Raw(text), false) = (&attribute.value, is_verbatim(&attribute.key)) {
-            verifier.report_header("V15", &format!("attribute {} cannot be {text}", attribute.key.name()));
+            verifier.report_header("V15", &format!("attribute {} cannot be {}", attribute.key.name(), shortened(text)));
         }
     }
     if let Err(message) = check_aliases(verifier) {

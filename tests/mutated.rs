@@ -1,0 +1,79 @@
+//! Texts of the corpus, damaged: whatever comes out is read or refused with a message at a place, in time that its length excuses.
+//!
+//! `HLO_OPT_MUTATIONS=100000 cargo test --release --test mutated` tries more of them; the same number always means the same texts.
+
+#[path = "mutated/damage.rs"]
+mod damage;
+#[allow(dead_code, unreachable_pub, reason = "a library there, a part of this test here")]
+#[path = "../fuzz/src/lib.rs"]
+mod laws;
+
+use std::time::{Duration, Instant};
+
+use damage::{Random, damage};
+
+/// Texts tried when nothing else is asked for.
+const USUAL: usize = 1500;
+
+/// Texts to try.
+fn wanted() -> usize {
+    match std::env::var("HLO_OPT_MUTATIONS") {
+        Ok(count) => count.parse().expect("HLO_OPT_MUTATIONS is a number"),
+        Err(_) => USUAL,
+    }
+}
+
+/// Texts of the corpus and of the parser's own tests.
+fn seeds() -> Vec<String> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("corpus"), root.join("ir/tests")];
+    let mut seeds = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().expect("a folder of this repository") {
+            let path = entry.expect("a readable folder").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "hlo") {
+                seeds.push((path.clone(), std::fs::read_to_string(path).expect("a readable file")));
+            }
+        }
+    }
+    seeds.sort();
+    assert!(seeds.len() > 100, "the corpus is not where this test looks for it");
+    seeds.into_iter().map(|(_, text)| text).collect()
+}
+
+/// A second for each started megabyte.
+fn limit(text: &str) -> Duration {
+    Duration::from_secs(1 + (text.len() >> 20) as u64)
+}
+
+#[test]
+fn damaged_texts_are_read_or_refused_in_time() {
+    let seeds = seeds();
+    let mut refused = 0;
+    for number in 0..wanted() {
+        let text = damage(&seeds, &mut Random::new(number as u64));
+        let start = Instant::now();
+        let outcome = std::panic::catch_unwind(|| laws::parse_print_parse(text.as_bytes()));
+        let taken = start.elapsed();
+        assert!(outcome.is_ok(), "text {number} breaks a law:\n{text}");
+        assert!(taken < limit(&text), "text {number} of {} bytes takes {taken:?}", text.len());
+        refused += usize::from(hlo_ir::text::parse(&text).is_err());
+    }
+    // Damage that is never noticed, or always, would test little.
+    assert!(refused > wanted() / 4 && refused < wanted(), "{refused} of {} texts are refused", wanted());
+}
+
+#[test]
+fn damaged_legal_texts_are_rewritten_or_refused() {
+    let seeds = seeds();
+    for number in 0..wanted() / 10 {
+        let text = damage(&seeds, &mut Random::new(number as u64));
+        let outcome = std::panic::catch_unwind(|| {
+            laws::verify(text.as_bytes());
+            laws::optimize(text.as_bytes());
+        });
+        assert!(outcome.is_ok(), "text {number} breaks a law:\n{text}");
+    }
+}
