@@ -3,17 +3,18 @@
 use hlo_memory::Target;
 
 use crate::Analysis;
-use crate::report::estimate_text;
+use crate::report::memory_text;
 
 /// Buffers shown; the full list is in the report file.
 const SHOWN: usize = 10;
 
-/// The module's name, figures and largest buffers at the peak.
+/// The module's name, its figures, the largest buffers at the peak, and what explains them.
 pub(crate) fn text(analysis: &Analysis, target: Target) -> String {
     let compiler = match target {
         Target::Cpu => "XLA:CPU",
         Target::Tpu => "XLA:TPU",
         Target::Gpu => "XLA:GPU",
     };
-    format!("{} on {compiler}\n{}", analysis.module, estimate_text(&analysis.estimate, SHOWN))
+    let memory = memory_text(&analysis.estimate, Some(&analysis.details), SHOWN);
+    format!("{} on {compiler}\n{memory}", analysis.module)
 }

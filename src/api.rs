@@ -1,7 +1,7 @@
 //! The library's two calls: rewrite a module, or only say how much memory it needs.
 
 use hlo_ir::{Diagnostic, Module, text, verify};
-use hlo_memory::{Estimate, EstimateError, ModelEstimator, Target};
+use hlo_memory::{Details, Estimate, EstimateError, ModelEstimator, Target};
 use hlo_passes::Options;
 use hlo_passes::manager::{self, RunError, RunReport};
 
@@ -18,9 +18,17 @@ pub struct Optimized {
     pub text: String,
     /// Memory before and after, rewrites and remarks.
     pub report: RunReport,
+    /// The module before and after.
+    pub(crate) modules: Box<[Module; 2]>,
 }
 
 impl Optimized {
+    /// Who holds the memory at the peak, before and after.
+    pub fn details(&self, target: Target) -> Result<[Details; 2], Failure> {
+        let of = |module| hlo_memory::details(module, target).map(|(_, details)| details).map_err(Failure::Estimate);
+        let [before, after] = self.modules.as_ref();
+        Ok([of(before)?, of(after)?])
+    }
     /// Whether the run lowered the peak.
     pub fn helped(&self) -> bool {
         self.report.after.total < self.report.before.total
@@ -34,6 +42,8 @@ pub struct Analysis {
     pub module: String,
     /// Its memory.
     pub estimate: Estimate,
+    /// Who holds it at the peak, why, and what other interfaces would save.
+    pub details: Details,
 }
 
 /// Why there is no result.
@@ -70,19 +80,21 @@ impl From<RunError> for Failure {
 pub fn optimize(text: &str, pipeline: &Pipeline, options: &Options) -> Result<Optimized, Failure> {
     let mut module = read(text)?;
     let input = text::print(&module);
+    let before = module.clone();
     let estimator = ModelEstimator { target: options.target };
     let report = manager::run(&mut module, pipeline.passes(), options, &estimator)?;
     if let [first, ..] = verify::verify(&module).as_slice() {
         return Err(Failure::Internal(format!("the rewritten module is not legal: {first}")));
     }
-    Ok(Optimized { module: module.name.to_string(), input, text: text::print(&module), report })
+    let (name, text) = (module.name.to_string(), text::print(&module));
+    Ok(Optimized { module: name, input, text, report, modules: Box::new([before, module]) })
 }
 
 /// Says how much memory the module in `text` needs on `target`, and who holds it at the peak.
 pub fn analyze(text: &str, target: Target) -> Result<Analysis, Failure> {
     let module = read(text)?;
-    let estimate = hlo_memory::estimate(&module, target).map_err(Failure::Estimate)?;
-    Ok(Analysis { module: module.name.to_string(), estimate })
+    let (estimate, details) = hlo_memory::details(&module, target).map_err(Failure::Estimate)?;
+    Ok(Analysis { module: module.name.to_string(), estimate, details })
 }
 
 /// Parses and verifies.

@@ -13,7 +13,7 @@ use crate::input::{self, InputError, Source};
 use crate::output::{OutputError, Outputs, Sink};
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::{Analysis, Exit, Failure, Optimized, analyze, api, diff, render, summary};
+use crate::{Exit, Failure, Optimized, analyze, api, diff, render, summary};
 
 /// Runs the command line `arguments` (the program's name first) and answers the exit code. Everything it has to say was said.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -130,9 +130,8 @@ fn analyze_job(job: &Job, args: &Args) -> Result<Exit, Problem> {
         text,
     })?;
     drop(progress);
-    let Analysis { module, estimate } = &analysis;
     let mut outputs = Outputs::default();
-    prepare_report(&mut outputs, job, &Report::of_estimate(module, job.options.target, estimate))?;
+    prepare_report(&mut outputs, job, &Report::of_analysis(&analysis, job.options.target))?;
     outputs.prepare(&Sink::Stdout, analyze::text(&analysis, job.options.target))?;
     outputs.commit()?;
     Ok(Exit::Done)
@@ -167,7 +166,12 @@ fn verdict(optimized: &Optimized, rewriting: &Rewriting) -> (Exit, String) {
 /// Writes everything that was asked for, or nothing.
 fn write_results(optimized: Optimized, job: &Job, rewriting: &Rewriting, args: &Args) -> Result<(), Problem> {
     let mut outputs = Outputs::default();
-    prepare_report(&mut outputs, job, &Report::of_run(&optimized.module, job.options.target, &optimized.report))?;
+    if job.report.is_some() {
+        let explain = |failure| Problem::Failure { failure, origin: job.source.clone(), text: String::new() };
+        let details = optimized.details(job.options.target).map_err(explain)?;
+        let report = Report::of_run(&optimized.module, job.options.target, &optimized.report, &details);
+        prepare_report(&mut outputs, job, &report)?;
+    }
     if rewriting.diff {
         let color = use_color(args.color, &io::stdout());
         let name = job.source.to_string();

@@ -31,6 +31,6 @@ mod summary;
 pub use api::{Analysis, Failure, Optimized, analyze, optimize};
 pub use driver::run;
 pub use exit::Exit;
-pub use hlo_memory::{Bytes, Estimate, Target};
+pub use hlo_memory::{Bytes, Details, Estimate, Target};
 pub use hlo_passes::{Assumption, Grade, Options};
 pub use pipeline::{Pipeline, PipelineError};

@@ -1,6 +1,6 @@
 //! The short summary that ends a rewriting run on standard error.
 
-use hlo_memory::{Bytes, Model};
+use hlo_memory::Bytes;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, RunReport};
 
 use crate::report::place;
@@ -14,10 +14,7 @@ pub(crate) fn text(module: &str, report: &RunReport) -> String {
 }
 
 fn headline(module: &str, report: &RunReport) -> String {
-    let trust = match report.before.model {
-        Model::Exact => "exact",
-        Model::Predicted => "predicted",
-    };
+    let trust = report.before.model.name();
     let (before, after, floor) = (report.before.total, report.after.total, report.after.floor);
     if report.rewrites.is_empty() {
         return format!("{module}: peak {before} (floor {floor}, {trust}), nothing rewritten\n");

@@ -71,6 +71,6 @@ pub use attribute::{AttrKey, AttrValue, Attribute};
 pub use diagnostic::{Diagnostic, Span};
 pub use dims::{ConvDims, DotDims, GatherDims, ScatterDims};
 pub use element_type::ElementType;
-pub use module::{Computation, Instruction, Module, Payload, SourceLine};
+pub use module::{Computation, Instruction, Module, Payload, SourceLine, StackFrame};
 pub use opcode::Opcode;
 pub use shape::{ArrayShape, Layout, Shape};

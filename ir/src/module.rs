@@ -236,6 +236,19 @@ pub struct StackTables {
     pub text: SmolStr,
     /// Source line of frame `k`, at index `k - 1`.
     pub frames: Vec<SourceLine>,
+    /// Name of the function of frame `k`, at index `k - 1`; empty where the tables name none.
+    pub functions: Vec<SmolStr>,
+    /// The frame that called frame `k`, at index `k - 1`, counted from 1; 0 for an outermost frame.
+    pub parents: Vec<usize>,
+}
+
+/// One level of the call stack under which the user's program made an instruction.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct StackFrame {
+    /// The function; empty if the module does not say.
+    pub function: SmolStr,
+    /// The line in it.
+    pub line: SourceLine,
 }
 
 /// How a text was written, so that it can be printed back the same way.
@@ -384,5 +397,23 @@ impl Module {
         }
         let line = inst.metadata("source_line")?.parse().ok()?;
         Some(SourceLine { file: inst.metadata("source_file")?.into(), line })
+    }
+    /// The call stack an instruction was made under, innermost frame first; one frame without a function where only a line is known.
+    pub fn source_stack(&self, id: InstructionId) -> Vec<StackFrame> {
+        let tables = &self.stack_tables;
+        let Some(first) = self.instruction(id).metadata("stack_frame_id").and_then(|text| text.parse().ok()) else {
+            let only = self.source_line(id).map(|line| StackFrame { function: SmolStr::default(), line });
+            return only.into_iter().collect();
+        };
+        let mut stack = Vec::new();
+        let mut at: usize = first;
+        // A damaged table may name a cycle: no stack is longer than the table.
+        while stack.len() <= tables.frames.len() {
+            let Some(line) = at.checked_sub(1).and_then(|index| tables.frames.get(index)) else { break };
+            let function = tables.functions.get(at - 1).cloned().unwrap_or_default();
+            stack.push(StackFrame { function, line: line.clone() });
+            at = tables.parents.get(at - 1).copied().unwrap_or(0);
+        }
+        stack
     }
 }

@@ -4,6 +4,8 @@ use hlo_ir::Module;
 use smol_str::SmolStr;
 
 use crate::Bytes;
+use crate::assignment::{Assignment, assign_for};
+use crate::attribution::{self, Attribution, Details};
 
 /// The compiler whose memory use is estimated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,6 +26,19 @@ pub enum Model {
     Exact,
     /// The module is unscheduled: what the compiler does to it was modelled.
     Predicted,
+    /// The module is scheduled for another target than XLA:CPU: sizes and live ranges follow the text, the placement is our own.
+    LiveRange,
+}
+
+impl Model {
+    /// The model as reports spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Predicted => "predicted",
+            Self::LiveRange => "live-range",
+        }
+    }
 }
 
 /// A buffer alive at the peak.
@@ -96,8 +111,8 @@ pub enum EstimateError {
     /// The size of a value does not fit 64 bits or is unbounded.
     #[error("the size of `{0}` is unbounded or exceeds 2^64 bytes")]
     Unsized(SmolStr),
-    /// The target has no model yet.
-    #[error("there is no memory model for this target yet")]
+    /// The target has a model of scheduled modules only.
+    #[error("an unscheduled module has a memory model for cpu only: pass the text behind the compiler's optimizations")]
     NoModel,
     /// A rule of the model met something it cannot handle.
     #[error("the memory model cannot handle `{0}`")]
@@ -125,18 +140,40 @@ impl Estimator for ModelEstimator {
 
 /// Estimates `module` with the built-in model: exact if it is scheduled, predicted otherwise.
 pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateError> {
-    if target != Target::Cpu {
-        return Err(EstimateError::NoModel);
+    let compiled = compiled(module, target)?;
+    let assignment = assign_for(compiled.as_ref().unwrap_or(module), target)?;
+    Ok(figures(module, target, &assignment))
+}
+
+/// Estimates `module` and says who holds its memory at the peak, why, and what changes of its interface would save.
+pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), EstimateError> {
+    let compiled = compiled(module, target)?;
+    let assignment = assign_for(compiled.as_ref().unwrap_or(module), target)?;
+    let estimate = figures(module, target, &assignment);
+    let attribution = Attribution::of(&assignment, &estimate);
+    let what_ifs = attribution::what_if::all(module, target, &estimate);
+    Ok((estimate, Details { attribution, what_ifs }))
+}
+
+/// What the compiler makes of an unscheduled module; `None` for a scheduled one.
+fn compiled(module: &Module, target: Target) -> Result<Option<Module>, EstimateError> {
+    match (module.is_scheduled(), target) {
+        (true, _) => Ok(None),
+        (false, Target::Cpu) => Ok(Some(crate::cpu::compile(module)?)),
+        (false, Target::Tpu | Target::Gpu) => Err(EstimateError::NoModel),
     }
-    let (model, compiled) = if module.is_scheduled() {
-        (Model::Exact, None)
-    } else {
-        (Model::Predicted, Some(crate::cpu::compile(module)?))
+}
+
+/// The figures of an assignment with what can be said about their trust.
+fn figures(module: &Module, target: Target, assignment: &Assignment<'_>) -> Estimate {
+    let mut estimate = assignment.estimate();
+    estimate.model = match (module.is_scheduled(), target) {
+        (true, Target::Cpu) => Model::Exact,
+        (true, Target::Tpu | Target::Gpu) => Model::LiveRange,
+        (false, _) => Model::Predicted,
     };
-    let mut estimate = crate::assignment::assign(compiled.as_ref().unwrap_or(module))?.estimate();
-    estimate.model = model;
-    if model == Model::Predicted {
+    if estimate.model == Model::Predicted {
         estimate.caveats.extend(crate::cpu::caveats(module));
     }
-    Ok(estimate)
+    estimate
 }

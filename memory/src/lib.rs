@@ -1,13 +1,18 @@
 //! `hlo-memory`: how many bytes XLA will need for an HLO module, and which buffers are alive at the peak.
 //!
 //! [`estimate()`] is the entry point. A scheduled module is assigned exactly as XLA:CPU assigns it ([`assignment`]); an unscheduled one is
-//! first taken through a model of the compiler ([`cpu`]), which yields a scheduled module, and then assigned the same way.
+//! first taken through a model of the compiler ([`cpu`]), which yields a scheduled module, and then assigned the same way. [`details()`] says
+//! also who holds the memory at the peak and why ([`attribution`]).
 
 pub mod assignment;
+pub mod attribution;
 pub mod bytes;
 pub mod cpu;
 pub mod estimate;
 pub mod size;
 
+pub use attribution::{Attribution, Details};
 pub use bytes::Bytes;
-pub use estimate::{Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, estimate};
+pub use estimate::{
+    Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details, estimate,
+};

@@ -1,11 +1,12 @@
 //! The report as JSON, version 1. The structures below are the format: `docs/report.schema.json` says the same as a schema, and a test
 //! compares the two.
 
-use hlo_memory::{Estimate, LiveBuffer, Model};
+use hlo_memory::{Details, Estimate, LiveBuffer};
 use hlo_passes::Condition;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite};
 use serde::Serialize;
 
+use super::json_details::{self, JsonDetails};
 use super::{Report, target_name};
 
 /// Version of the format; it changes whenever a reader of the old one could be misled.
@@ -34,6 +35,11 @@ struct JsonEstimate<'a> {
     floor: u64,
     peak: JsonPeak<'a>,
     largest: Vec<JsonBuffer<'a>>,
+    aliased: u64,
+    thread_local: u64,
+    caveats: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<JsonDetails<'a>>,
 }
 
 #[derive(Serialize)]
@@ -88,21 +94,18 @@ pub(super) fn write(report: &Report<'_>) -> String {
         tool: concat!("hlo-opt ", env!("CARGO_PKG_VERSION")),
         module: report.module,
         target: target_name(report.target),
-        before: estimate(report.before),
-        after: estimate(report.after),
+        before: estimate(report.before, report.details.map(|[before, _]| before)),
+        after: estimate(report.after, report.details.map(|[_, after]| after)),
         rewrites: report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect(),
         remarks: report.remarks.iter().map(remark).collect(),
     };
     serde_json::to_string_pretty(&document).expect("strings and integers always serialize") + "\n"
 }
 
-fn estimate(estimate: &Estimate) -> JsonEstimate<'_> {
+fn estimate<'a>(estimate: &'a Estimate, details: Option<&'a Details>) -> JsonEstimate<'a> {
     JsonEstimate {
         total_bytes: estimate.total.get(),
-        model: match estimate.model {
-            Model::Exact => "exact",
-            Model::Predicted => "predicted",
-        },
+        model: estimate.model.name(),
         arguments: estimate.arguments.get(),
         outputs: estimate.outputs.get(),
         constants: estimate.constants.get(),
@@ -114,6 +117,10 @@ fn estimate(estimate: &Estimate) -> JsonEstimate<'_> {
             bytes: estimate.peak.bytes.get(),
         },
         largest: estimate.largest.iter().map(buffer).collect(),
+        aliased: estimate.aliased.get(),
+        thread_local: estimate.thread_local.get(),
+        caveats: &estimate.caveats,
+        details: details.map(json_details::details),
     }
 }
 

@@ -2,15 +2,19 @@
 //!
 //! Reports never compute: every figure was found by the memory model or by the pass manager.
 
+mod holders;
 mod json;
+mod json_details;
 mod text;
 
 use std::path::Path;
 
-use hlo_memory::{Estimate, Target};
+use hlo_memory::{Details, Estimate, Target};
 use hlo_passes::manager::{Remark, Rewrite, RunReport};
 
-pub(crate) use text::{estimate as estimate_text, place};
+use crate::Analysis;
+
+pub(crate) use text::{memory as memory_text, place};
 
 /// The form of a report file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,19 +43,22 @@ pub(crate) struct Report<'a> {
     target: Target,
     before: &'a Estimate,
     after: &'a Estimate,
+    details: Option<[&'a Details; 2]>,
     rewrites: &'a [Rewrite],
     remarks: &'a [Remark],
 }
 
 impl<'a> Report<'a> {
-    /// The report of a run of passes.
-    pub(crate) fn of_run(module: &'a str, target: Target, run: &'a RunReport) -> Self {
+    /// The report of a run of passes; `details` explain the memory before and after.
+    pub(crate) fn of_run(module: &'a str, target: Target, run: &'a RunReport, details: &'a [Details; 2]) -> Self {
         let RunReport { before, after, rewrites, remarks } = run;
-        Self { module, target, before, after, rewrites, remarks }
+        Self { module, target, before, after, details: Some(details.each_ref()), rewrites, remarks }
     }
     /// The report of a module that was only looked at.
-    pub(crate) fn of_estimate(module: &'a str, target: Target, estimate: &'a Estimate) -> Self {
-        Self { module, target, before: estimate, after: estimate, rewrites: &[], remarks: &[] }
+    pub(crate) fn of_analysis(analysis: &'a Analysis, target: Target) -> Self {
+        let Analysis { module, estimate, details } = analysis;
+        let details = Some([details, details]);
+        Self { module, target, before: estimate, after: estimate, details, rewrites: &[], remarks: &[] }
     }
     /// The report's text.
     pub(crate) fn write(&self, format: Format) -> String {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use hlo_memory::{Bytes, Estimate, LiveBuffer, Model};
+use hlo_memory::{Bytes, Details, Estimate, LiveBuffer, Model};
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite};
 
-use super::{Report, target_name};
+use super::{Report, holders, target_name};
 
 /// Writing into a `String` cannot fail.
 const INFALLIBLE: &str = "a String takes every write";
@@ -14,8 +14,8 @@ const INFALLIBLE: &str = "a String takes every write";
 pub(super) fn write(report: &Report<'_>) -> String {
     let mut out = format!("hlo-opt {} report\n", env!("CARGO_PKG_VERSION"));
     writeln!(out, "module {}, target {}", report.module, target_name(report.target)).expect(INFALLIBLE);
-    section(&mut out, "BEFORE", &estimate(report.before, usize::MAX));
-    section(&mut out, "AFTER", &estimate(report.after, usize::MAX));
+    section(&mut out, "BEFORE", &memory(report.before, report.details.map(|[before, _]| before), usize::MAX));
+    section(&mut out, "AFTER", &memory(report.after, report.details.map(|[_, after]| after), usize::MAX));
     let rewrites: String = report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect();
     section(&mut out, "REWRITES", &rewrites);
     let remarks: String = report.remarks.iter().map(remark).collect();
@@ -29,12 +29,26 @@ fn section(out: &mut String, heading: &str, text: &str) {
     write!(out, "\n{heading}\n{text}").expect(INFALLIBLE);
 }
 
-/// The figures of an estimate and its `most` largest buffers at the peak.
-pub(crate) fn estimate(estimate: &Estimate, most: usize) -> String {
+/// The figures of an estimate, its `most` largest buffers at the peak, and what explains them.
+pub(crate) fn memory(estimate: &Estimate, details: Option<&Details>, most: usize) -> String {
+    let mut out = figures(estimate);
+    match details {
+        Some(details) => out += &holders::text(estimate, details, most),
+        None => out += &peak(estimate, most),
+    }
+    for caveat in &estimate.caveats {
+        writeln!(out, "caveat: {caveat}").expect(INFALLIBLE);
+    }
+    out
+}
+
+/// The figures of an estimate.
+fn figures(estimate: &Estimate) -> String {
     let mut out = String::new();
     let trust = match estimate.model {
         Model::Exact => "exact: the module is scheduled",
         Model::Predicted => "predicted: the module is not scheduled",
+        Model::LiveRange => "model: live-range of the schedule",
     };
     let mut row = |name: &str, bytes: Bytes, note: &str| {
         let line = format!("{name:<14}{:>12}{:>22} B  {note}", bytes.to_string(), bytes.get());
@@ -50,7 +64,7 @@ pub(crate) fn estimate(estimate: &Estimate, most: usize) -> String {
     row("  temporaries", estimate.temporaries, "");
     row("  thread-local", estimate.thread_local, "");
     row("floor", estimate.floor, &format!("arguments + outputs - aliased; total / floor = {}", ratio(estimate)));
-    out + &peak(estimate, most)
+    out
 }
 
 /// How many times the floor the total is.
@@ -61,7 +75,7 @@ fn ratio(estimate: &Estimate) -> String {
     format!("{:.3}", estimate.total.get() as f64 / estimate.floor.get() as f64)
 }
 
-/// Where the peak is, who holds it, and what the model does not know.
+/// Where the peak is and who holds it.
 fn peak(estimate: &Estimate, most: usize) -> String {
     let mut out = String::new();
     let peak = &estimate.peak;
@@ -75,14 +89,11 @@ fn peak(estimate: &Estimate, most: usize) -> String {
     if estimate.largest.len() > most {
         writeln!(out, "  and {} smaller ones", estimate.largest.len() - most).expect(INFALLIBLE);
     }
-    for caveat in &estimate.caveats {
-        writeln!(out, "caveat: {caveat}").expect(INFALLIBLE);
-    }
     out
 }
 
 /// One buffer alive at the peak.
-fn holder(buffer: &LiveBuffer) -> String {
+pub(super) fn holder(buffer: &LiveBuffer) -> String {
     let origin = match (&buffer.source, &buffer.op_name) {
         (Some(source), Some(op_name)) => format!("  {source} {op_name}"),
         (Some(only), None) => format!("  {only}"),

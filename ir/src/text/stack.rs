@@ -17,12 +17,14 @@ pub(super) fn tables(input: &str) -> Res<'_, StackTables> {
     let start = skip_blank(input);
     let Ok((rest, _)) = keyword("FileNames").parse(start) else { return Ok((input, StackTables::default())) };
     let (rest, files) = strings(rest)?;
-    let (rest, _) = strings(table(rest, "FunctionNames")?)?;
+    let (rest, names) = strings(table(rest, "FunctionNames")?)?;
     let (rest, locations) = entries(table(rest, "FileLocations")?)?;
     let (rest, frames) = entries(table(rest, "StackFrames")?)?;
     let text = start[..start.len() - rest.len()].trim_end();
     let lines = frames.iter().map(|frame| source_line(frame, &locations, &files)).collect();
-    Ok((rest, StackTables { text: text.into(), frames: lines }))
+    let functions = frames.iter().map(|frame| function(frame, &locations, &names)).collect();
+    let parents = frames.iter().map(parent).collect();
+    Ok((rest, StackTables { text: text.into(), frames: lines, functions, parents }))
 }
 
 /// The head of a table.
@@ -89,6 +91,19 @@ fn source_line(frame: &Entry<'_>, locations: &[Entry<'_>], files: &[SmolStr]) ->
     SourceLine { file: file.cloned().unwrap_or_default(), line: line.unwrap_or_default() }
 }
 
+/// The name of the function a frame stands in; empty if the tables do not say.
+fn function(frame: &Entry<'_>, locations: &[Entry<'_>], names: &[SmolStr]) -> SmolStr {
+    let location = field(frame, "file_location_id").and_then(|id| by_position(locations, id));
+    let name = location.and_then(|location| by_position(names, field(location, "function_name_id")?));
+    name.cloned().unwrap_or_default()
+}
+
+/// The frame that called this one, counted from 1; 0 if there is none.
+fn parent(frame: &Entry<'_>) -> usize {
+    let stored = field(frame, "parent_frame_id").and_then(|id| usize::try_from(id).ok());
+    stored.and_then(|id| id.checked_sub(1)).unwrap_or(0)
+}
+
 fn field(entry: &Entry<'_>, key: &str) -> Option<i64> {
     entry.iter().find(|(name, _)| *name == key).map(|&(_, value)| value)
 }
@@ -112,6 +127,8 @@ mod tests {
         assert_eq!(skip_blank(rest), "ENTRY");
         let line = |file: &str, line| SourceLine { file: file.into(), line };
         assert_eq!(tables.frames, [line("a.py", 3), line("b\"q.py", 10), line("", 0)]);
+        assert_eq!(tables.functions, ["", "f", ""]);
+        assert_eq!(tables.parents, [0, 1, 0]);
         assert!(text.starts_with(tables.text.as_str()) && tables.text.ends_with('}'));
     }
 }

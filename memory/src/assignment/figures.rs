@@ -1,6 +1,6 @@
 //! The figures of an assignment: sums over its blocks, the peak, and what is alive there.
 
-use hlo_ir::Opcode;
+use hlo_ir::{InstructionId, Opcode};
 use smol_str::SmolStr;
 
 use super::Assignment;
@@ -51,25 +51,33 @@ impl Assignment<'_> {
         let Some((time, _)) = timeline.peak() else { return Vec::new() };
         let mut alive = timeline.alive_at(time);
         alive.truncate(LARGEST_ROWS);
-        alive.into_iter().map(|(value, bytes)| self.live_buffer(value, bytes)).collect()
+        alive.into_iter().map(|alive| self.live_buffer(alive.value, alive.size)).collect()
     }
-    /// Where a loop carries a buffer its parameters say nothing about the user's program; then another value of the buffer does.
-    fn live_buffer(&self, value: ValueId, bytes: u64) -> LiveBuffer {
+    /// The instruction whose metadata say most about a value. Where a loop carries a buffer its parameters say nothing about the user's
+    /// program; then another value of the buffer does.
+    pub(super) fn told(&self, value: ValueId) -> InstructionId {
+        let flow = &self.flow;
+        let owner = |value: ValueId| flow.places.owner(flow.values.place(value));
+        let named = |&id: &InstructionId| flow.module.instruction(id).metadata("op_name").is_some();
+        let others = self.buffers.values(self.buffers.of_value(value)).map(owner);
+        std::iter::once(owner(value)).chain(others).find(named).unwrap_or(owner(value))
+    }
+    pub(super) fn live_buffer(&self, value: ValueId, bytes: u64) -> LiveBuffer {
         let flow = &self.flow;
         let place = flow.values.place(value);
-        let id = flow.places.owner(place);
-        let owner = |value: ValueId| flow.places.owner(flow.values.place(value));
-        let named = |&id: &hlo_ir::InstructionId| flow.module.instruction(id).metadata("op_name").is_some();
-        let others = self.buffers.values(self.buffers.of_value(value)).map(owner);
-        let told = std::iter::once(id).chain(others).find(named).unwrap_or(id);
-        let source = flow.module.source_line(told).map(|line| format!("{}:{}", line.file, line.line));
+        let told = self.told(value);
         LiveBuffer {
-            instruction: flow.module.instruction(id).name.clone(),
+            instruction: flow.module.instruction(flow.places.owner(place)).name.clone(),
             shape: flow.places.shape(place).to_string(),
             bytes: Bytes(bytes),
             op_name: flow.module.instruction(told).metadata("op_name").map(SmolStr::from),
-            source,
+            source: self.source(told),
         }
+    }
+    /// `file:line` of an instruction.
+    pub(super) fn source(&self, id: InstructionId) -> Option<String> {
+        let line = self.flow.module.source_line(id).filter(|line| !line.file.is_empty())?;
+        Some(format!("{}:{}", line.file, line.line))
     }
     /// What the rules do not cover.
     fn caveats(&self) -> Vec<String> {

@@ -6,7 +6,7 @@
 //! 2. `values`, `propagate` and `phis`: which value stands where; `in_place` and `aliases`: which values must share a buffer;
 //! 3. `ranges`: when each value is alive; `sharing` and `elementwise`: when a result may overwrite an operand;
 //! 4. `greedy`: blocks for parameters, constants and outputs, and what fits into them; `heap` and `packing`: everything else;
-//! 5. `combine`: one block of temporaries; `timeline`, `figures` and `report`: what to say about it.
+//! 5. `combine`: one block of temporaries; `timeline`, `figures`, `holders` and `report`: what to say about it.
 
 pub(crate) mod aliases;
 mod allocation;
@@ -18,6 +18,7 @@ mod figures;
 pub(crate) mod flow;
 mod greedy;
 mod heap;
+mod holders;
 pub(crate) mod in_place;
 mod occupancy;
 mod order;
@@ -35,17 +36,18 @@ pub(crate) mod uses;
 pub(crate) mod values;
 mod worklist;
 
-use hlo_ir::Module;
+use hlo_ir::{Module, Shape};
 
 use self::aliases::Buffers;
 use self::allocation::Block;
 use self::flow::Flow;
 use self::greedy::{Greedy, Placed};
 use self::ranges::{Ranges, Schedule};
-use crate::EstimateError;
-use crate::size::shape_size;
+use crate::size::size_of;
+use crate::{Bytes, EstimateError, Target};
 
 pub use self::figures::LARGEST_ROWS;
+pub use self::holders::{Held, Origin};
 pub use self::report::{Allocation, AllocationKind, LiveRange, LiveRangePeak, StoredValue, ValueRef};
 
 /// The allocations of a scheduled module.
@@ -58,11 +60,16 @@ pub struct Assignment<'m> {
     blocks: Vec<Block>,
 }
 
-/// Assigns the buffers of a module whose text order is its schedule. Fails only if a size does not fit 64 bits.
+/// Assigns the buffers of a module whose text order is its schedule, as XLA:CPU does. Fails only if a size does not fit 64 bits.
 pub fn assign(module: &Module) -> Result<Assignment<'_>, EstimateError> {
+    assign_for(module, Target::Cpu)
+}
+
+/// The same with the sizes of another target: its tiles, and nothing for what lives outside its main memory.
+pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, EstimateError> {
     let flow = Flow::of(module);
     let buffers = Buffers::of(&flow);
-    let sizes = buffer_sizes(&flow, &buffers)?;
+    let sizes = buffer_sizes(&flow, &buffers, size_of(target))?;
     let schedule = Schedule::of(module);
     let ranges = Ranges::of(&flow, &buffers, &schedule);
     let Placed { mut blocks, heap } = Greedy::new(&flow, &buffers, &ranges, &sizes).global();
@@ -73,12 +80,16 @@ pub fn assign(module: &Module) -> Result<Assignment<'_>, EstimateError> {
 }
 
 /// Bytes of each buffer: those of its largest value.
-fn buffer_sizes(flow: &Flow<'_>, buffers: &Buffers) -> Result<Vec<u64>, EstimateError> {
+fn buffer_sizes(
+    flow: &Flow<'_>,
+    buffers: &Buffers,
+    size_of: fn(&Shape) -> Option<Bytes>,
+) -> Result<Vec<u64>, EstimateError> {
     let mut sizes = vec![0; buffers.len() as usize];
     for &value in flow.values.list() {
         let place = flow.values.place(value);
         let unsized_ = || EstimateError::Unsized(flow.module.instruction(flow.places.owner(place)).name.clone());
-        let size = shape_size(flow.places.shape(place)).ok_or_else(unsized_)?.get();
+        let size = size_of(flow.places.shape(place)).ok_or_else(unsized_)?.get();
         let of_buffer: &mut u64 = &mut sizes[buffers.of_value(value) as usize];
         *of_buffer = (*of_buffer).max(size);
     }

@@ -189,7 +189,7 @@ impl<'a, 'm> Finder<'a, 'm> {
 }
 
 /// When an instruction reads its operands: a call reads inside its callee, a while when its body begins.
-fn use_time(module: &Module, schedule: &Schedule, id: InstructionId) -> Option<Time> {
+pub(super) fn use_time(module: &Module, schedule: &Schedule, id: InstructionId) -> Option<Time> {
     let inst = module.instruction(id);
     match inst.opcode {
         Opcode::Call => None,

@@ -16,6 +16,19 @@ struct Stay {
     size: u64,
 }
 
+/// A value that is alive at some position.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Alive {
+    /// The value.
+    pub(crate) value: ValueId,
+    /// Bytes of its memory.
+    pub(crate) size: u64,
+    /// Position of its block among all blocks.
+    pub(crate) block: usize,
+    /// First and last position at which it is there.
+    pub(crate) stay: (Time, Time),
+}
+
 /// Bytes alive at every position.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
@@ -52,19 +65,19 @@ impl Timeline {
         let most = *self.bytes.iter().max()?;
         self.bytes.iter().position(|&bytes| bytes == most).map(|time| (time as Time, most))
     }
-    /// The values alive at a position with the size of their memory; at a hand-over the one that takes over. Largest first.
-    pub(crate) fn alive_at(&self, time: Time) -> Vec<(ValueId, u64)> {
+    /// The values alive at a position; at a hand-over the one that takes over. Largest first.
+    pub(crate) fn alive_at(&self, time: Time) -> Vec<Alive> {
         let mut alive = Vec::new();
-        for stays in &self.stays {
+        for (block, stays) in self.stays.iter().enumerate() {
             let mut last = None;
             for stay in stays.iter().filter(|stay| stay.start <= time && time <= stay.end) {
                 if last.replace(stay.offset) == Some(stay.offset) {
                     alive.pop();
                 }
-                alive.push((stay.value, stay.size));
+                alive.push(Alive { value: stay.value, size: stay.size, block, stay: (stay.start, stay.end) });
             }
         }
-        alive.sort_by_key(|&(value, size)| (std::cmp::Reverse(size), value));
+        alive.sort_by_key(|alive| (std::cmp::Reverse(alive.size), alive.value));
         alive
     }
 }

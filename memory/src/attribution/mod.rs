@@ -1,0 +1,167 @@
+//! Who holds the memory at the peak, and why: the buffers alive there with their origin, role and next reader, sums by source line and by
+//! operation path, what the gap above the floor consists of, and the course of memory over the program.
+//!
+//! The figures are read off a finished assignment; nothing here decides where anything is stored.
+
+mod collect;
+mod groups;
+mod points;
+pub mod what_if;
+
+use hlo_ir::StackFrame;
+use smol_str::SmolStr;
+
+use crate::{Bytes, LiveBuffer};
+
+pub use self::collect::HOLDERS;
+pub use self::points::POINTS;
+pub use self::what_if::{Change, WhatIf};
+
+/// What explains an estimate.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Details {
+    /// Who holds the memory at the peak.
+    pub attribution: Attribution,
+    /// What changes of the program's interface would save.
+    pub what_ifs: Vec<WhatIf>,
+}
+
+/// Who holds the memory at the peak.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Attribution {
+    /// The step of the schedule at which the peak is.
+    pub peak_step: u32,
+    /// Number of steps of the schedule.
+    pub steps: u32,
+    /// Buffers alive at the peak, largest first, at most [`HOLDERS`].
+    pub holders: Vec<Holder>,
+    /// Number of buffers alive at the peak that are not listed.
+    pub unlisted: usize,
+    /// Their bytes.
+    pub unlisted_bytes: Bytes,
+    /// All buffers alive at the peak by source line, largest sum first.
+    pub by_source: Vec<Group>,
+    /// All buffers alive at the peak by the path of their operation's name, largest sum first.
+    pub by_path: Vec<Group>,
+    /// What the gap consists of.
+    pub gap: Gap,
+    /// Memory over the program, at most [`POINTS`] points; the largest value of every interval is kept.
+    pub points: Vec<Point>,
+}
+
+/// A buffer alive at the peak and why it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// Its instruction, shape, size and origin.
+    pub buffer: LiveBuffer,
+    /// The computation its instruction stands in.
+    pub computation: SmolStr,
+    /// What it is for.
+    pub role: Role,
+    /// Bytes that hold no elements: tiles, alignment of packed elements, memory of a larger buffer it is stored in.
+    pub padding: Bytes,
+    /// The first and the last step at which it holds its memory.
+    pub steps: (u32, u32),
+    /// Who reads it next, at the peak or behind it.
+    pub next_user: Option<NextUser>,
+    /// Another instruction that must use the same memory.
+    pub aliased_with: Option<SmolStr>,
+    /// The loop that carries it from one iteration to the next.
+    pub carried_by: Option<SmolStr>,
+    /// The user's call stack, innermost frame first.
+    pub stack: Vec<StackFrame>,
+}
+
+/// What a buffer is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// An entry parameter.
+    Argument {
+        /// Its number.
+        number: i64,
+        /// Whether an output takes over its memory.
+        donated: bool,
+    },
+    /// A constant.
+    Constant,
+    /// Something the module returns.
+    Output,
+    /// A temporary in the block of temporaries.
+    Temporary,
+    /// A temporary stored in the memory of an output or of a donated argument.
+    InOutput,
+}
+
+impl Role {
+    /// The number of the entry parameter, if it is one.
+    pub const fn argument(self) -> Option<i64> {
+        match self {
+            Self::Argument { number, .. } => Some(number),
+            _ => None,
+        }
+    }
+    /// The role in one word, as reports spell it. One of `argument`, `donated-argument`, `constant`, `output`, `temporary` and
+    /// `temporary-in-output`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Argument { donated: false, .. } => "argument",
+            Self::Argument { donated: true, .. } => "donated-argument",
+            Self::Constant => "constant",
+            Self::Output => "output",
+            Self::Temporary => "temporary",
+            Self::InOutput => "temporary-in-output",
+        }
+    }
+}
+
+/// The next reader of a buffer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NextUser {
+    /// Its name.
+    pub instruction: SmolStr,
+    /// The computation it stands in.
+    pub computation: SmolStr,
+    /// The step at which it runs.
+    pub step: u32,
+}
+
+/// Buffers with something in common.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// What they have in common; a word in parentheses for buffers without the property.
+    pub key: String,
+    /// Sum of their sizes.
+    pub bytes: Bytes,
+    /// How many they are.
+    pub count: usize,
+    /// Name of the largest.
+    pub largest: SmolStr,
+}
+
+/// What lies between the floor and the total; the parts add up to exactly that.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Gap {
+    /// Temporaries in use at the peak, by source line, largest sum first.
+    pub temporaries: Vec<Group>,
+    /// Bytes of the block of temporaries that nothing uses at the peak: alignment, holes, and space that only other moments need.
+    pub idle: Bytes,
+    /// Constants.
+    pub constants: Bytes,
+    /// Scratch of applied computations (reducers, comparators).
+    pub thread_local: Bytes,
+}
+
+/// Memory at one step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// The step.
+    pub step: u32,
+    /// Bytes alive.
+    pub bytes: Bytes,
+    /// The instruction that runs.
+    pub instruction: SmolStr,
+    /// The computation it stands in.
+    pub computation: SmolStr,
+    /// `file:line` of the user's program, if the module carries it.
+    pub source: Option<String>,
+}

@@ -1,0 +1,141 @@
+//! Attribution: sums that must agree with the figures on every scheduled program of the corpus, and small programs whose answer is known.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hlo_ir::Module;
+use hlo_memory::attribution::{Change, Details, Group, Role};
+use hlo_memory::{Bytes, Estimate, Target, details};
+
+/// Every `*.after.hlo` below a folder, sorted.
+fn scheduled(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    for path in entries.map(|entry| entry.expect("the folder can be listed").path()) {
+        if path.is_dir() {
+            found.extend(scheduled(&path));
+        } else if path.to_string_lossy().ends_with(".after.hlo") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn parse(text: &str) -> Module {
+    hlo_ir::text::parse(text).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+fn explain(text: &str) -> (Estimate, Details) {
+    details(&parse(text), Target::Cpu).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn sum(groups: &[Group]) -> Bytes {
+    groups.iter().map(|group| group.bytes).sum()
+}
+
+#[test]
+fn all_sums_agree_with_the_figures() {
+    let programs = scheduled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus"));
+    assert!(programs.len() > 100, "the corpus is missing");
+    for path in programs {
+        let name = path.display();
+        let (estimate, details) = explain(&fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}")));
+        let told = &details.attribution;
+        let listed: Bytes = told.holders.iter().map(|holder| holder.buffer.bytes).sum();
+        assert_eq!(listed + told.unlisted_bytes, estimate.peak.bytes, "{name}: holders");
+        assert_eq!(sum(&told.by_source), estimate.peak.bytes, "{name}: by source line");
+        assert_eq!(sum(&told.by_path), estimate.peak.bytes, "{name}: by operation");
+        let gap = sum(&told.gap.temporaries) + told.gap.idle + told.gap.constants + told.gap.thread_local;
+        assert_eq!(estimate.floor + gap, estimate.total, "{name}: gap");
+        let top = told.points.iter().map(|point| point.bytes).max().unwrap_or_default();
+        assert_eq!(top, estimate.peak.bytes, "{name}: the timeline lost its peak");
+        for holder in &told.holders {
+            assert!(holder.steps.0 <= told.peak_step && told.peak_step <= holder.steps.1, "{name}: not alive");
+            assert!(holder.next_user.as_ref().is_none_or(|user| user.step >= told.peak_step), "{name}: past user");
+        }
+    }
+}
+
+const IN_PLACE: &str = "HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = f32[256]{0} parameter(0), metadata={op_name=\"x\"}
+  y = f32[256]{0} parameter(1), metadata={op_name=\"y\"}
+  s = f32[256]{0} sine(x), metadata={op_name=\"jit(f)/wave/sin\" source_file=\"f.py\" source_line=3}
+  c = f32[256]{0} cosine(y), metadata={op_name=\"jit(f)/wave/cos\" source_file=\"f.py\" source_line=4}
+  t = f32[256]{0} add(s, c), metadata={op_name=\"jit(f)/add\" source_file=\"f.py\" source_line=5}
+  r = f32[256,1]{1,0} reshape(t)
+  ROOT z = f32[256]{0} reshape(r)
+}
+";
+
+#[test]
+fn a_buffer_says_what_it_is_and_who_reads_it() {
+    let (estimate, details) = explain(IN_PLACE);
+    assert_eq!(estimate.floor, Bytes(3 * 1024));
+    let told = &details.attribution;
+    let role = |name: &str| told.holders.iter().find(|holder| holder.buffer.instruction == name).map(|h| h.role);
+    assert_eq!(role("x"), Some(Role::Argument { number: 0, donated: false }));
+    assert_eq!(role("y"), Some(Role::Argument { number: 1, donated: false }));
+    let cosine = told.holders.iter().find(|holder| holder.buffer.instruction == "c").expect("the peak holds c");
+    assert_eq!(cosine.next_user.as_ref().map(|user| user.instruction.as_str()), Some("t"));
+    assert_eq!(cosine.buffer.source.as_deref(), Some("f.py:4"));
+    let wave = told.by_path.iter().find(|group| group.key == "jit(f)/wave").expect("both waves are alive");
+    assert_eq!((wave.bytes, wave.count), (Bytes(2048), 2));
+}
+
+#[test]
+fn a_donation_is_offered_only_where_it_needs_no_copy() {
+    let (_, details) = explain(
+        "HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = f32[256]{0} parameter(0)
+  y = f32[256]{0} parameter(1)
+  w = f32[64]{0} parameter(2)
+  s = f32[256]{0} sine(x)
+  t = f32[256]{0} reverse(y), dimensions={0}
+  ROOT z = (f32[256]{0}, f32[256]{0}) tuple(s, t)
+}
+",
+    );
+    let offers: Vec<_> = details.what_ifs.iter().map(|offer| (&offer.change, offer.saved)).collect();
+    // The sine may be written over x. The reversal cannot be written over y, and no output has the shape of w.
+    let donate = Change::Donate { parameter: 0, name: "x".into(), shape: "f32[256]{0}".to_owned() };
+    assert_eq!(offers, [(&donate, Bytes(1024))]);
+}
+
+#[test]
+fn indices_that_only_select_can_be_narrower() {
+    let gather = |more: &str| {
+        format!(
+            "HloModule m
+
+ENTRY e {{
+  table = f32[200,8]{{1,0}} parameter(0)
+  index = s32[4096,1]{{1,0}} parameter(1)
+  zero = s32[] constant(0)
+  zeros = s32[4096,1]{{1,0}} broadcast(zero), dimensions={{}}
+  size = s32[] constant(200)
+  sizes = s32[4096,1]{{1,0}} broadcast(size), dimensions={{}}
+  negative = pred[4096,1]{{1,0}} compare(index, zeros), direction=LT
+  wrapped = s32[4096,1]{{1,0}} add(index, sizes)
+  at = s32[4096,1]{{1,0}} select(negative, wrapped, index)
+  rows = f32[4096,8]{{1,0}} gather(table, at), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,8}}
+  ROOT out = (f32[4096,8]{{1,0}}{more}
+}}
+"
+        )
+    };
+    let narrow = |text: &str| {
+        let (_, details) = explain(text);
+        details.what_ifs.into_iter().find(|offer| matches!(offer.change, Change::NarrowIndex { .. }))
+    };
+    let offer = narrow(&gather(") tuple(rows)")).expect("the index is only an index");
+    let Change::NarrowIndex { parameter, to, bound, .. } = offer.change else {
+        unreachable!("it was found by its kind")
+    };
+    assert_eq!((parameter, to.name(), bound, offer.saved), (1, "u8", 200, Bytes(4096 * 3)));
+    assert_eq!(narrow(&gather(", s32[4096,1]{1,0}) tuple(rows, index)")), None, "the index is also returned");
+}
