@@ -253,6 +253,7 @@ pub struct StackFrame {
 
 /// How a text was written, so that it can be printed back the same way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
 pub struct TextStyle {
     /// Names carry `%`.
     pub percent: bool,
@@ -260,11 +261,13 @@ pub struct TextStyle {
     pub program_shape: bool,
     /// An empty line follows the last computation, as in the files that XLA dumps.
     pub final_blank_line: bool,
+    /// Operands carry their shapes. Never set by reading: the shapes of older dumps are checked and dropped.
+    pub operand_shapes: bool,
 }
 
 impl Default for TextStyle {
     fn default() -> Self {
-        Self { percent: true, program_shape: true, final_blank_line: false }
+        Self { percent: true, program_shape: true, final_blank_line: false, operand_shapes: false }
     }
 }
 

@@ -1,4 +1,4 @@
-//! HLO text: [`parse`] reads it, [`print()`] writes it. The two meet only in the IR.
+//! HLO text: [`parse`] reads it, [`print()`] writes it, [`print_as`] leaves out what a reader does not need. The two meet only in the IR.
 //!
 //! The format, by example (comments `// ...` and `/* ... */` may stand between any two tokens, line ends mean nothing):
 //!
@@ -39,10 +39,12 @@ mod shape;
 mod similar;
 mod stack;
 mod state;
+mod style;
 mod window;
 
 pub(crate) use lex::skip_blank;
 pub use print::print;
+pub use style::{Style, print_as};
 
 use state::State;
 

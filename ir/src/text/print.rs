@@ -105,7 +105,12 @@ impl Printer<'_> {
                     self.push("*/");
                 }
             }
-            self.name(&self.module.instruction(operand).name);
+            let operand = self.module.instruction(operand);
+            if self.module.style.operand_shapes {
+                self.number(&operand.shape);
+                self.push(" ");
+            }
+            self.name(&operand.name);
         }
     }
 
