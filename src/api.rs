@@ -6,6 +6,7 @@ use hlo_passes::Options;
 use hlo_passes::manager::{self, RunError, RunReport};
 
 use crate::Pipeline;
+use crate::report::{Format, Report};
 
 /// A rewritten module and what was done to it.
 #[derive(Clone, Debug)]
@@ -33,6 +34,11 @@ impl Optimized {
     pub fn helped(&self) -> bool {
         self.report.after.total < self.report.before.total
     }
+    /// The report as JSON (`docs/report.schema.json`); `target` is that of the run's options.
+    pub fn report_json(&self, target: Target) -> Result<String, Failure> {
+        let details = self.details(target)?;
+        Ok(Report::of_run(&self.module, target, &self.report, &details).write(Format::Json))
+    }
 }
 
 /// The memory of a module.
@@ -44,6 +50,13 @@ pub struct Analysis {
     pub estimate: Estimate,
     /// Who holds it at the peak, why, and what other interfaces would save.
     pub details: Details,
+}
+
+impl Analysis {
+    /// The report as JSON (`docs/report.schema.json`): before and after are the same, and nothing was rewritten.
+    pub fn report_json(&self, target: Target) -> String {
+        Report::of_analysis(self, target).write(Format::Json)
+    }
 }
 
 /// Why there is no result.

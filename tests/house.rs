@@ -18,7 +18,7 @@ const FUNCTION: usize = 80;
 /// Every Rust file of the repository.
 fn sources() -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for room in ["src", "tests", "fuzz", "ir", "memory", "passes"] {
+    for room in ["src", "tests", "fuzz", "ir", "memory", "passes", "python"] {
         collect(&root().join(room), &mut files);
     }
     assert!(files.len() > 40, "the rooms are not where this test looks for them");

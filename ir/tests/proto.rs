@@ -111,3 +111,15 @@ fn damaged_bytes_are_read_or_refused_but_never_break_anything() {
     })
     .budget_ms(2000);
 }
+
+/// The length of a name is a byte that can be a line feed, a tab or a space.
+#[test]
+fn a_name_of_any_length_is_known_for_a_proto() {
+    for length in 1..=40 {
+        let name = "n".repeat(length);
+        let text = format!("HloModule {name}\n\nENTRY main {{\n  ROOT x = f32[8] parameter(0)\n}}\n");
+        let module = hlo_ir::text::parse(&text).expect("a small module is legal");
+        assert!(proto::looks_like_proto(&proto::write(&module).expect("it has a proto").bytes), "{length}");
+        assert!(!proto::looks_like_proto(format!("\n{text}").as_bytes()), "{length}");
+    }
+}

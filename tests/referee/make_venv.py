@@ -1,6 +1,6 @@
 """Create the referee's virtual environment once, however many processes ask at the same time.
 
-usage: make_venv.py FOLDER; prints the path of the environment's interpreter. Exit codes: see setup.sh.
+usage: make_venv.py FOLDER [REQUIREMENTS]; prints the path of the environment's interpreter. Exit codes: see setup.sh.
 """
 import fcntl
 import hashlib
@@ -9,20 +9,21 @@ import shutil
 import subprocess
 import sys
 
-REQUIREMENTS = pathlib.Path(__file__).resolve().parent / "requirements.txt"
+REFEREE = pathlib.Path(__file__).resolve().parent / "requirements.txt"
 STAMP = "referee-requirements.sha256"
 
 
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: make_venv.py FOLDER")
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: make_venv.py FOLDER [REQUIREMENTS]")
     folder = pathlib.Path(sys.argv[1]).absolute()
+    packages = pathlib.Path(sys.argv[2]).absolute() if len(sys.argv) == 3 else REFEREE
     folder.parent.mkdir(parents=True, exist_ok=True)
     # The lock file stays: removing it would let two processes lock two different files of one name.
     with open(folder.with_name(folder.name + ".lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not ready(folder):
-            build(folder)
+        if not ready(folder, packages):
+            build(folder, packages)
     print(interpreter(folder))
 
 
@@ -30,18 +31,18 @@ def interpreter(folder):
     return folder / "bin" / "python"
 
 
-def wanted():
+def wanted(packages):
     """What the environment must have been made from: the pinned packages and this Python."""
-    text = REQUIREMENTS.read_bytes() + repr(sys.version_info[:2]).encode()
+    text = packages.read_bytes() + repr(sys.version_info[:2]).encode()
     return hashlib.sha256(text).hexdigest()
 
 
-def ready(folder):
+def ready(folder, packages):
     stamp = folder / STAMP
-    return interpreter(folder).exists() and stamp.exists() and stamp.read_text() == wanted()
+    return interpreter(folder).exists() and stamp.exists() and stamp.read_text() == wanted(packages)
 
 
-def build(folder):
+def build(folder, packages):
     """Make it from nothing; the stamp comes last, so an interrupted build is never taken for a whole one."""
     if folder.exists():
         if not (folder / "pyvenv.cfg").exists() and any(folder.iterdir()):
@@ -50,9 +51,9 @@ def build(folder):
     run([sys.executable, "-m", "venv", str(folder)], 4,
         "cannot create a virtual environment (is the venv module of Python installed?)")
     run([str(interpreter(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-         "--requirement", str(REQUIREMENTS)], 5,
-        f"cannot install the packages of {REQUIREMENTS.name} (is the package index reachable?)")
-    (folder / STAMP).write_text(wanted())
+         "--requirement", str(packages)], 5,
+        f"cannot install the packages of {packages.name} (is the package index reachable?)")
+    (folder / STAMP).write_text(wanted(packages))
 
 
 def run(command, code, message):

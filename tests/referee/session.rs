@@ -25,10 +25,16 @@ pub(crate) fn workspace(test: &str) -> PathBuf {
 /// The interpreter of the referee's environment, which is made when it is missing. Without it nothing can be said about XLA, so the test
 /// that asks fails.
 pub(crate) fn python() -> PathBuf {
+    environment("tests/referee/requirements.txt", "referee-venv")
+}
+
+/// The interpreter of an environment with the packages of a list (relative to the root), in a folder beside the build.
+pub(crate) fn environment(requirements: &str, folder: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the folder has a parent");
     let output = Command::new("sh")
         .arg(home().join("setup.sh"))
-        .arg(target.join("referee-venv"))
+        .arg(target.join(folder))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(requirements))
         .output()
         .expect("a shell runs setup.sh");
     assert!(

@@ -70,8 +70,8 @@ pub fn read(bytes: &[u8]) -> Result<Decoded, Vec<Diagnostic>> {
     read::read(bytes)
 }
 
-/// Whether bytes are a serialized message rather than text: text begins with neither of the first bytes that a message can have.
+/// Whether bytes are a serialized message rather than text. A message begins with the tag of a name or of a module. That byte is also a
+/// newline, and the length behind it may be any character (a name of 13 letters), but only a message is no text: it has zeros, or is not UTF-8.
 pub fn looks_like_proto(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x0a, length, ..] if !length.is_ascii_whitespace())
-        && (bytes.contains(&0) || std::str::from_utf8(bytes).is_err())
+    bytes.first() == Some(&0x0a) && (bytes.contains(&0) || std::str::from_utf8(bytes).is_err())
 }

@@ -1,0 +1,20 @@
+from .calls import Optimized as Optimized, analyze as analyze, optimize as optimize
+from .errors import (
+    EstimateError as EstimateError,
+    HloError as HloError,
+    InternalError as InternalError,
+    Problem as Problem,
+)
+from .jax_jit import jit as jit, wrap_lowered as wrap_lowered
+from .jax_options import FallbackWarning as FallbackWarning, Options as Options
+from .report import (
+    Buffer as Buffer,
+    Condition as Condition,
+    Memory as Memory,
+    Peak as Peak,
+    Remark as Remark,
+    Report as Report,
+    Rewrite as Rewrite,
+)
+
+__version__: str

@@ -1,0 +1,17 @@
+"""The `hlo-opt` command: `hlo-opt ...` and `python -m hlo_opt ...` are the same."""
+import os
+import signal
+import sys
+
+
+def main() -> int:
+    from . import _native
+    # The work happens outside Python, which would see Ctrl-C only afterwards.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # What the command asks of XLA it asks through this interpreter.
+    os.environ.setdefault("HLO_OPT_PYTHON", sys.executable)
+    return _native.run(["hlo-opt", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+from collections.abc import Sequence
+
+__version__: str
+
+def optimize(
+    data: bytes,
+    *,
+    target: str,
+    exactness: str,
+    assume: Sequence[str],
+    passes: str | None,
+    chunk_bytes: int | None,
+    min_saving: int,
+    verify_each: bool,
+) -> tuple[str, bytes, str]: ...
+def analyze(data: bytes, *, target: str) -> str: ...
+def run(arguments: Sequence[str]) -> int: ...

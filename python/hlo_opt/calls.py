@@ -1,0 +1,57 @@
+"""The library's calls: rewrite a module, or only say how much memory it needs. They release the GIL and touch no files."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from . import _native
+from .report import Memory, Report
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """A rewritten module: HLO text, the same as a serialized HloModuleProto (what jaxlib's XlaComputation takes), what was done."""
+
+    text: str = field(repr=False)
+    proto: bytes = field(repr=False)
+    report: Report
+
+
+def optimize(
+    module: str | bytes,
+    *,
+    target: str = "cpu",
+    exactness: str = "hlo-exact",
+    assume: Sequence[str] = (),
+    passes: str | Sequence[str] | None = None,
+    chunk_bytes: int | None = None,
+    min_saving: int = 1 << 20,
+    verify_each: bool = False,
+) -> Optimized:
+    """Rewrites a module so that it needs less memory and computes the same.
+
+    `module` is HLO text from before optimization (`lowered.compiler_ir("hlo").as_hlo_text(True)`, or an XLA dump), or a serialized HloProto or
+    HloModuleProto. `target` is the compiler that will run the result: "cpu", "tpu" or "gpu". `exactness` is how equal the results must stay:
+    "bitwise", "hlo-exact" (the same operations on the same elements) or "reassociate" (float sums may be split). `assume` are promises about
+    the data: "indices-in-bounds". `passes` replaces the standard ones, in order; "" runs none. `chunk_bytes` bounds the block temporaries of
+    each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.
+
+    Raises HloError for a module that cannot be read or is not legal (with line and column), EstimateError if the memory model cannot handle
+    it, ValueError for an option that makes no sense, InternalError for a fault of this tool.
+    """
+    listed = passes if passes is None or isinstance(passes, str) else ",".join(passes)
+    text, proto, report = _native.optimize(
+        _data(module), target=target, exactness=exactness, assume=list(assume), passes=listed,
+        chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each)
+    return Optimized(text, proto, Report.from_json(report))
+
+
+def analyze(module: str | bytes, *, target: str = "cpu") -> Memory:
+    """Says how much memory a module needs and who holds it at the peak, in bytes. Input and errors are those of `optimize`."""
+    return Report.from_json(_native.analyze(_data(module), target=target)).before
+
+
+def _data(module: str | bytes) -> bytes:
+    if isinstance(module, str):
+        return module.encode()
+    return bytes(module)

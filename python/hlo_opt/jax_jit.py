@@ -1,0 +1,179 @@
+"""`hlo_opt.jit`: jax.jit with less memory and the same results."""
+from __future__ import annotations
+
+import functools
+import threading
+
+import jax
+
+from . import jax_lowering, jax_plan
+from .jax_lowering import Lowering
+from .jax_options import Options, warn
+from .jax_plan import MemoryReport
+
+jax_lowering.exclude_from_tracebacks(__file__)
+
+_MISSING = object()
+
+
+def jit(fun=None, /, *, donate_argnums=_MISSING, donate_argnames=_MISSING, static_argnums=_MISSING, static_argnames=_MISSING,
+        in_shardings=_MISSING, out_shardings=_MISSING, keep_unused=_MISSING, options: Options | None = None):
+    """Like jax.jit, but the program is rewritten so that it needs less memory.
+
+    Every argument but `options` (an `hlo_opt.Options`) is handed to jax.jit and means the same there. Each signature is lowered by JAX,
+    rewritten, and compiled by XLA; with `Options(judge="xla")`, the default, the original is compiled as well and the smaller of the two is
+    kept. Calls are dispatched by JAX itself. Within an outer jit, grad or vmap the function is inlined as a jitted function is, and the outer
+    program decides. What cannot be rewritten runs as under jax.jit, with an `hlo_opt.FallbackWarning` that names the reason.
+
+    The result is called like the function and has `lower(...)`, `memory_report(...)` and `explain(...)`; as a decorator, with or without
+    arguments: `@hlo_opt.jit`, `@hlo_opt.jit(donate_argnums=0)`.
+    """
+    given = dict(donate_argnums=donate_argnums, donate_argnames=donate_argnames, static_argnums=static_argnums,
+                 static_argnames=static_argnames, in_shardings=in_shardings, out_shardings=out_shardings, keep_unused=keep_unused)
+    given = {name: value for name, value in given.items() if value is not _MISSING}
+    if fun is None:
+        return functools.partial(jit, options=options, **given)
+    return Jitted(fun, options or Options(), given)
+
+
+class Jitted:
+    """A function made by `hlo_opt.jit`."""
+
+    def __init__(self, fun, options: Options, given: dict):
+        self._fun, self._options, self._given = fun, options, given
+        self._lock = threading.RLock()
+        self._reports: list[MemoryReport] = []
+        # A function of its own: JAX shares what it traced between all jits of one function, and jax.jit(fun) must stay what it is.
+        self._plain = jax.jit(_renamed(fun), **given)
+        self._call = self._dispatcher()
+        # Names only: a wrapped function may carry the attributes of another function made here.
+        functools.update_wrapper(self, fun, updated=())
+
+    def __call__(self, *args, **kwargs):
+        return self._call(*args, **kwargs)
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else functools.partial(self, instance)
+
+    def __reduce__(self):
+        return _restored, (self._fun, self._options, self._given)
+
+    def __repr__(self) -> str:
+        return f"<hlo_opt.jit of {self._fun!r}>"
+
+    def lower(self, *args, **kwargs) -> Lowered:
+        """Lowers for these arguments, of which shapes and dtypes count (`jax.ShapeDtypeStruct` will do). Nothing is compiled yet."""
+        return Lowered(Lowering(self._plain.lower(*args, **kwargs)), self._options, self._name(), self._lock)
+
+    def memory_report(self, *args, **kwargs) -> MemoryReport:
+        """Bytes before and after for these arguments (shapes will do); without arguments, of the signature called last.
+
+        Compiles where the judge is XLA; allocates nothing of the program's size. Raises ValueError if nothing was called yet.
+        """
+        if args or kwargs:
+            return self.lower(*args, **kwargs).memory_report()
+        if not self._reports:
+            raise ValueError(f"`{self._name()}` was not called yet: call it or give arguments (shapes will do)")
+        return self._reports[-1]
+
+    def explain(self, *args, **kwargs) -> str:
+        """Which source lines own the peak, what was done about it and what was refused, as text. Arguments as in `memory_report`."""
+        return jax_plan.explanation(self.memory_report(*args, **kwargs))
+
+    def trace(self, *args, **kwargs):
+        """As of jax.jit."""
+        return self._plain.trace(*args, **kwargs)
+
+    def eval_shape(self, *args, **kwargs):
+        """As of jax.jit."""
+        return self._plain.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """As of jax.jit: forgets what was compiled."""
+        self._plain.clear_cache()
+        self._call = self._dispatcher()
+
+    def _name(self) -> str:
+        return getattr(self._plain, "__name__", "function")
+
+    def _dispatcher(self):
+        """JAX's own dispatch, except that a new signature is rewritten before JAX compiles it."""
+        reason = jax_lowering.unsupported()
+        if reason is None:
+            try:
+                return jax_lowering.watched(self._plain, self._prepare)
+            except (AttributeError, KeyError, TypeError) as error:
+                reason = f"this jax does not work as expected ({type(error).__name__}: {error})"
+        warn(f"hlo_opt.jit runs `{self._name()}` as jax.jit does: {reason}")
+        return self._plain
+
+    def _prepare(self, args, kwargs) -> None:
+        """Rewrites the program of these arguments inside JAX's cache of lowerings, from where JAX then takes and compiles it."""
+        if not jax_lowering.can_compile_now():
+            return
+        try:
+            lowered = self._plain.lower(*args, **kwargs)
+        except Exception:  # noqa: BLE001 - JAX is about to raise the same error, with the traceback users know
+            return
+        self._reports.append(planned(Lowering(lowered), self._options, self._name(), self._lock))
+
+
+def _restored(fun, options, given):
+    return Jitted(fun, options, given)
+
+
+def _renamed(fun):
+    """A new function object that does the same under the same name."""
+    @functools.wraps(fun, updated=())
+    def inner(*args, **kwargs):
+        return fun(*args, **kwargs)
+    if not hasattr(fun, "__name__"):
+        wrapped = getattr(fun, "func", fun)
+        inner.__name__ = inner.__qualname__ = getattr(wrapped, "__name__", type(fun).__name__)
+    return inner
+
+
+def planned(lowering: Lowering, options: Options, name: str, lock) -> MemoryReport:
+    """The report of a lowering, made when it is first asked for and kept with it."""
+    with lock:
+        report = getattr(lowering.inner, "_hlo_opt_report", None)
+        if report is None:
+            report = jax_plan.decide(lowering, options, name)
+            lowering.inner._hlo_opt_report = report
+        return report
+
+
+class Lowered:
+    """A lowered program that is rewritten when it is compiled. Attributes not listed here are those of jax.stages.Lowered."""
+
+    def __init__(self, lowering: Lowering, options: Options, name: str, lock):
+        self._inner, self._options, self._name, self._lock = lowering, options, name, lock
+
+    def __getattr__(self, name):
+        return getattr(self._inner.lowered, name)
+
+    def compile(self, *args, **kwargs):
+        """Compiles the better form; gives a jax.stages.Compiled."""
+        self.memory_report()
+        return self._inner.lowered.compile(*args, **kwargs)
+
+    def memory_report(self) -> MemoryReport:
+        """Bytes before and after; compiles where the judge is XLA."""
+        return planned(self._inner, self._options, self._name, self._lock)
+
+    def explain(self) -> str:
+        """Which source lines own the peak, what was done about it and what was refused, as text."""
+        return jax_plan.explanation(self.memory_report())
+
+
+def wrap_lowered(lowered, *, options: Options | None = None) -> Lowered:
+    """Rewrites what `jax.jit(f).lower(...)` gave, for those with a pipeline of their own. `lowered` itself and its function stay as they are.
+
+    Raises ValueError for a jax that is not supported.
+    """
+    reason = jax_lowering.unsupported()
+    if reason:
+        raise ValueError(reason)
+    private = Lowering(lowered).private()
+    name = getattr(private.inner, "_name", "function").removeprefix("jit_")
+    return Lowered(private, options or Options(), name, threading.RLock())

@@ -1,0 +1,172 @@
+"""The only file that touches JAX's insides: a lowering's HLO out, rewritten HLO in, and a jit whose cache misses can be seen.
+
+Supported are jax 0.8, 0.9 and 0.10; `supported` says so for the version at hand, and every caller falls back to plain jax.jit without it.
+"""
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass
+
+import jax
+
+VERSIONS = ((0, 8), (0, 9), (0, 10))
+
+# Custom calls whose meaning lies outside the module: partitioning decided in Python, memory spaces.
+_FOREIGN = {b"CustomSPMDPartitioning": "custom partitioning", b"annotate_device_placement": "memory placement of arrays"}
+
+
+def unsupported() -> str | None:
+    """Why this version of JAX cannot be served; None if it can."""
+    if tuple(jax.__version_info__[:2]) not in VERSIONS:
+        known = ", ".join(f"{major}.{minor}" for major, minor in VERSIONS)
+        return f"jax {jax.__version__} is not supported (supported are {known})"
+    return None
+
+
+def exclude_from_tracebacks(*files: str) -> None:
+    """Keeps this package's frames out of the source lines that JAX writes into modules: those are the user's."""
+    from jax._src import source_info_util
+    for file in files:
+        source_info_util.register_exclusion(file)
+
+
+exclude_from_tracebacks(__file__)
+
+
+def can_compile_now() -> bool:
+    """Whether a jitted function called now would run, rather than become a part of an outer jit, grad or vmap."""
+    from jax._src import core
+    return core.trace_state_clean()
+
+
+def watched(plain, before_miss):
+    """A copy of a jitted function that calls `before_miss(args, kwargs)` whenever it meets a signature for the first time.
+
+    Everything else, the dispatch included, is JAX's own code.
+    """
+    state = plain.__getstate__()
+    jax_miss = state["cache_miss"]
+
+    @functools.wraps(jax_miss)
+    def cache_miss(*args, **kwargs):
+        before_miss(args, kwargs)
+        return jax_miss(*args, **kwargs)
+
+    state["cache_miss"] = cache_miss
+    # Not JAX's global cache: there an entry could stem from the function without the hook.
+    state["cache"] = type(state["cache"])(capacity=4096)
+    made = type(plain).__new__(type(plain))
+    made.__setstate__(state)
+    made.__dict__.update(plain.__dict__)
+    return made
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """What the compiler allocates for a program, in bytes. `total` is arguments + outputs - aliased (donated) + temporaries."""
+
+    arguments: int
+    outputs: int
+    aliased: int
+    temporaries: int
+
+    @property
+    def total(self) -> int:
+        return self.floor + self.temporaries
+
+    @property
+    def floor(self) -> int:
+        """Arguments + outputs - donated arguments: no program with this interface can need less."""
+        return self.arguments + self.outputs - self.aliased
+
+
+class Lowering:
+    """A `jax.stages.Lowered` and the computation inside it."""
+
+    def __init__(self, lowered):
+        self.lowered = lowered
+        self.inner = lowered._lowering
+
+    @property
+    def target(self) -> str:
+        platform = self.inner.compile_args["backend"].platform
+        return {"cuda": "gpu", "rocm": "gpu"}.get(platform, platform)
+
+    def refusal(self) -> str | None:
+        """Why this program must stay as it is; None if it may be rewritten."""
+        args = self.inner.compile_args
+        if jax.process_count() > 1:
+            return "the program spans several processes"
+        if args["num_devices"] > 1:
+            return f"the program is partitioned over {args['num_devices']} devices"
+        if args["ordered_effects"] or args["unordered_effects"]:
+            return "the program has side effects (debug prints, ordered effects)"
+        if args["host_callbacks"] or args["keepalive"]:
+            return "the program calls back into Python"
+        if args["mut"] is not None:
+            return "the program changes mutable arrays (jax.Ref)"
+        if getattr(args["shape_poly_state"], "uses_dim_vars", False):
+            return "the program has symbolic shapes"
+        if any(layout is not None for layout in (*args["in_layouts"], *args["out_layouts"])):
+            return "arguments or results have layouts of their own"
+        return None
+
+    def proto(self) -> bytes:
+        """The module as JAX hands it to XLA, as a serialized HloModuleProto."""
+        return self.lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+
+    def text(self) -> str:
+        """The module without metadata, every constant in full: equal for equal programs, wherever they stand."""
+        options = _hlo().HloPrintOptions()
+        options.print_metadata = False
+        options.print_large_constants = True
+        return self.lowered.compiler_ir("hlo").get_hlo_module().to_string(options)
+
+    def rewritten(self, proto: bytes):
+        """A computation like this one that runs the module `proto` instead."""
+        made = copy.copy(self.inner)
+        made._hlo = _stablehlo(proto)
+        made._executable = None
+        return made
+
+    def plant(self, other) -> None:
+        """From now on JAX runs the computation `other` wherever it would have run this one."""
+        self.inner._hlo = other._hlo
+        self.inner._executable = other._executable
+
+    def private(self) -> Lowering:
+        """A copy that can be changed without JAX noticing."""
+        lowered = copy.copy(self.lowered)
+        lowered._lowering = copy.copy(self.inner)
+        return Lowering(lowered)
+
+
+def foreign(proto: bytes) -> str | None:
+    """What in a serialized module means something that only JAX knows."""
+    return next((f"the program uses {meaning}" for name, meaning in _FOREIGN.items() if name in proto), None)
+
+
+def measured(computation) -> Bytes:
+    """Compiles a computation (JAX keeps the result) and gives the compiler's own figures."""
+    stats = computation.compile().xla_extension_executable().get_compiled_memory_stats()
+    return Bytes(stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes, stats.temp_size_in_bytes)
+
+
+def _stablehlo(proto: bytes):
+    from jax._src.interpreters import mlir
+    from jax._src.lib import xla_client
+    from jax._src.lib.mlir import ir
+    from jaxlib import _jax
+    text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(proto))
+    with mlir.make_ir_context():
+        return ir.Module.parse(text)
+
+
+def _hlo():
+    """Where jaxlib keeps its HLO classes: a module of its own since 0.10."""
+    try:
+        from jaxlib import _hlo as home
+    except ImportError:
+        from jaxlib import _jax as home
+    return home

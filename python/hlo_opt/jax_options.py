@@ -1,0 +1,58 @@
+"""How `hlo_opt.jit` works: its options and its warning."""
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from dataclasses import dataclass
+
+_OURS = os.path.dirname(os.path.abspath(__file__))
+
+
+class FallbackWarning(UserWarning):
+    """hlo_opt.jit could not help here and runs the program exactly as jax.jit does. The message names the reason."""
+
+
+def warn(message: str) -> None:
+    """Warns at the line of the user's program that led here: the first frame that is neither ours nor JAX's."""
+    level, frame = 2, sys._getframe(1)
+    while frame is not None and _inside(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, FallbackWarning, stacklevel=level)
+
+
+def _inside(file: str) -> bool:
+    return file.startswith(_OURS) or f"{os.sep}jax{os.sep}_src{os.sep}" in file or file.startswith("<")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to rewrite and who judges.
+
+    `exactness`, `assume`, `passes`, `chunk_bytes` and `min_saving` are those of `hlo_opt.optimize`. `judge` is "xla" (compile the original and
+    the rewritten program and keep the one that needs fewer bytes by the compiler's own figures; a rewrite that turns out worse is backed off)
+    or "model" (believe the memory model and compile once). `target` is the compiler the model speaks of; None takes the device in use.
+    """
+
+    exactness: str = "hlo-exact"
+    assume: tuple[str, ...] = ()
+    passes: str | None = None
+    chunk_bytes: int | None = None
+    min_saving: int = 1 << 20
+    judge: str = "xla"
+    target: str | None = None
+
+    def __post_init__(self):
+        if self.judge not in ("xla", "model"):
+            raise ValueError(f"unknown judge {self.judge!r}; known are 'xla', 'model'")
+        for name, known in (("exactness", ("bitwise", "hlo-exact", "reassociate")), ("target", (None, "cpu", "tpu", "gpu"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"unknown {name} {getattr(self, name)!r}; known are {', '.join(map(repr, known))}")
+        object.__setattr__(self, "assume", (self.assume,) if isinstance(self.assume, str) else tuple(self.assume))
+        if self.passes is not None and not isinstance(self.passes, str):
+            object.__setattr__(self, "passes", ",".join(self.passes))
+
+    def of_call(self, target: str) -> dict:
+        """The keywords of `hlo_opt.optimize`."""
+        return {"target": self.target or target, "exactness": self.exactness, "assume": self.assume, "passes": self.passes,
+                "chunk_bytes": self.chunk_bytes, "min_saving": self.min_saving}

@@ -1,0 +1,215 @@
+"""Decides what runs in place of a lowered program, and keeps the books: bytes by the compiler and by the model, times, reasons."""
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from . import calls
+from .errors import EstimateError, HloError, InternalError
+from .jax_lowering import Bytes, Lowering, foreign, measured
+from .jax_options import Options, warn
+from .report import Report
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the compiler said: how many of the rewrites to keep (None: all, 0: the original), and its bytes of both forms."""
+
+    limit: int | None
+    before: Bytes
+    after: Bytes
+
+
+# Verdicts of the judge, so that a program that is jitted again (a new closure, a new session object) is not judged again.
+_MOST_VERDICTS = 512
+_verdicts: OrderedDict[str, Verdict] = OrderedDict()
+_verdicts_lock = threading.Lock()
+
+
+@dataclass
+class MemoryReport:
+    """What became of one program.
+
+    `kept` is "rewritten", "original" (nothing to gain, or the compiler found the rewrite worse) or "fallback" (with a `reason`). `before` and
+    `after` are the compiler's own bytes of the original and of what runs now; None where nothing was compiled (judge="model", or nothing to
+    rewrite). `model` is the memory model's report with rewrites and remarks; None in a fallback. Seconds: `optimize_seconds` spent here,
+    `compile_seconds` spent in the compiler to judge (one of the two compilations would have happened anyway).
+    """
+
+    name: str
+    target: str
+    kept: str
+    reason: str | None = None
+    before: Bytes | None = None
+    after: Bytes | None = None
+    model: Report | None = None
+    optimize_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    judged: bool = False
+    attempts: tuple[str, ...] = field(default=())
+
+    @property
+    def before_bytes(self) -> int | None:
+        """Peak of the original: the compiler's figure if there is one, else the model's."""
+        return self.before.total if self.before else self.model.before.total_bytes if self.model else None
+
+    @property
+    def after_bytes(self) -> int | None:
+        """Peak of what runs now."""
+        if self.kept != "rewritten":
+            return self.before_bytes
+        return self.after.total if self.after else self.model.after.total_bytes if self.model else None
+
+    @property
+    def floor_bytes(self) -> int | None:
+        """Arguments + outputs - donated arguments."""
+        return self.before.floor if self.before else self.model.before.floor if self.model else None
+
+    def __str__(self) -> str:
+        if self.kept == "fallback":
+            return f"{self.name}: runs as jax.jit does, because {self.reason}"
+        source = "XLA's figures" if self.before else "the model's figures"
+        if self.kept == "rewritten":
+            return (f"{self.name} on {self.target}: peak {size(self.before_bytes)} -> {size(self.after_bytes)} "
+                    f"(floor {size(self.floor_bytes)}, {source})")
+        why = f", {self.reason}" if self.reason else ", nothing to rewrite"
+        return f"{self.name} on {self.target}: peak {size(self.before_bytes)} (floor {size(self.floor_bytes)}, {source}){why}"
+
+
+def size(count: int | None) -> str:
+    """Bytes for people: 224.01 GiB."""
+    if count is None:
+        return "?"
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count >= 1 << shift:
+            return f"{count / (1 << shift):.2f} {unit}"
+    return f"{count} B"
+
+
+def decide(lowering: Lowering, options: Options, name: str) -> MemoryReport:
+    """Rewrites the program inside `lowering` and leaves the better form in it. Never raises for what the program is: then it stays as it was."""
+    report = MemoryReport(name, options.target or lowering.target, "original")
+    reason = lowering.refusal()
+    if reason:
+        return _fallback(report, reason)
+    begin = time.perf_counter()
+    proto = lowering.proto()
+    reason = foreign(proto)
+    if reason:
+        return _fallback(report, reason)
+    try:
+        found = calls.optimize(proto, **options.of_call(lowering.target))
+    except EstimateError as error:
+        return _fallback(report, str(error))
+    except (HloError, InternalError) as error:
+        return _fallback(report, f"hlo-opt cannot handle the module: {error}")
+    report.optimize_seconds = time.perf_counter() - begin
+    report.model = found.report
+    if found.report.rewrites:
+        _choose(lowering, options, proto, found, report)
+    return report
+
+
+def _fallback(report: MemoryReport, reason: str) -> MemoryReport:
+    report.kept, report.reason = "fallback", reason
+    warn(f"hlo_opt.jit runs `{report.name}` as jax.jit does: {reason}")
+    return report
+
+
+def _choose(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, report: MemoryReport) -> None:
+    """Puts the rewritten program in place, if the judge agrees."""
+    begin = time.perf_counter()
+    try:
+        if options.judge == "model":
+            lowering.plant(lowering.rewritten(found.proto))
+            report.kept = "rewritten"
+        else:
+            _judge(lowering, options, proto, found, report)
+    except Exception as error:  # noqa: BLE001 - whatever the compiler has against the rewritten module, the original still runs
+        first = str(error).strip().splitlines()[:1]
+        _fallback(report, f"the compiler refuses the rewritten module: {type(error).__name__}: {''.join(first)}")
+    report.compile_seconds = time.perf_counter() - begin
+
+
+def _judge(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, report: MemoryReport) -> None:
+    """Lets the compiler say which form needs fewer bytes, and keeps that one."""
+    key = _key(lowering, options)
+    verdict = _recall(key)
+    if verdict is None:
+        verdict = _compared(lowering, proto, found, report)
+        _remember(key, verdict)
+    elif verdict.limit is None:
+        lowering.plant(lowering.rewritten(found.proto))
+    report.judged, report.before, report.after = True, verdict.before, verdict.after
+    report.kept = "original" if verdict.limit == 0 else "rewritten"
+    if verdict.limit == 0:
+        report.reason = "the compiler found the rewritten program no better"
+
+
+def _compared(lowering: Lowering, proto: bytes, found: calls.Optimized, report: MemoryReport) -> Verdict:
+    """Compiles both forms and leaves the better one in place."""
+    before = measured(lowering.inner)
+    computation = lowering.rewritten(found.proto)
+    after = measured(computation)
+    report.attempts += (f"all {len(found.report.rewrites)} rewrites: {size(after.total)}",)
+    # Equal donation: a rewrite that lost a donated buffer would change what callers may do with their arrays.
+    if after.aliased == before.aliased and after.total < before.total:
+        lowering.plant(computation)
+        return Verdict(None, before, after)
+    return Verdict(0, before, before)
+
+
+def _key(lowering: Lowering, options: Options) -> str:
+    """What a verdict depends on: the module without its source lines, the options, the compiler and its flags."""
+    import jaxlib
+    facts = (lowering.text(), repr(options), lowering.target, jaxlib.__version__, repr(lowering.inner._compiler_options_kvs))
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()
+
+
+def _recall(key: str) -> Verdict | None:
+    with _verdicts_lock:
+        if key in _verdicts:
+            _verdicts.move_to_end(key)
+        return _verdicts.get(key)
+
+
+def _remember(key: str, verdict: Verdict) -> None:
+    with _verdicts_lock:
+        _verdicts[key] = verdict
+        while len(_verdicts) > _MOST_VERDICTS:
+            _verdicts.popitem(last=False)
+
+
+def explanation(report: MemoryReport) -> str:
+    """Everything worth saying about one program: who owns the peak, what was done, what was refused, what it cost."""
+    lines = [str(report)]
+    if report.model is not None:
+        lines += _owners(report.model) + _deeds(report.model) + _refusals(report.model)
+    lines += [f"  tried {attempt}" for attempt in report.attempts]
+    judged = f", {report.compile_seconds:.3f} s compiling to judge" if report.judged else ""
+    lines.append(f"  took {report.optimize_seconds:.3f} s to rewrite{judged}")
+    return "\n".join(lines)
+
+
+def _at(source: str | None) -> str:
+    return f" at {source}" if source else ""
+
+
+def _owners(model: Report) -> list[str]:
+    """The largest buffers alive at the peak of the original."""
+    most = [buffer for buffer in model.before.largest if buffer.bytes * 20 >= model.before.total_bytes][:5]
+    return ["  at the peak:"] + [
+        f"    {size(buffer.bytes)} {buffer.shape} {buffer.op_name or buffer.instruction}{_at(buffer.source)}" for buffer in most]
+
+
+def _deeds(model: Report) -> list[str]:
+    return [f"  {done.pass_name} {done.instruction}{_at(done.source)}: saves {size(done.saved_bytes)}, {done.grade}: {done.note}"
+            for done in model.rewrites]
+
+
+def _refusals(model: Report) -> list[str]:
+    missed = [remark for remark in model.remarks if remark.kind == "missed" and remark.bytes * 100 > model.after.total_bytes]
+    return [f"  missed: {remark.pass_name} {remark.instruction}{_at(remark.source)}, {size(remark.bytes)}: {remark.message} [{remark.code}]"
+            for remark in missed]

@@ -1,0 +1,74 @@
+//! The library's calls on bytes that are HLO text or a serialized proto. Nothing here knows Python.
+
+use std::panic::{self, AssertUnwindSafe};
+
+use hlo_ir::{proto, text};
+use hlo_opt::{Options, Pipeline};
+
+use crate::failure::Stop;
+use crate::options::{self, Settings};
+
+/// Rewrites a module: its text, its proto, the report as JSON.
+pub(crate) fn optimize(data: &[u8], settings: &Settings<'_>) -> Result<(String, Vec<u8>, String), Stop> {
+    let options = settings.options()?;
+    let pipeline = settings.pipeline()?;
+    guarded(|| rewritten(&source(data)?, &pipeline, &options))
+}
+
+fn rewritten(source: &str, pipeline: &Pipeline, options: &Options) -> Result<(String, Vec<u8>, String), Stop> {
+    let optimized = hlo_opt::optimize(source, pipeline, options).map_err(|failure| Stop::of(failure, source))?;
+    let report = optimized.report_json(options.target).map_err(|failure| Stop::of(failure, source))?;
+    Ok((optimized.text.clone(), encode(&optimized.text)?, report))
+}
+
+/// Says how much memory a module needs: the report as JSON.
+pub(crate) fn analyze(data: &[u8], target: &str) -> Result<String, Stop> {
+    let target = options::target(target)?;
+    guarded(|| {
+        let source = source(data)?;
+        let analysis = hlo_opt::analyze(&source, target).map_err(|failure| Stop::of(failure, &source))?;
+        Ok(analysis.report_json(target))
+    })
+}
+
+/// The text of a module, whatever form it came in.
+fn source(data: &[u8]) -> Result<String, Stop> {
+    if proto::looks_like_proto(data) {
+        let decoded = proto::read(data).map_err(|problems| Stop::illegal(&problems, ""))?;
+        return Ok(text::print(&decoded.module));
+    }
+    let text = std::str::from_utf8(data).map_err(|error| Stop::not_text(data, error.valid_up_to()))?;
+    Ok(text.to_owned())
+}
+
+/// The proto of a module that this tool printed.
+fn encode(printed: &str) -> Result<Vec<u8>, Stop> {
+    let module =
+        text::parse(printed).map_err(|_| Stop::Internal("the printed module cannot be read again".to_owned()))?;
+    let encoded = proto::write(&module).map_err(|problems| Stop::illegal(&problems, printed))?;
+    module_of(&encoded.bytes).ok_or_else(|| Stop::Internal("the proto does not begin with its module".to_owned()))
+}
+
+/// The `HloModuleProto` in a serialized `HloProto`: its first field, a message. It is what Python's XLA takes and gives.
+fn module_of(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (&0x0a, mut rest) = bytes.split_first()? else { return None };
+    let mut length = 0_usize;
+    for shift in (0..usize::BITS).step_by(7) {
+        let (&byte, after) = rest.split_first()?;
+        rest = after;
+        length |= usize::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return rest.get(..length).map(<[u8]>::to_vec);
+        }
+    }
+    None
+}
+
+/// Runs `work`; a panic becomes an internal error, since Python must never see the process end.
+fn guarded<T>(work: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Err(Stop::Internal(text.unwrap_or_else(|| "no message".to_owned())))
+    })
+}

@@ -1,0 +1,51 @@
+//! The native half of the Python package: three functions that take and return plain values; everything else is Python in `python/hlo_opt`.
+
+mod calls;
+mod failure;
+mod options;
+
+use pyo3::prelude::*;
+
+use options::Settings;
+
+/// Rewrites a module given as HLO text or as a serialized proto; gives the text, the proto and the report as JSON.
+#[pyfunction]
+#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each))]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python call")]
+fn optimize(
+    py: Python<'_>,
+    data: &[u8],
+    target: &str,
+    exactness: &str,
+    assume: Vec<String>,
+    passes: Option<&str>,
+    chunk_bytes: Option<u64>,
+    min_saving: u64,
+    verify_each: bool,
+) -> PyResult<(String, Vec<u8>, String)> {
+    let settings = Settings { target, exactness, assume, passes, chunk_bytes, min_saving, verify_each };
+    // Other threads of Python run while this one works.
+    py.detach(|| calls::optimize(data, &settings)).map_err(|stop| stop.raise(py))
+}
+
+/// Says how much memory a module needs; gives the report as JSON.
+#[pyfunction]
+#[pyo3(signature = (data, *, target))]
+fn analyze(py: Python<'_>, data: &[u8], target: &str) -> PyResult<String> {
+    py.detach(|| calls::analyze(data, target)).map_err(|stop| stop.raise(py))
+}
+
+/// Runs the command line `arguments` (the program's name first) and gives its exit code.
+#[pyfunction]
+fn run(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
+    py.detach(|| hlo_opt::run(arguments).code())
+}
+
+/// The module `hlo_opt._native`.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(optimize, module)?)?;
+    module.add_function(wrap_pyfunction!(analyze, module)?)?;
+    module.add_function(wrap_pyfunction!(run, module)?)
+}

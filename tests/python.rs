@@ -1,0 +1,65 @@
+//! The Python package: installed the way users install it, then tested by its own tests (`python/tests`) with every supported JAX.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "referee/session.rs"]
+#[allow(dead_code, reason = "this test needs the environment only")]
+mod session;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs a command; a failure fails the test and shows what it printed.
+fn succeed(command: &mut Command, what: &str) -> String {
+    let output = command.current_dir(root()).output().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "\n{what} failed:\n{text}");
+    text
+}
+
+/// The wheel that `pip wheel .` builds, without optimization so that the build shares its parts with these tests.
+fn wheel() -> &'static Path {
+    static WHEEL: OnceLock<PathBuf> = OnceLock::new();
+    WHEEL.get_or_init(|| {
+        let folder = session::workspace("wheel");
+        let mut pip = Command::new(session::python());
+        pip.args(["-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]);
+        pip.arg("--wheel-dir").arg(&folder).arg(root()).env("MATURIN_PEP517_ARGS", "--profile dev");
+        // Without isolation the build tool is the one of the environment, which need not be active.
+        let tools = session::python().parent().unwrap().to_owned();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        pip.env("PATH", std::env::join_paths(std::iter::once(tools).chain(std::env::split_paths(&path))).unwrap());
+        succeed(&mut pip, "building the wheel");
+        let wheels: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(wheels.len(), 1, "one wheel is built: {wheels:?}");
+        wheels.into_iter().next().unwrap()
+    })
+}
+
+/// Installs the wheel beside the packages that `python` has and runs the tests of the package with it.
+fn tested(python: &Path) {
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]);
+    succeed(pip.arg(wheel()), "installing the wheel");
+    let report =
+        succeed(Command::new(python).args(["-m", "pytest", "-q", "python/tests"]).env_remove("PYTHONPATH"), "pytest");
+    assert!(report.contains(" passed"), "pytest ran nothing:\n{report}");
+}
+
+#[test]
+fn the_package_passes_its_tests() {
+    tested(&session::python());
+}
+
+#[test]
+fn older_versions_of_jax_pass_too() {
+    for version in ["0.9", "0.8"] {
+        tested(&session::environment(&format!("python/tests/jax-{version}.txt"), &format!("jax-{version}-venv")));
+    }
+}
