@@ -3,7 +3,7 @@
 use hlo_ir::{Diagnostic, Module, text, verify};
 use hlo_memory::{Details, Estimate, EstimateError, ModelEstimator, Target};
 use hlo_passes::Options;
-use hlo_passes::manager::{self, RunError, RunReport};
+use hlo_passes::manager::{self, Nobody, Observer, RunError, RunReport};
 
 use crate::Pipeline;
 use crate::report::{Format, Report};
@@ -38,6 +38,10 @@ impl Optimized {
     pub fn report_json(&self, target: Target) -> Result<String, Failure> {
         let details = self.details(target)?;
         Ok(Report::of_run(&self.module, target, &self.report, &details).write(Format::Json))
+    }
+    /// Whether the peak of the result is within the budget of `options`; true if there is none.
+    pub fn fits(&self, options: &Options) -> bool {
+        options.budget.is_none_or(|budget| self.report.after.total <= budget)
     }
 }
 
@@ -91,11 +95,21 @@ impl From<RunError> for Failure {
 ///
 /// The result was verified; nothing is returned for an input that is not legal.
 pub fn optimize(text: &str, pipeline: &Pipeline, options: &Options) -> Result<Optimized, Failure> {
+    optimize_observed(text, pipeline, options, &mut Nobody)
+}
+
+/// The same as [`optimize`], told to `observer` step by step.
+pub fn optimize_observed(
+    text: &str,
+    pipeline: &Pipeline,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Optimized, Failure> {
     let mut module = read(text)?;
     let input = text::print(&module);
     let before = module.clone();
     let estimator = ModelEstimator { target: options.target };
-    let report = manager::run(&mut module, pipeline.passes(), options, &estimator)?;
+    let report = manager::run_observed(&mut module, pipeline.passes(), options, &estimator, observer)?;
     if let [first, ..] = verify::verify(&module).as_slice() {
         return Err(Failure::Internal(format!("the rewritten module is not legal: {first}")));
     }

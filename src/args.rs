@@ -9,6 +9,7 @@ use hlo_passes::{Assumption, Grade, Options, Pass};
 use crate::input::Source;
 use crate::output::{self, Sink};
 use crate::report::Format;
+use crate::watch_flags::{Watch, WatchFlags};
 use crate::{Pipeline, pipeline, size};
 
 /// Lower the peak memory of an XLA program: HLO text in, HLO text with the same results out.
@@ -55,6 +56,8 @@ pub(crate) struct RawArgs {
     /// Leave smaller savings alone
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1MiB")]
     min_saving: Bytes,
+    #[command(flatten)]
+    watch: WatchFlags,
     /// Write no module; exit with code 5 if a rewrite would lower the peak
     #[arg(long, conflicts_with = "output")]
     check: bool,
@@ -76,7 +79,8 @@ pub(crate) struct RawArgs {
 const AFTER_HELP: &str = "\
 SIZE is a number of bytes such as 123, 64KiB or 1.5GiB.
 
-Exit codes: 0 done, 1 bad input or failed output, 2 bad command line, 3 internal error, 5 --check found something.";
+Exit codes: 0 done, 1 bad input or failed output, 2 bad command line, 3 internal error, 4 the peak exceeds --budget, \
+5 --check found something.";
 
 /// `--exactness`.
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -174,6 +178,10 @@ pub(crate) struct Rewriting {
     pub(crate) diff: bool,
     /// Whether to only say if a rewrite would help.
     pub(crate) check: bool,
+    /// The pass to explain instead of printing the module.
+    pub(crate) why_not: Option<&'static str>,
+    /// What to show of the run.
+    pub(crate) watch: Watch,
 }
 
 /// A command line that cannot be carried out.
@@ -215,6 +223,8 @@ impl RawArgs {
             chunk_bytes: self.chunk_bytes,
             min_saving: self.min_saving,
             verify_each: self.verify_each,
+            budget: self.watch.budget(),
+            bisect_limit: self.watch.bisect_limit(),
         })
     }
 
@@ -247,16 +257,20 @@ impl RawArgs {
             Some(list) => Pipeline::parse(list).map_err(|error| UsageError(error.to_string()))?,
             None => Pipeline::standard(),
         };
-        // A diff takes the module's place on standard output.
-        let wanted = !self.check && (self.output.is_some() || !self.diff);
+        let why_not = self.watch.why_not(&pipeline).map_err(UsageError)?;
+        let watch = self.watch.resolve(&pipeline).map_err(UsageError)?;
+        // A diff or an explanation takes the module's place on standard output.
+        let printed = self.diff || why_not.is_some();
+        let wanted = !self.check && (self.output.is_some() || !printed);
         let output = wanted.then(|| Sink::new(self.output.clone()));
         if let Some(Sink::File(path)) = &output {
             output::obstacle(path).map_or(Ok(()), |message| Err(UsageError(message)))?;
         }
-        if self.diff && output == Some(Sink::Stdout) {
-            return Err(UsageError("--diff and the module cannot both go to standard output".to_owned()));
+        if printed && output == Some(Sink::Stdout) {
+            let flag = if self.diff { "--diff" } else { "--why-not" };
+            return Err(UsageError(format!("{flag} and the module cannot both go to standard output")));
         }
-        Ok(Rewriting { pipeline, output, diff: self.diff, check: self.check })
+        Ok(Rewriting { pipeline, output, diff: self.diff, check: self.check, why_not, watch })
     }
 }
 

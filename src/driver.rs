@@ -13,7 +13,8 @@ use crate::input::{self, InputError, Source};
 use crate::output::{OutputError, Outputs, Sink};
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::{Exit, Failure, Optimized, analyze, api, diff, render, summary};
+use crate::watcher::{self, DumpError, Watcher};
+use crate::{Exit, Failure, Optimized, Pipeline, analyze, api, diff, pipeline, render, summary, why_not};
 
 /// Runs the command line `arguments` (the program's name first) and answers the exit code. Everything it has to say was said.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -51,6 +52,8 @@ enum Problem {
     Input(#[from] InputError),
     #[error(transparent)]
     Output(#[from] OutputError),
+    #[error(transparent)]
+    Dump(#[from] DumpError),
     #[error("{failure}")]
     Failure { failure: Failure, origin: Source, text: String },
 }
@@ -140,30 +143,35 @@ fn analyze_job(job: &Job, args: &Args) -> Result<Exit, Problem> {
 /// The main job.
 fn rewrite_job(job: &Job, rewriting: &Rewriting, args: &Args) -> Result<Exit, Problem> {
     let text = read(&job.source, args.quiet)?;
-    let progress = Progress::start(args.quiet);
-    progress.stage("rewriting");
-    let optimized = api::optimize(&text, &rewriting.pipeline, &job.options).map_err(|failure| Problem::Failure {
-        failure,
-        origin: job.source.clone(),
-        text,
-    })?;
-    drop(progress);
-    let (exit, lines) = verdict(&optimized, rewriting);
+    let mut watcher = Watcher::new(&rewriting.watch, args.quiet);
+    let optimized = api::optimize_observed(&text, &rewriting.pipeline, &job.options, &mut watcher)
+        .map_err(|failure| Problem::Failure { failure, origin: job.source.clone(), text })?;
+    watcher.finish()?;
+    let (exit, lines) = verdict(&optimized, job, rewriting);
+    let tables = watcher::tables(&rewriting.watch, &optimized.report.statistics);
     write_results(optimized, job, rewriting, args)?;
-    if !args.quiet {
+    // A missed budget is an error, and errors are said even to the quiet.
+    if !args.quiet || exit == Exit::OverBudget {
         say(&lines);
     }
+    say(&tables);
     Ok(exit)
 }
 
 /// The exit code of a run and its summary.
-fn verdict(optimized: &Optimized, rewriting: &Rewriting) -> (Exit, String) {
-    let lines = summary::text(&optimized.module, &optimized.report);
+fn verdict(optimized: &Optimized, job: &Job, rewriting: &Rewriting) -> (Exit, String) {
+    let mut lines = summary::text(&optimized.module, &optimized.report);
+    if !optimized.fits(&job.options) {
+        let budget = job.options.budget.unwrap_or_default();
+        let peak = optimized.report.after.total;
+        lines.extend(["  over budget: the peak of ", &peak.to_string(), " does not fit ", &budget.to_string(), "\n"]);
+        return (Exit::OverBudget, lines);
+    }
     let found = rewriting.check && optimized.helped();
     (if found { Exit::Found } else { Exit::Done }, lines)
 }
 
-/// Writes everything that was asked for, or nothing.
+/// Writes everything that was asked for, or nothing; a module that misses its budget stays unwritten, its report does not.
 fn write_results(optimized: Optimized, job: &Job, rewriting: &Rewriting, args: &Args) -> Result<(), Problem> {
     let mut outputs = Outputs::default();
     if job.report.is_some() {
@@ -177,7 +185,15 @@ fn write_results(optimized: Optimized, job: &Job, rewriting: &Rewriting, args: &
         let name = job.source.to_string();
         outputs.prepare(&Sink::Stdout, diff::unified(&name, &optimized.input, &optimized.text, color))?;
     }
-    if let Some(sink) = &rewriting.output {
+    if let Some(name) = rewriting.why_not {
+        let pass = pipeline::find(name).expect("the name was taken from a pass");
+        let alone = || {
+            let pipeline = Pipeline::parse(name).ok()?;
+            api::optimize(&optimized.input, &pipeline, &job.options).ok()
+        };
+        outputs.prepare(&Sink::Stdout, why_not::text(pass.as_ref(), &optimized, alone))?;
+    }
+    if let Some(sink) = rewriting.output.as_ref().filter(|_| optimized.fits(&job.options)) {
         outputs.prepare(sink, optimized.text)?;
     }
     Ok(outputs.commit()?)

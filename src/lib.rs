@@ -27,10 +27,14 @@ mod render;
 mod report;
 mod size;
 mod summary;
+mod watch_flags;
+mod watcher;
+mod why_not;
 
-pub use api::{Analysis, Failure, Optimized, analyze, optimize};
+pub use api::{Analysis, Failure, Optimized, analyze, optimize, optimize_observed};
 pub use driver::run;
 pub use exit::Exit;
 pub use hlo_memory::{Bytes, Details, Estimate, Target};
+pub use hlo_passes::manager::Observer;
 pub use hlo_passes::{Assumption, Grade, Options};
 pub use pipeline::{Pipeline, PipelineError};

@@ -13,7 +13,7 @@ const BEAT: Duration = Duration::from_millis(200);
 
 /// Shows what is going on until it is dropped.
 pub(crate) struct Progress {
-    stages: Option<Sender<&'static str>>,
+    stages: Option<Sender<String>>,
     painter: Option<JoinHandle<()>>,
 }
 
@@ -29,10 +29,10 @@ impl Progress {
     }
 
     /// Says what begins now.
-    pub(crate) fn stage(&self, what: &'static str) {
+    pub(crate) fn stage(&self, what: &str) {
         if let Some(stages) = &self.stages {
             // The painter ends only after this sender is gone.
-            let _ = stages.send(what);
+            let _ = stages.send(what.to_owned());
         }
     }
 }
@@ -47,9 +47,9 @@ impl Drop for Progress {
 }
 
 /// Repaints the line until the sender is dropped, then clears it. A terminal that cannot be written to is not an error of the run.
-fn paint(stages: &mpsc::Receiver<&'static str>) {
+fn paint(stages: &mpsc::Receiver<String>) {
     let start = Instant::now();
-    let mut stage = "starting";
+    let mut stage = "starting".to_owned();
     let mut painted = false;
     loop {
         match stages.recv_timeout(BEAT) {

@@ -1,12 +1,15 @@
 //! Runs passes: find, patch, verify, estimate, keep or undo.
 //!
 //! Every rewrite found is tried on the module itself and undone again; the one that leaves the lowest total (then the smallest area under
-//! the memory timeline) is taken for good, and the search begins anew on the changed module. Three rules make the result honest:
+//! the memory timeline) is taken for good, and the search begins anew on the changed module. A few rules make the result honest:
 //!
 //! - A rewrite that only lowers the area, or an [enabling](crate::PassKind::Enabling) change that only lets a rewrite be found, is taken on
 //!   credit: unless the total falls by at least `min_saving` afterwards, it is put back.
 //! - After every patch the module is verified; in debug builds and with `verify_each` its structural hash must have changed too, because
 //!   a patch that changes nothing is a wrong claim.
+//! - With a budget the search ends as soon as the peak fits; a peak that fits from the start is left alone.
+//! - With a limit on rewrites the search runs to its end, and all but the first so many rewrites are put back: those that are left are
+//!   the ones a full run reports under the same numbers.
 //! - Both the number of trials and the number of steps are bounded, and reaching the bound is a remark of its own (`limit`).
 //!
 //! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
@@ -16,12 +19,14 @@ mod pipeline;
 mod remarks;
 mod search;
 mod trial;
+mod watch;
 
 use hlo_ir::{InstructionId, Module};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator};
 use smol_str::SmolStr;
 
 pub use pipeline::{UnknownPass, by_names, default_pipeline};
+pub use watch::{Nobody, Observer, PassStatistics, Statistics, Work};
 
 use crate::{Condition, Grade, Options, Pass};
 
@@ -87,6 +92,8 @@ pub struct RunReport {
     pub rewrites: Vec<Rewrite>,
     /// Chances missed and other remarks, in order; none of them twice, and only those that hold for the result.
     pub remarks: Vec<Remark>,
+    /// What was counted and how long it took; the only part that differs between two runs on the same module.
+    pub statistics: Statistics,
 }
 
 /// Why a run stopped; the module is as it was before.
@@ -122,5 +129,16 @@ pub fn run(
     options: &Options,
     estimator: &dyn Estimator,
 ) -> Result<RunReport, RunError> {
-    search::Search::begin(module, passes, options, estimator)?.finish()
+    run_observed(module, passes, options, estimator, &mut Nobody)
+}
+
+/// The same as [`run`], told to `observer` step by step.
+pub fn run_observed(
+    module: &mut Module,
+    passes: &[Box<dyn Pass>],
+    options: &Options,
+    estimator: &dyn Estimator,
+    observer: &mut dyn Observer,
+) -> Result<RunReport, RunError> {
+    search::Search::begin(module, passes, options, estimator, observer)?.finish()
 }

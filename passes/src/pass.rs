@@ -61,6 +61,10 @@ pub struct Options {
     pub min_saving: Bytes,
     /// Verify the module after every pass.
     pub verify_each: bool,
+    /// Stop as soon as the peak is not above this.
+    pub budget: Option<Bytes>,
+    /// Keep only the first so many rewrites.
+    pub bisect_limit: Option<usize>,
 }
 
 impl Default for Options {
@@ -72,6 +76,8 @@ impl Default for Options {
             chunk_bytes: None,
             min_saving: Bytes(1 << 20),
             verify_each: false,
+            budget: None,
+            bisect_limit: None,
         }
     }
 }

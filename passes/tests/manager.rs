@@ -6,7 +6,7 @@ use common::{Fake, LargestArray, module};
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Module, Opcode, Shape, text};
 use hlo_memory::Bytes;
-use hlo_passes::manager::{RemarkKind, RunError, RunReport, run};
+use hlo_passes::manager::{Observer, RemarkKind, Rewrite, RunError, RunReport, run, run_observed};
 use hlo_passes::{Assumption, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
 
 /// Two large arrays, neither of which the result needs whole.
@@ -342,4 +342,68 @@ fn undoing_restores_the_text() {
         assert_eq!(text::print(&module), before, "{}", file.display());
     }
     assert!(tried > 50, "{tried} rewrites were tried");
+}
+
+/// What an observer is told, in short.
+#[derive(Default)]
+struct Told(Vec<String>);
+
+impl Observer for Told {
+    fn applied(&mut self, number: usize, rewrite: &Rewrite, _module: &Module) {
+        self.0.push(format!("{number} {}", rewrite.pass));
+    }
+    fn undone(&mut self, kept: usize) {
+        self.0.push(format!("kept {kept}"));
+    }
+}
+
+#[test]
+fn a_budget_ends_the_search_and_says_so() {
+    let passes = || [shrinker("half", PassKind::Rewrite, "t", 2048), shrinker("other", PassKind::Rewrite, "s", 1)];
+    let budget = |bytes| Options { budget: Some(Bytes(bytes)), ..options(1024) };
+    let mut untouched = module(TWO_PEAKS);
+    let report = run(&mut untouched, &passes(), &budget(1 << 20), &LargestArray).expect("sound");
+    assert!(report.rewrites.is_empty());
+    assert!(report.remarks.iter().all(|remark| remark.code == "budget"), "{:?}", report.remarks);
+    let mut halved = module(TWO_PEAKS);
+    let report = run(&mut halved, &passes(), &budget(32 << 10), &LargestArray).expect("sound");
+    assert_eq!(report.after.total, Bytes(32 << 10));
+}
+
+/// Two large arrays side by side.
+const SIDE_BY_SIDE: &str = "  %p = f32[4]{0} parameter(0)
+  %a = f32[4096,4]{1,0} broadcast(%p), dimensions={1}
+  %s = f32[1,4]{1,0} slice(%a), slice={[0:1], [0:4]}
+  %b = f32[4096,4]{1,0} broadcast(%p), dimensions={1}
+  %t = f32[1,4]{1,0} slice(%b), slice={[1:2], [0:4]}
+  ROOT %r = f32[1,4]{1,0} add(%s, %t)";
+
+#[test]
+fn a_limit_keeps_the_first_rewrites_of_the_full_run() {
+    let passes = || [shrinker("first", PassKind::Rewrite, "s", 1), shrinker("second", PassKind::Rewrite, "t", 1)];
+    let limited = |limit| {
+        let mut module = module(SIDE_BY_SIDE);
+        let options = Options { bisect_limit: Some(limit), ..options(1024) };
+        let report = run(&mut module, &passes(), &options, &LargestArray).expect("sound");
+        (report, text::print(&module))
+    };
+    let full = limited(9).0.rewrites;
+    assert_eq!(full.len(), 2);
+    let (one, _) = limited(1);
+    assert_eq!(one.rewrites[0].pass, full[0].pass);
+    let codes: Vec<_> = one.remarks.iter().map(|remark| (remark.code, remark.pass)).collect();
+    assert!(codes.contains(&("bisect-limit", full[1].pass)), "{codes:?}");
+    assert_eq!(limited(0).1, text::print(&module(SIDE_BY_SIDE)));
+}
+
+#[test]
+fn an_observer_is_told_of_every_step_and_what_is_put_back() {
+    let mut told = Told::default();
+    let mut module = module(TWO_PEAKS);
+    let passes = [shrinker("first", PassKind::Rewrite, "s", 1)];
+    let report = run_observed(&mut module, &passes, &options(1024), &LargestArray, &mut told).expect("sound");
+    assert_eq!(told.0, ["1 first", "kept 0"]);
+    let counted = &report.statistics.passes[0];
+    assert_eq!((counted.made, counted.put_back), (1, 1));
+    assert!(counted.tried > 0 && counted.findings >= counted.tried && report.statistics.estimates.count > 0);
 }

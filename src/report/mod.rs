@@ -14,7 +14,7 @@ use hlo_passes::manager::{Remark, Rewrite, RunReport};
 
 use crate::Analysis;
 
-pub(crate) use text::{memory as memory_text, place};
+pub(crate) use text::{memory as memory_text, place, remark as remark_text, rewrite as rewrite_text};
 
 /// The form of a report file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Report<'a> {
 impl<'a> Report<'a> {
     /// The report of a run of passes; `details` explain the memory before and after.
     pub(crate) fn of_run(module: &'a str, target: Target, run: &'a RunReport, details: &'a [Details; 2]) -> Self {
-        let RunReport { before, after, rewrites, remarks } = run;
+        let RunReport { before, after, rewrites, remarks, statistics: _ } = run;
         Self { module, target, before, after, details: Some(details.each_ref()), rewrites, remarks }
     }
     /// The report of a module that was only looked at.

@@ -109,7 +109,7 @@ pub(crate) fn place(source: Option<&str>) -> String {
 }
 
 /// A rewrite and the proof of its side conditions.
-fn rewrite(id: usize, rewrite: &Rewrite) -> String {
+pub(crate) fn rewrite(id: usize, rewrite: &Rewrite) -> String {
     let Rewrite { pass, computation, instruction, note, .. } = rewrite;
     let (grade, at) = (rewrite.grade.name(), place(rewrite.source.as_deref()));
     let mut out = format!("{id}. {pass} {instruction} of {computation}{at}\n");
@@ -121,7 +121,7 @@ fn rewrite(id: usize, rewrite: &Rewrite) -> String {
 }
 
 /// A remark in two lines.
-fn remark(remark: &Remark) -> String {
+pub(crate) fn remark(remark: &Remark) -> String {
     let kind = match remark.kind {
         RemarkKind::Missed => "missed",
         RemarkKind::Analysis => "note",

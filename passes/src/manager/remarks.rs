@@ -4,8 +4,8 @@ use hlo_ir::{InstructionId, Module};
 use hlo_memory::Bytes;
 use indexmap::IndexMap;
 
-use super::search::{Candidate, Search, allowed, label};
-use super::{Remark, RemarkKind};
+use super::search::{Candidate, LeftOut, Search, allowed, label};
+use super::{Remark, RemarkKind, Rewrite};
 use crate::{Grade, Outcome, PassKind};
 
 /// A change that was tried, and the total it led to or why there is none.
@@ -19,18 +19,20 @@ pub(super) struct Tried {
 /// Every chance that the final module still holds, one remark for each pass, instruction and code, in the order found.
 pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
     let mut remarks: IndexMap<(&'static str, InstructionId, &'static str), Remark> = IndexMap::new();
-    for candidate in search.findings(PassKind::Rewrite).into_iter().chain(refused_clean_ups(search)) {
+    let findings = search.findings(PassKind::Rewrite);
+    for candidate in findings.into_iter().chain(refused_clean_ups(search)) {
         if let Some(remark) = missed(search, &candidate) {
             remarks.entry((remark.pass, remark.id, remark.code)).or_insert(remark);
         }
     }
     let mut remarks: Vec<Remark> = remarks.into_values().collect();
+    remarks.extend(search.left_out.iter().map(|left| left_out(left, search.options.bisect_limit)));
     remarks.extend(search.limited.then(|| limit(search)));
     remarks
 }
 
 /// What clean-up passes would not touch.
-fn refused_clean_ups(search: &Search<'_>) -> impl Iterator<Item = Candidate> + use<> {
+fn refused_clean_ups(search: &mut Search<'_>) -> impl Iterator<Item = Candidate> + use<> {
     let findings = search.findings(PassKind::CleanUp).into_iter();
     findings.filter(|candidate| matches!(candidate.finding.outcome, Outcome::Missed(_)))
 }
@@ -98,6 +100,12 @@ fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
 /// Why a rewrite that was allowed is not in the result.
 fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static str, String) {
     let now = search.now.total;
+    if let Some(budget) = search.options.budget.filter(|_| search.fits()) {
+        return ("budget", format!("was not needed: the peak of {now} fits into the budget of {budget} ({note})"));
+    }
+    if !search.left_out.is_empty() {
+        return ("bisect-limit", format!("the limit on rewrites was reached before this one ({note})"));
+    }
     match trial(search, candidate) {
         None => ("limit", format!("was not tried: the limit on trials was reached ({note})")),
         Some(Err(message)) => ("no-estimate", format!("its memory cannot be estimated: {message}")),
@@ -107,6 +115,22 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
             let least = search.options.min_saving;
             ("no-gain", format!("would save {}, less than --min-saving {least} ({note})", now - *total))
         }
+    }
+}
+
+/// A rewrite that only the user's limit keeps away.
+fn left_out(left: &LeftOut, limit: Option<usize>) -> Remark {
+    let Rewrite { pass, instruction, note, saved, source, .. } = left.rewrite.clone();
+    let limit = limit.unwrap_or_default();
+    Remark {
+        kind: RemarkKind::Missed,
+        pass,
+        instruction,
+        id: left.origin,
+        code: "bisect-limit",
+        message: format!("rewrite {} of this run is behind the limit of {limit} rewrites ({note})", left.number),
+        bytes: saved,
+        source,
     }
 }
 

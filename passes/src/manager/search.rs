@@ -1,13 +1,16 @@
 //! The search: which rewrites are tried, which are taken, which are put back.
 
+use std::time::Instant;
+
 use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::graph::Users;
-use hlo_ir::{Module, verify};
+use hlo_ir::{InstructionId, Module, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator};
 
 use super::origin::Origins;
 use super::remarks::{self, Tried};
 use super::trial::{self, Claim, Score};
+use super::watch::{Observer, Statistics};
 use super::{Rewrite, RunError, RunReport};
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 
@@ -24,6 +27,17 @@ const INSTRUCTION_BUDGET: usize = 8_000_000;
 struct Step {
     undo: Undo,
     rewrite: Rewrite,
+    pass: usize,
+    /// The instruction of the finding.
+    instruction: InstructionId,
+}
+
+/// A rewrite that was made and is kept out of the result by [`Options::bisect_limit`].
+pub(super) struct LeftOut {
+    pub(super) number: usize,
+    pub(super) rewrite: Rewrite,
+    /// Its instruction in the input.
+    pub(super) origin: InstructionId,
 }
 
 /// A finding with the pass that made it, by index.
@@ -38,6 +52,9 @@ pub(super) struct Search<'a> {
     pub(super) passes: &'a [Box<dyn Pass>],
     pub(super) options: &'a Options,
     estimator: &'a dyn Estimator,
+    observer: &'a mut dyn Observer,
+    statistics: Statistics,
+    start: Instant,
     pub(super) origins: Origins,
     before: Estimate,
     /// Memory of the module as it is now.
@@ -52,6 +69,8 @@ pub(super) struct Search<'a> {
     pub(super) tried: Vec<Tried>,
     /// Whether a bound stopped the search.
     pub(super) limited: bool,
+    /// What the user's limit on rewrites took away again.
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 impl<'a> Search<'a> {
@@ -61,15 +80,23 @@ impl<'a> Search<'a> {
         passes: &'a [Box<dyn Pass>],
         options: &'a Options,
         estimator: &'a dyn Estimator,
+        observer: &'a mut dyn Observer,
     ) -> Result<Self, RunError> {
-        let before = estimator.estimate(module)?;
+        let start = Instant::now();
         let size = module.live_instructions().count().max(1);
+        let mut statistics = Statistics::of(passes.iter().map(|pass| pass.name()), size);
+        observer.begun(module);
+        observer.working("estimating the input");
+        let before = statistics.estimates.measure(|| estimator.estimate(module))?;
         Ok(Self {
             origins: Origins::new(module),
             module,
             passes,
             options,
             estimator,
+            observer,
+            statistics,
+            start,
             now: before.clone(),
             paid_estimate: before.clone(),
             before,
@@ -78,6 +105,7 @@ impl<'a> Search<'a> {
             trials_left: (INSTRUCTION_BUDGET / size).clamp(FEWEST_TRIALS, MOST_TRIALS),
             tried: Vec::new(),
             limited: false,
+            left_out: Vec::new(),
         })
     }
 
@@ -88,18 +116,20 @@ impl<'a> Search<'a> {
             return Err(error);
         }
         let remarks = remarks::collect(&mut self);
+        let mut statistics = self.statistics;
+        statistics.instructions.1 = self.module.live_instructions().count();
+        statistics.total = self.start.elapsed();
         let rewrites = self.steps.into_iter().map(|step| step.rewrite).collect();
-        Ok(RunReport { before: self.before, after: self.now, rewrites, remarks })
+        Ok(RunReport { before: self.before, after: self.now, rewrites, remarks, statistics })
     }
 
     fn search(&mut self) -> Result<(), RunError> {
-        self.clean_up()?;
-        while let Some(candidate) = self.next_step()? {
-            self.take(candidate)?;
+        if !self.fits() {
+            self.clean_up()?;
+            self.descend()?;
+            self.clean_up()?;
         }
-        self.roll_back(self.paid);
-        self.now = self.paid_estimate.clone();
-        self.clean_up()?;
+        self.obey_limit()?;
         self.settle()?;
         match verify::verify(self.module).into_iter().next() {
             Some(violation) if !self.steps.is_empty() => {
@@ -107,6 +137,40 @@ impl<'a> Search<'a> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Takes one rewrite after the other until none is left or the peak fits; only steps that paid stay.
+    fn descend(&mut self) -> Result<(), RunError> {
+        while !self.fits() {
+            let Some(candidate) = self.next_step()? else { break };
+            self.take(candidate)?;
+        }
+        self.roll_back(self.paid);
+        self.now = self.paid_estimate.clone();
+        Ok(())
+    }
+
+    /// Whether the user named a budget and the peak is within it.
+    pub(super) fn fits(&self) -> bool {
+        self.options.budget.is_some_and(|budget| self.now.total <= budget)
+    }
+
+    /// Puts back what lies behind the user's limit on rewrites.
+    fn obey_limit(&mut self) -> Result<(), RunError> {
+        let limit = self.options.bisect_limit.unwrap_or(usize::MAX);
+        let behind = self.steps.iter().enumerate().skip(limit);
+        self.left_out = behind
+            .map(|(index, step)| LeftOut {
+                number: index + 1,
+                rewrite: step.rewrite.clone(),
+                origin: self.origins.of(step.instruction),
+            })
+            .collect();
+        if !self.left_out.is_empty() {
+            self.roll_back(limit);
+            self.now = self.statistics.estimates.measure(|| self.estimator.estimate(self.module))?;
+        }
+        Ok(())
     }
 
     /// The next rewrite to take; an enabling change that leads to one is taken on the way.
@@ -154,7 +218,7 @@ impl<'a> Search<'a> {
     }
 
     /// Rewrites of all passes of one kind that the options allow, in pass order.
-    fn gather(&self, kind: PassKind) -> Vec<Candidate> {
+    fn gather(&mut self, kind: PassKind) -> Vec<Candidate> {
         self.findings(kind)
             .into_iter()
             .filter(|candidate| {
@@ -165,13 +229,18 @@ impl<'a> Search<'a> {
     }
 
     /// Everything that the passes of one kind have to say about the module as it is now.
-    pub(super) fn findings(&self, kind: PassKind) -> Vec<Candidate> {
+    pub(super) fn findings(&mut self, kind: PassKind) -> Vec<Candidate> {
         let users = Users::of(self.module);
         let context = Context { module: self.module, users: &users, estimate: &self.now, options: self.options };
-        let passes = self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind);
-        let found =
-            passes.flat_map(|(index, pass)| pass.find(&context).into_iter().map(move |finding| (index, finding)));
-        found.map(|(pass, finding)| Candidate { pass, finding }).collect()
+        let mut found = Vec::new();
+        for (index, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind) {
+            self.observer.working(&format!("{} looks for waste", pass.name()));
+            let statistics = &mut self.statistics.passes[index];
+            let findings = statistics.searches.measure(|| pass.find(&context));
+            statistics.findings += findings.len();
+            found.extend(findings.into_iter().map(|finding| Candidate { pass: index, finding }));
+        }
+        found
     }
 
     /// Memory with the candidate applied; the module is left as it is. `None` if there is no figure.
@@ -184,8 +253,12 @@ impl<'a> Search<'a> {
             return Ok(None);
         }
         self.trials_left -= 1;
-        let undo = trial::apply(self.module, self.claim(candidate), patch.clone(), self.options)?;
-        let estimate = self.estimator.estimate(self.module);
+        self.tell_of_trial(candidate);
+        let claim = self.claim(candidate);
+        let statistics = &mut self.statistics;
+        statistics.passes[candidate.pass].tried += 1;
+        let undo = statistics.patches.measure(|| trial::apply(self.module, claim, patch.clone(), self.options))?;
+        let estimate = statistics.estimates.measure(|| self.estimator.estimate(self.module));
         undo.revert(self.module);
         self.tried.push(Tried {
             pass: self.passes[candidate.pass].name(),
@@ -194,6 +267,12 @@ impl<'a> Search<'a> {
             outcome: estimate.as_ref().map(|estimate| estimate.total).map_err(EstimateError::to_string),
         });
         Ok(estimate.ok())
+    }
+
+    fn tell_of_trial(&mut self, candidate: &Candidate) {
+        let name = &self.module.instruction(self.origins.of(candidate.finding.instruction)).name;
+        let pass = self.passes[candidate.pass].name();
+        self.observer.working(&format!("{} rewrites made, trying {pass} {name}", self.steps.len()));
     }
 
     /// Applies the candidate for good. `false`, and nothing changed, if the result has no estimate.
@@ -210,9 +289,12 @@ impl<'a> Search<'a> {
         let Some((undo, estimate)) = self.apply_and_estimate(claim, patch)? else { return Ok(false) };
         rewrite.saved = self.now.total - estimate.total;
         self.now = estimate;
-        self.steps.push(Step { undo, rewrite });
+        self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
+        self.statistics.passes[candidate.pass].made += 1;
+        self.steps.push(Step { undo, rewrite, pass: candidate.pass, instruction: claim.instruction });
         let least = self.options.min_saving.max(Bytes(1));
-        if claim.kind == PassKind::Rewrite && self.now.total + least <= self.paid_estimate.total {
+        let gained = self.now.total + least <= self.paid_estimate.total || self.fits();
+        if claim.kind == PassKind::Rewrite && gained {
             self.pay();
         }
         Ok(true)
@@ -220,11 +302,12 @@ impl<'a> Search<'a> {
 
     fn apply_and_estimate(&mut self, claim: Claim, patch: Patch) -> Result<Option<(Undo, Estimate)>, RunError> {
         let origins = patch.clone();
-        let undo = trial::apply(self.module, claim, patch, self.options)?;
+        let statistics = &mut self.statistics;
+        let undo = statistics.patches.measure(|| trial::apply(self.module, claim, patch, self.options))?;
         let estimate = match claim.kind {
             // It is not expected to change anything; what follows is measured.
             PassKind::Enabling => Ok(self.now.clone()),
-            _ => self.estimator.estimate(self.module),
+            _ => statistics.estimates.measure(|| self.estimator.estimate(self.module)),
         };
         let Ok(estimate) = estimate else {
             undo.revert(self.module);
@@ -260,6 +343,10 @@ impl<'a> Search<'a> {
     /// Tries what is still on offer, and what is not allowed, so that the remarks speak of the final module and of measured bytes.
     fn settle(&mut self) -> Result<(), RunError> {
         self.tried.clear();
+        if self.fits() || !self.left_out.is_empty() {
+            // What is still on offer was not wanted; there is nothing to measure.
+            return Ok(());
+        }
         for candidate in self.findings(PassKind::Rewrite) {
             self.try_out(&candidate)?;
         }
@@ -274,9 +361,13 @@ impl<'a> Search<'a> {
 
     /// Takes back all steps but the first `count`.
     fn roll_back(&mut self, count: usize) {
+        if self.steps.len() > count {
+            self.observer.undone(count);
+        }
         while self.steps.len() > count {
             if let Some(step) = self.steps.pop() {
                 step.undo.revert(self.module);
+                self.statistics.passes[step.pass].put_back += 1;
             }
         }
         self.origins.truncate(self.module.instruction_count());
