@@ -11,11 +11,13 @@ type Test = fn(&Instruction) -> bool;
 /// Reasons not to trust the predicted figure, each once, in a fixed order.
 pub(crate) fn caveats(module: &Module) -> Vec<String> {
     let mut found = Vec::new();
-    if module.num_partitions() > 1 {
-        found.push(format!(
-            "the module is partitioned over {} devices: the partitioner is not modelled, figures are for the whole program",
-            module.num_partitions()
-        ));
+    let devices = module.num_partitions();
+    if devices > 1 {
+        found.push(if super::spmd::is_modelled(module) {
+            format!("the module is partitioned over {devices} devices: figures are for one of them")
+        } else {
+            format!("the module is partitioned over {devices} devices in a way that is not modelled: figures are for the whole program")
+        });
     }
     let any = |test: fn(&Instruction) -> bool| module.live_instructions().any(|(_, inst)| test(inst));
     let kinds: [(Test, &str); 4] = [

@@ -3,7 +3,7 @@
 //! [`simplify`] and [`assign_layouts`] apply the modelled passes in XLA's order. Library fusions, instruction fusion and everything behind
 //! them is elsewhere.
 //!
-//! Not modelled: partitioning over devices, dynamic shapes, the expansion of random-number opcodes and of matrix decompositions, layouts
+//! Not modelled: shardings that the compiler would have to choose, dynamic shapes, the expansion of random-number opcodes and of matrix decompositions, layouts
 //! around column-major custom calls. [`mod@caveats`] names those a module contains.
 
 #![allow(
@@ -31,6 +31,7 @@ mod late;
 mod layout;
 mod loops;
 mod mover;
+mod spmd;
 mod tree;
 mod value;
 mod visit;
@@ -55,6 +56,7 @@ pub(crate) fn assign_layouts(graph: &mut Graph) {
 pub(crate) fn simplify(graph: &mut Graph) {
     let mut cx = Cx::new(graph);
     calls::flatten(&mut cx);
+    spmd::run(&mut cx);
     dce::run(&mut cx);
     index::normalize_batches(&mut cx);
     expand::decompose_dots(&mut cx);

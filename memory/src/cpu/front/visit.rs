@@ -10,9 +10,11 @@ use super::cx::{Cx, Id};
 /// Source: `HloModule::MakeNonfusionComputations`.
 pub(crate) fn outside_fusions(cx: &Cx<'_>) -> Vec<ComputationId> {
     let order = cx.computation_order();
-    let fused: Vec<ComputationId> =
-        order.iter().flat_map(|&id| cx.list(id).filter_map(|inst| cx.fused(inst)).collect::<Vec<_>>()).collect();
-    order.into_iter().filter(|id| !fused.contains(id)).collect()
+    let mut fused = SideTable::new(false);
+    for &id in &order {
+        cx.calling(id).filter_map(|inst| cx.fused(inst)).for_each(|body| fused.set(body, true));
+    }
+    order.into_iter().filter(|&id| !fused[id]).collect()
 }
 
 /// How far the walk has come with an instruction.
@@ -77,7 +79,9 @@ fn walk_from(
 pub(crate) fn each(cx: &mut Cx<'_>, opcode: Opcode, rewrite: impl Fn(&mut Cx<'_>, Id) -> Option<Id>) -> bool {
     let mut found = Vec::new();
     for computation in outside_fusions(cx) {
-        found.extend(cx.post_order(computation).into_iter().filter(|&id| cx.opcode(id) == opcode));
+        if cx.list(computation).any(|id| cx.opcode(id) == opcode) {
+            found.extend(cx.post_order(computation).into_iter().filter(|&id| cx.opcode(id) == opcode));
+        }
     }
     let mut changed = false;
     for id in found {

@@ -31,13 +31,34 @@ impl Graph {
         for operand in operands {
             self.nodes[operand].users.add(id);
         }
+        self.note_calls(id);
         id
+    }
+
+    /// Keeps the list of instructions that call computations.
+    pub(super) fn note_calls(&mut self, id: InstructionId) {
+        let node = &self.nodes[id];
+        if node.slot == REMOVED || node.inst.called_computations().next().is_none() {
+            return;
+        }
+        let (slot, parent) = (node.slot, node.inst.parent);
+        let calling = &mut self.bodies[parent].calling;
+        if let Err(place) = calling.binary_search(&slot) {
+            calling.insert(place, slot);
+        }
     }
 
     /// Adds a computation without instructions; its root must be set before anything else looks at it.
     pub(crate) fn add_computation(&mut self, name: impl Into<SmolStr>) -> ComputationId {
         let root = <InstructionId as hlo_ir::arena::Id>::new(0);
-        self.bodies.push(Body { name: name.into(), list: Vec::new(), live: 0, root, attributes: Vec::new() })
+        self.bodies.push(Body {
+            name: name.into(),
+            list: Vec::new(),
+            calling: Vec::new(),
+            live: 0,
+            root,
+            attributes: Vec::new(),
+        })
     }
 
     /// Makes `root` the result of its computation.
@@ -255,6 +276,8 @@ impl Graph {
             node.slot = slot as u32;
             self.bodies[target].list[slot] = Some(copy);
         }
+        self.bodies[target].calling.clear();
+        self.list(target).collect::<Vec<_>>().into_iter().for_each(|copy| self.note_calls(copy));
         let root = copies[self.slot(self.root(source))];
         self.bodies[target].root = root.expect("every instruction of the source was copied");
         target

@@ -52,6 +52,8 @@ const REMOVED: u32 = u32::MAX;
 struct Body {
     name: SmolStr,
     list: Vec<Option<InstructionId>>,
+    /// Slots of instructions that call computations, ascending; some may be removed by now.
+    calling: Vec<u32>,
     live: usize,
     root: InstructionId,
     attributes: Vec<Attribute>,
@@ -74,6 +76,10 @@ impl Graph {
     /// The entry computation.
     pub(crate) fn entry(&self) -> ComputationId {
         self.entry
+    }
+    /// Lets another computation be the entry.
+    pub(crate) fn set_entry(&mut self, entry: ComputationId) {
+        self.entry = entry;
     }
     /// An instruction. Its users and control dependencies are asked for separately.
     pub(crate) fn inst(&self, id: InstructionId) -> &Instruction {
@@ -155,6 +161,11 @@ impl Graph {
     pub(crate) fn list(&self, id: ComputationId) -> impl DoubleEndedIterator<Item = InstructionId> + '_ {
         self.bodies[id].list.iter().copied().flatten()
     }
+    /// The instructions of a computation that call others, in list order.
+    pub(crate) fn calling(&self, id: ComputationId) -> impl Iterator<Item = InstructionId> + '_ {
+        let body = &self.bodies[id];
+        body.calling.iter().filter_map(|&slot| body.list[slot as usize])
+    }
     /// The instruction whose value a computation returns.
     pub(crate) fn root(&self, id: ComputationId) -> InstructionId {
         self.bodies[id].root
@@ -208,6 +219,7 @@ impl Graph {
     /// Sets or adds an attribute. Callees may be exchanged this way; control predecessors may not.
     pub(crate) fn set_attribute(&mut self, id: InstructionId, key: AttrKey, value: AttrValue) {
         self.nodes[id].inst.set_attribute(key, value);
+        self.note_calls(id);
     }
     /// Removes an attribute.
     pub(crate) fn drop_attribute(&mut self, id: InstructionId, key: &AttrKey) {

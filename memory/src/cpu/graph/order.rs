@@ -64,13 +64,14 @@ impl Graph {
         let mut order = Vec::new();
         let mut stack = vec![(self.entry, 0_usize)];
         while let Some((computation, at)) = stack.last_mut() {
-            let Some(&next) = self.bodies[*computation].list.get(*at) else {
+            let body = &self.bodies[*computation];
+            let Some(&slot) = body.calling.get(*at) else {
                 order.push(*computation);
                 stack.pop();
                 continue;
             };
             *at += 1;
-            let Some(inst) = next else { continue };
+            let Some(inst) = body.list[slot as usize] else { continue };
             for callee in self.callees(inst).into_iter().rev() {
                 if !std::mem::replace(&mut visited[callee], true) {
                     stack.push((callee, 0));
@@ -84,7 +85,7 @@ impl Graph {
     pub(crate) fn callers(&self) -> SideTable<ComputationId, SmallVec<[InstructionId; 2]>> {
         let mut table: SideTable<ComputationId, SmallVec<[InstructionId; 2]>> = SideTable::new(SmallVec::new());
         for computation in self.computation_order() {
-            for id in self.list(computation) {
+            for id in self.calling(computation) {
                 for callee in self.callees(id) {
                     table[callee].push(id);
                 }

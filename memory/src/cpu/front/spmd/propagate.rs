@@ -1,0 +1,141 @@
+//! Shardings that the program leaves open: taken over from neighbours, data movement first, until nothing changes.
+//!
+//! Source: Shardy's propagation (shardy/dialect/sdy/transforms/propagation): basic propagation over factors, with the priority of
+//! operations that only pass data on. Conflicts are settled by the order in which instructions are met.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, Opcode};
+use smol_str::SmolStr;
+
+use super::factors::{self, Factor};
+use super::sharding::{self, Sharding};
+use crate::cpu::front::cx::{Cx, Id};
+
+/// What is known of the arrays of the entry computation.
+pub(super) struct Shardings {
+    of: SideTable<Id, Option<Sharding>>,
+    /// Stated by the program: not to be changed.
+    closed: SideTable<Id, bool>,
+}
+
+impl Shardings {
+    /// Reads what the program states about a computation and propagates it. `None` if a statement is not understood.
+    pub(super) fn of(cx: &Cx<'_>, computation: ComputationId) -> Option<Self> {
+        let mut found = Self { of: SideTable::new(None), closed: SideTable::new(false) };
+        let order = cx.post_order(computation);
+        for &id in &order {
+            found.state(cx, id)?;
+        }
+        let all: Vec<(Id, Vec<Factor>)> = order.iter().map(|&id| (id, factors::of(cx, id))).collect();
+        for only_moves in [true, false] {
+            let chosen = all.iter().filter(|(id, _)| !only_moves || factors::passes_through(cx.opcode(*id)));
+            let chosen: Vec<_> = chosen.collect();
+            for _ in 0..MOST_ROUNDS {
+                let mut changed = false;
+                for (id, factors) in chosen.iter().copied().chain(chosen.iter().rev().copied()) {
+                    changed |= found.spread(cx, *id, factors);
+                }
+                if !changed {
+                    break;
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// The sharding of an array; whole if nothing divides it.
+    pub(super) fn get(&self, cx: &Cx<'_>, id: Id) -> Sharding {
+        self.of[id].clone().unwrap_or_else(|| Sharding::whole(cx.rank(id)))
+    }
+
+    /// What a custom call of Shardy, or an attribute, says about an instruction and its operands.
+    fn state(&mut self, cx: &Cx<'_>, id: Id) -> Option<()> {
+        let inst = cx.inst(id);
+        match target(cx, id) {
+            Some("xla.sdy.GlobalToLocalShape") => {
+                let wanted = sharding::all_in(inst, "xla.sdy.in_shardings")?;
+                for (&operand, wanted) in cx.operands(id).iter().zip(wanted) {
+                    if self.of[operand].is_none() {
+                        self.of.set(operand, Some(wanted));
+                    }
+                }
+            }
+            Some("xla.sdy.LocalToGlobalShape") => {
+                let given = sharding::all_in(inst, "xla.sdy.out_shardings")?;
+                if inst.array().is_some() {
+                    self.close(id, given.into_iter().next()?);
+                } else {
+                    for user in cx.users(id) {
+                        let index = cx.inst(user).int(&hlo_ir::AttrKey::Index)?;
+                        self.close(user, given.get(usize::try_from(index).ok()?)?.clone());
+                    }
+                }
+            }
+            Some("xla.sdy.FuncResultSharding") => {
+                let wanted = sharding::all_in(inst, "xla.sdy.sharding")?.into_iter().next()?;
+                self.close(id, wanted);
+            }
+            _ if inst.array().is_some() && states_its_own(cx, id) => {
+                self.close(id, Sharding::stated(inst)?);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn close(&mut self, id: Id, sharding: Sharding) {
+        self.of.set(id, Some(sharding));
+        self.closed.set(id, true);
+    }
+
+    /// Lets the dimensions of each factor agree where they are open.
+    fn spread(&mut self, cx: &Cx<'_>, id: Id, factors: &[Factor]) -> bool {
+        let mut changed = false;
+        for factor in factors {
+            let places: Vec<(Id, usize)> = factor
+                .operands
+                .iter()
+                .map(|&(operand, dim)| (cx.operand(id, operand), dim))
+                .chain(factor.result.map(|dim| (id, dim)))
+                .collect();
+            let given = places.iter().find_map(|&(id, dim)| {
+                let axes = self.of[id].as_ref()?.dims().get(dim)?;
+                (!axes.is_empty()).then(|| axes.clone())
+            });
+            let Some(axes) = given else { continue };
+            for (id, dim) in places {
+                changed |= self.take_over(cx, id, dim, &axes);
+            }
+        }
+        changed
+    }
+
+    fn take_over(&mut self, cx: &Cx<'_>, id: Id, dim: usize, axes: &[SmolStr]) -> bool {
+        let mut dims = self.get(cx, id).dims().to_vec();
+        let used = dims.iter().flatten().any(|axis| axes.contains(axis));
+        if self.closed[id] || used || !dims.get(dim).is_some_and(Vec::is_empty) {
+            return false;
+        }
+        dims[dim] = axes.to_vec();
+        self.of.set(id, Some(Sharding::of(dims)));
+        true
+    }
+}
+
+/// Rounds after which propagation stops.
+const MOST_ROUNDS: usize = 64;
+
+/// Parameters and annotations state their shardings; on anything else an attribute is only a hint of an earlier propagation.
+fn states_its_own(cx: &Cx<'_>, id: Id) -> bool {
+    let says = Sharding::stated(cx.inst(id)).is_some();
+    let annotated = cx.inst(id).raw(&hlo_ir::AttrKey::Sharding).is_some();
+    (cx.opcode(id) == Opcode::Parameter && annotated) || target(cx, id) == Some("Sharding") || says
+}
+
+/// What a custom call calls.
+pub(super) fn target<'c>(cx: &'c Cx<'_>, id: Id) -> Option<&'c str> {
+    if cx.opcode(id) != Opcode::CustomCall {
+        return None;
+    }
+    cx.inst(id).raw(&hlo_ir::AttrKey::CustomCallTarget).map(|target| target.trim_matches('"'))
+}
