@@ -30,6 +30,16 @@ impl Optimized {
         let [before, after] = self.modules.as_ref();
         Ok([of(before)?, of(after)?])
     }
+    /// The module as it was read.
+    pub fn before(&self) -> &Module {
+        let [before, _] = self.modules.as_ref();
+        before
+    }
+    /// The rewritten module.
+    pub fn after(&self) -> &Module {
+        let [_, after] = self.modules.as_ref();
+        after
+    }
     /// Whether the run lowered the peak.
     pub fn helped(&self) -> bool {
         self.report.after.total < self.report.before.total
@@ -75,6 +85,19 @@ pub enum Failure {
     /// An error in this tool: a pass produced an illegal module.
     #[error("{0}")]
     Internal(String),
+}
+
+impl Failure {
+    /// The same failure of a module that begins `offset` bytes into a file.
+    #[must_use]
+    pub fn shifted(self, offset: usize) -> Self {
+        match self {
+            Self::Illegal(problems) => {
+                Self::Illegal(problems.into_iter().map(|problem| problem.shifted(offset)).collect())
+            }
+            other => other,
+        }
+    }
 }
 
 /// One line per problem, for those who print a [`Failure`] without the text it speaks of.

@@ -1,8 +1,9 @@
 //! The command line: [`RawArgs`] is what was typed, [`Args`] what it means.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
+use hlo_ir::text::Style;
 use hlo_memory::{Bytes, Target};
 use hlo_passes::{Assumption, Grade, Options, Pass};
 
@@ -20,7 +21,7 @@ use crate::{Pipeline, pipeline, size};
 #[command(name = "hlo-opt", version, max_term_width = 100, after_help = AFTER_HELP)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct RawArgs {
-    /// HLO text to read; - is standard input
+    /// HLO to read, text or binary (HloProto); - is standard input
     #[arg(value_name = "INPUT")]
     input: Option<PathBuf>,
     /// Write the result there, only on success and all at once; - is standard output
@@ -61,12 +62,24 @@ pub(crate) struct RawArgs {
     /// Write no module; exit with code 5 if a rewrite would lower the peak
     #[arg(long, conflicts_with = "output")]
     check: bool,
+    /// Form of the result: text, binary (HloProto), or as the extension of --output says; the input's form is seen from its content
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Auto, conflicts_with = "analyze")]
+    format: Form,
+    /// How much of the module to print as text
+    #[arg(long, value_enum, value_name = "STYLE", default_value_t = PrintStyle::Long, conflicts_with_all = ["analyze", "check"])]
+    print_style: PrintStyle,
+    /// Take the modules of the input one by one; lines of // ----- or HloModule headers divide them
+    #[arg(long)]
+    split_input_file: bool,
     /// Print what changed as a unified diff on standard output (the module too only with --output)
     #[arg(long)]
     diff: bool,
     /// Verify the module after every pass
     #[arg(long)]
     verify_each: bool,
+    /// Write errors for people, or for programs as one line of JSON each (and no summary)
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = ErrorForm::Human)]
+    error_format: ErrorForm,
     /// Use colors on a terminal, always or never
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
     color: Color,
@@ -109,6 +122,37 @@ enum Compiler {
     Tpu,
     /// XLA:GPU (no memory model yet)
     Gpu,
+}
+
+/// `--format`.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Form {
+    /// Binary if the name of the output ends in .pb, else text
+    Auto,
+    /// HLO text
+    Text,
+    /// A serialized HloProto
+    Pb,
+}
+
+/// `--print-style`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum PrintStyle {
+    /// Everything, as in the input
+    Long,
+    /// Without metadata, backend configs, % and program shapes
+    Short,
+    /// As short, with operand shapes and with numbers for names: for comparing modules
+    Canonical,
+}
+
+/// `--error-format`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ErrorForm {
+    /// With the line of the input and a mark
+    Human,
+    /// One JSON object per line, see docs/messages.md
+    Json,
 }
 
 /// `--color`.
@@ -161,6 +205,8 @@ impl std::fmt::Debug for Action {
 pub(crate) struct Job {
     /// The module.
     pub(crate) source: Source,
+    /// Whether the source may hold several modules.
+    pub(crate) split: bool,
     /// Where a report goes, if one is wanted.
     pub(crate) report: Option<(PathBuf, Format)>,
     /// Target, exactness and limits.
@@ -174,6 +220,8 @@ pub(crate) struct Rewriting {
     pub(crate) pipeline: Pipeline,
     /// Where the module goes; `None` when it is not wanted.
     pub(crate) output: Option<Sink>,
+    /// What it is written as.
+    pub(crate) product: Product,
     /// Whether to print the diff.
     pub(crate) diff: bool,
     /// Whether to only say if a rewrite would help.
@@ -184,15 +232,29 @@ pub(crate) struct Rewriting {
     pub(crate) watch: Watch,
 }
 
+/// What a module is written as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Product {
+    /// HLO text.
+    Text(Style),
+    /// A serialized `HloProto`.
+    Proto,
+}
+
 /// A command line that cannot be carried out.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct UsageError(String);
+pub(crate) struct UsageError(pub(crate) String);
 
 impl RawArgs {
     /// When to use colors, known before anything can go wrong.
     pub(crate) const fn color(&self) -> Color {
         self.color
+    }
+
+    /// How to write errors, known as early.
+    pub(crate) const fn error_form(&self) -> ErrorForm {
+        self.error_format
     }
 
     /// What was typed, checked and given its meaning.
@@ -209,7 +271,8 @@ impl RawArgs {
 
     fn job(&self) -> Result<Job, UsageError> {
         let report = self.report.clone().map(|path| report_file(path, self.output.as_ref())).transpose()?;
-        Ok(Job { source: Source::new(self.input.clone()), report, options: self.options()? })
+        let source = Source::new(self.input.clone());
+        Ok(Job { source, split: self.split_input_file, report, options: self.options()? })
     }
 
     fn options(&self) -> Result<Options, UsageError> {
@@ -252,6 +315,21 @@ impl RawArgs {
         assumptions
     }
 
+    fn product(&self) -> Result<Product, UsageError> {
+        let binary = match self.format {
+            Form::Auto => self.output.as_deref().is_some_and(is_proto),
+            Form::Text => false,
+            Form::Pb => true,
+        };
+        match (binary, self.print_style) {
+            (false, PrintStyle::Long) => Ok(Product::Text(Style::Long)),
+            (false, PrintStyle::Short) => Ok(Product::Text(Style::Short)),
+            (false, PrintStyle::Canonical) => Ok(Product::Text(Style::Canonical)),
+            (true, PrintStyle::Long) => Ok(Product::Proto),
+            (true, _) => Err(UsageError("--print-style is about text, but the result is binary".to_owned())),
+        }
+    }
+
     fn rewriting(&self) -> Result<Rewriting, UsageError> {
         let pipeline = match &self.passes {
             Some(list) => Pipeline::parse(list).map_err(|error| UsageError(error.to_string()))?,
@@ -270,8 +348,14 @@ impl RawArgs {
             let flag = if self.diff { "--diff" } else { "--why-not" };
             return Err(UsageError(format!("{flag} and the module cannot both go to standard output")));
         }
-        Ok(Rewriting { pipeline, output, diff: self.diff, check: self.check, why_not, watch })
+        let product = self.product()?;
+        Ok(Rewriting { pipeline, output, product, diff: self.diff, check: self.check, why_not, watch })
     }
+}
+
+/// Whether a file name asks for the binary form.
+fn is_proto(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pb"))
 }
 
 /// The report's file and form.

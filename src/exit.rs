@@ -20,6 +20,14 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// The graver of two ends: how a run of several modules ended.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        const GRAVITY: [Exit; 6] =
+            [Exit::Done, Exit::Found, Exit::OverBudget, Exit::Usage, Exit::Input, Exit::Internal];
+        let gravity = |exit: Self| GRAVITY.iter().position(|&entry| entry == exit);
+        if gravity(other) > gravity(self) { other } else { self }
+    }
     /// The process's exit code.
     pub const fn code(self) -> u8 {
         self as u8
@@ -29,5 +37,17 @@ impl Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_graver_end_wins() {
+        assert_eq!(Exit::Found.or(Exit::Done), Exit::Found);
+        assert_eq!(Exit::Found.or(Exit::Input), Exit::Input);
+        assert_eq!(Exit::Internal.or(Exit::Input), Exit::Internal);
     }
 }

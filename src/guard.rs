@@ -1,27 +1,27 @@
 //! Turns a panic into the message and the exit code of an internal error.
 
-use std::io::Write as _;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 
 use crate::Exit;
+use crate::messages::{Level, Messages};
 
-/// Runs `work`; when it panics, says so in one line on standard error and answers [`Exit::Internal`].
-pub(crate) fn guard(work: impl FnOnce() -> Exit) -> Exit {
+/// Runs `work`; when it panics, says so in one message on standard error and answers [`Exit::Internal`].
+pub(crate) fn guard(messages: Messages, work: impl FnOnce() -> Exit) -> Exit {
     let previous = panic::take_hook();
-    panic::set_hook(Box::new(report));
+    panic::set_hook(Box::new(move |info| report(messages, info)));
     let exit = panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(Exit::Internal);
     panic::set_hook(previous);
     exit
 }
 
-/// The message of an internal error. Errors of the write itself have nowhere to go.
-fn report(info: &PanicHookInfo<'_>) {
+/// The message of an internal error.
+fn report(messages: Messages, info: &PanicHookInfo<'_>) {
     let payload = info.payload();
     let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
-    let what = text.unwrap_or("no message");
     let place = info.location().map(|at| format!(" ({}:{})", at.file(), at.line())).unwrap_or_default();
-    let _ =
-        writeln!(std::io::stderr(), "internal error: {what}{place}\nThis is an error in hlo-opt, not in your program.");
+    let what = format!("internal error: {}{place}", text.unwrap_or("no message"));
+    messages.plain(Level::Error, "internal", &what, None);
+    messages.remark("This is an error in hlo-opt, not in your program.\n");
 }
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_internal_error() {
-        assert_eq!(guard(|| panic!("planted")), Exit::Internal);
-        assert_eq!(guard(|| Exit::Found), Exit::Found);
+        assert_eq!(guard(Messages::Json, || panic!("planted")), Exit::Internal);
+        assert_eq!(guard(Messages::Json, || Exit::Found), Exit::Found);
     }
 }

@@ -1,8 +1,10 @@
-//! Reads HLO text from a file or from standard input.
+//! Reads a module, text or binary, from a file or from standard input.
 
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+
+use hlo_ir::{Diagnostic, proto, text};
 
 /// Where the module comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,7 +44,9 @@ pub(crate) enum InputError {
     #[error("cannot read `{0}`: it is a directory")]
     Directory(Source),
     /// Not text.
-    #[error("`{source_name}` is not UTF-8 text: line {line}, offset {byte} (HLO text is read, not serialized protos)")]
+    #[error(
+        "`{source_name}` is not UTF-8 text: line {line}, offset {byte} (and it is no serialized HloProto or HloModuleProto)"
+    )]
     NotText {
         /// The input.
         source_name: Source,
@@ -51,13 +55,27 @@ pub(crate) enum InputError {
         /// Its offset in the file.
         byte: usize,
     },
+    /// A binary dump that cannot be read.
+    #[error("`{0}` is a binary dump that cannot be read")]
+    Proto(Source, Vec<Diagnostic>),
     /// Byte offsets are 32 bits wide.
     #[error("`{0}` is larger than 4 GiB")]
     TooLarge(Source),
 }
 
-/// Reads the whole input.
-pub(crate) fn read(source: &Source) -> Result<String, InputError> {
+/// What was read.
+#[derive(Debug)]
+pub(crate) struct Input {
+    /// What messages call it.
+    pub(crate) name: String,
+    /// Its text; of a binary dump, the text that XLA would have dumped.
+    pub(crate) text: String,
+    /// What a binary dump holds that the text has no place for.
+    pub(crate) dropped: Vec<Diagnostic>,
+}
+
+/// Reads the whole input; its content, not its name, says whether it is text or a serialized message.
+pub(crate) fn read(source: &Source) -> Result<Input, InputError> {
     let bytes = match source {
         Source::Stdin => read_stdin(),
         Source::File(path) if path.is_dir() => return Err(InputError::Directory(source.clone())),
@@ -67,11 +85,17 @@ pub(crate) fn read(source: &Source) -> Result<String, InputError> {
     if u32::try_from(bytes.len()).is_err() {
         return Err(InputError::TooLarge(source.clone()));
     }
-    String::from_utf8(bytes).map_err(|error| {
+    if proto::looks_like_proto(&bytes) {
+        let decoded = proto::read(&bytes).map_err(|problems| InputError::Proto(source.clone(), problems))?;
+        let name = format!("{source} (as text)");
+        return Ok(Input { name, text: text::print(&decoded.module), dropped: decoded.dropped });
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
         let byte = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..byte].split(|&byte| byte == b'\n').count();
         InputError::NotText { source_name: source.clone(), line, byte }
-    })
+    })?;
+    Ok(Input { name: source.to_string(), text, dropped: Vec::new() })
 }
 
 fn read_stdin() -> io::Result<Vec<u8>> {

@@ -63,7 +63,7 @@ pub(crate) struct OutputError {
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
     files: Vec<Prepared>,
-    stdout: Vec<String>,
+    stdout: Vec<Vec<u8>>,
 }
 
 /// One file result.
@@ -72,16 +72,17 @@ enum Prepared {
     /// Will replace the file of that name.
     Temporary(NamedTempFile, PathBuf),
     /// A device or pipe: there is nothing to replace.
-    Direct(PathBuf, String),
+    Direct(PathBuf, Vec<u8>),
 }
 
 impl Outputs {
     /// Takes a result; what can fail for a file fails here.
-    pub(crate) fn prepare(&mut self, sink: &Sink, text: String) -> Result<(), OutputError> {
+    pub(crate) fn prepare(&mut self, sink: &Sink, content: impl Into<Vec<u8>>) -> Result<(), OutputError> {
         match sink {
-            Sink::Stdout => self.stdout.push(text),
+            Sink::Stdout => self.stdout.push(content.into()),
             Sink::File(path) => {
-                let prepared = prepare(path, text).map_err(|error| OutputError { sink: sink.clone(), error })?;
+                let prepared =
+                    prepare(path, content.into()).map_err(|error| OutputError { sink: sink.clone(), error })?;
                 self.files.push(prepared);
             }
         }
@@ -102,26 +103,26 @@ impl Prepared {
     fn commit(self) -> Result<(), OutputError> {
         let (path, result) = match self {
             Self::Temporary(file, path) => (path.clone(), file.persist(path).map(drop).map_err(|error| error.error)),
-            Self::Direct(path, text) => (path.clone(), write_direct(&path, &text)),
+            Self::Direct(path, content) => (path.clone(), write_direct(&path, &content)),
         };
         result.map_err(|error| OutputError { sink: Sink::File(path), error })
     }
 }
 
-/// Writes `text` next to the file it will become.
-fn prepare(path: &Path, text: String) -> io::Result<Prepared> {
+/// Writes `content` next to the file it will become.
+fn prepare(path: &Path, content: Vec<u8>) -> io::Result<Prepared> {
     // A symbolic link keeps pointing where it does: what it names is replaced, not the link.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let existing = fs::metadata(&path).ok();
     if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
-        return Ok(Prepared::Direct(path, text));
+        return Ok(Prepared::Direct(path, content));
     }
     let permissions = existing.map(|metadata| metadata.permissions());
     if permissions.as_ref().is_some_and(Permissions::readonly) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only"));
     }
     let mut file = temporary(folder_of(&path))?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(&content)?;
     if let Some(permissions) = permissions {
         file.as_file().set_permissions(permissions)?;
     }
@@ -137,14 +138,14 @@ fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder)
 }
 
-fn write_direct(path: &Path, text: &str) -> io::Result<()> {
-    File::options().write(true).open(path)?.write_all(text.as_bytes())
+fn write_direct(path: &Path, content: &[u8]) -> io::Result<()> {
+    File::options().write(true).open(path)?.write_all(content)
 }
 
 /// Prints on standard output. A reader that went away has seen all it wanted: that is success.
-pub(crate) fn print(texts: &[String]) -> io::Result<()> {
+pub(crate) fn print(products: &[Vec<u8>]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let result = texts.iter().try_for_each(|text| out.write_all(text.as_bytes())).and_then(|()| out.flush());
+    let result = products.iter().try_for_each(|product| out.write_all(product)).and_then(|()| out.flush());
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,

@@ -22,10 +22,19 @@ pub(crate) fn diagnostics(problems: &[Diagnostic], origin: &str, source: &str, c
     shown.join("\n\n") + "\n"
 }
 
-/// One message without a place in a text.
+/// One error without a place in a text.
 pub(crate) fn error(message: &str, color: bool) -> String {
+    titled(&Level::ERROR, message, color)
+}
+
+/// One warning without a place in a text.
+pub(crate) fn warning(message: &str, color: bool) -> String {
+    titled(&Level::WARNING, message, color)
+}
+
+fn titled(level: &Level<'static>, message: &str, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
-    renderer.render(&[Group::with_title(Level::ERROR.primary_title(message))])
+    renderer.render(&[Group::with_title(level.clone().primary_title(message))])
 }
 
 /// One problem: title, the text with its marks, and the help texts.

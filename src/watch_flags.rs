@@ -46,6 +46,14 @@ pub(crate) struct Watch {
     pub(crate) stats: bool,
 }
 
+impl Watch {
+    /// The watch over module `number` of several: its dumps have a folder of their own.
+    pub(crate) fn of_module(&self, number: Option<usize>) -> Self {
+        let folder = |dumps: &PathBuf| number.map_or(dumps.clone(), |number| dumps.join(number.to_string()));
+        Self { dump_dir: self.dump_dir.as_ref().map(folder), ..self.clone() }
+    }
+}
+
 /// The passes of `--print-after`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Printed {

@@ -84,8 +84,8 @@ fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect()
 }
 
-/// Prints on standard error; when even that fails there is nobody left to tell.
-fn say(text: &str) {
+/// Prints what a flag asked for on standard error, in whatever form errors are; when even that fails there is nobody left to tell.
+pub(crate) fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 

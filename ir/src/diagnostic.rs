@@ -39,6 +39,14 @@ impl Diagnostic {
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), span: None, labels: Vec::new(), notes: Vec::new() }
     }
+    /// The same problem in a text in which `offset` more bytes stand in front.
+    #[must_use]
+    pub fn shifted(mut self, offset: usize) -> Self {
+        for span in self.span.iter_mut().chain(self.labels.iter_mut().map(|(span, _)| span)) {
+            *span = Span::new(span.start as usize + offset, span.end as usize + offset);
+        }
+        self
+    }
     /// Adds a remark about another place.
     #[must_use]
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {

@@ -37,6 +37,7 @@ mod module;
 mod print;
 mod shape;
 mod similar;
+mod split;
 mod stack;
 mod state;
 mod style;
@@ -44,6 +45,7 @@ mod window;
 
 pub(crate) use lex::skip_blank;
 pub use print::print;
+pub use split::{Piece, join, pieces};
 pub use style::{Style, print_as};
 
 use state::State;
