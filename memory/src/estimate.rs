@@ -5,7 +5,7 @@ use smol_str::SmolStr;
 
 use crate::Bytes;
 use crate::assignment::{Assignment, assign_for};
-use crate::attribution::{self, Attribution, Details};
+use crate::attribution::{self, Attribution, Details, Holder};
 
 /// The compiler whose memory use is estimated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -123,6 +123,10 @@ pub enum EstimateError {
 pub trait Estimator {
     /// Estimates `module`.
     fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError>;
+    /// Who holds memory at the peak, largest first; empty if the estimator cannot say.
+    fn holders(&self, _module: &Module) -> Vec<Holder> {
+        Vec::new()
+    }
 }
 
 /// The built-in model of a target.
@@ -136,6 +140,9 @@ impl Estimator for ModelEstimator {
     fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError> {
         estimate(module, self.target)
     }
+    fn holders(&self, module: &Module) -> Vec<Holder> {
+        holders(module, self.target).unwrap_or_default()
+    }
 }
 
 /// Estimates `module` with the built-in model: exact if it is scheduled, predicted otherwise.
@@ -143,6 +150,13 @@ pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateErr
     let compiled = compiled(module, target)?;
     let assignment = assign_for(compiled.as_ref().unwrap_or(module), target)?;
     Ok(figures(module, target, &assignment))
+}
+
+/// Who holds memory at the peak of `module`.
+fn holders(module: &Module, target: Target) -> Result<Vec<Holder>, EstimateError> {
+    let compiled = compiled(module, target)?;
+    let assignment = assign_for(compiled.as_ref().unwrap_or(module), target)?;
+    Ok(Attribution::of(&assignment, &assignment.estimate()).holders)
 }
 
 /// Estimates `module` and says who holds its memory at the peak, why, and what changes of its interface would save.

@@ -14,6 +14,7 @@
 //!
 //! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
 
+mod holders;
 mod origin;
 mod pipeline;
 mod remarks;

@@ -5,7 +5,7 @@ mod common;
 use common::{Fake, LargestArray, module};
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Module, Opcode, Shape, text};
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::manager::{Observer, RemarkKind, Rewrite, RunError, RunReport, run, run_observed};
 use hlo_passes::{Assumption, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
 
@@ -406,4 +406,24 @@ fn an_observer_is_told_of_every_step_and_what_is_put_back() {
     let counted = &report.statistics.passes[0];
     assert_eq!((counted.made, counted.put_back), (1, 1));
     assert!(counted.tried > 0 && counted.findings >= counted.tried && report.statistics.estimates.count > 0);
+}
+
+/// The memory model, so that buffers have holders.
+const MODEL: ModelEstimator = ModelEstimator { target: Target::Cpu };
+
+/// Instruction and code of what the manager says about the buffers of a module that no pass runs on.
+fn held(lines: &str, min_saving: u64) -> Vec<(String, &'static str)> {
+    let report = run(&mut module(lines), &[], &options(min_saving), &MODEL).expect("the model knows these opcodes");
+    let remarks = report.remarks.into_iter().inspect(|remark| assert_eq!(remark.pass, "manager"));
+    remarks.map(|remark| (remark.instruction.to_string(), remark.code)).collect()
+}
+
+#[test]
+fn buffers_that_hold_the_peak_are_accounted_for() {
+    let table = "  %p = f32[256,256]{1,0} parameter(0)
+  %i = s32[16,2]{1,0} parameter(1)
+  %c = f32[256,256]{1,0} dot(%p, %p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %r = f32[16]{0} gather(%c, %i), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={1,1}";
+    assert_eq!(held(table, 1), [("c".to_owned(), "needed-whole")]);
+    assert_eq!(held(table, 1 << 30), [("c".to_owned(), "small")]);
 }

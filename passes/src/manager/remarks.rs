@@ -5,7 +5,7 @@ use hlo_memory::Bytes;
 use indexmap::IndexMap;
 
 use super::search::{Candidate, LeftOut, Search, allowed, label};
-use super::{Remark, RemarkKind, Rewrite};
+use super::{Remark, RemarkKind, Rewrite, holders};
 use crate::{Grade, Outcome, PassKind};
 
 /// A change that was tried, and the total it led to or why there is none.
@@ -28,6 +28,8 @@ pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
     let mut remarks: Vec<Remark> = remarks.into_values().collect();
     remarks.extend(search.left_out.iter().map(|left| left_out(left, search.options.bisect_limit)));
     remarks.extend(search.limited.then(|| limit(search)));
+    let holders = holders::collect(search, search.estimator, &remarks);
+    remarks.extend(holders);
     remarks
 }
 

@@ -51,7 +51,7 @@ pub(super) struct Search<'a> {
     pub(super) module: &'a mut Module,
     pub(super) passes: &'a [Box<dyn Pass>],
     pub(super) options: &'a Options,
-    estimator: &'a dyn Estimator,
+    pub(super) estimator: &'a dyn Estimator,
     observer: &'a mut dyn Observer,
     statistics: Statistics,
     start: Instant,

@@ -1,0 +1,134 @@
+//! Why the buffers that hold the peak of the result are still there.
+//!
+//! Arguments and results are the floor: nothing is said about them. For every other buffer of more than 1 % of the total there is
+//! one remark, unless a pass has said why it left that instruction alone.
+
+use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_memory::attribution::{Holder, Role};
+use hlo_memory::{Bytes, Estimator, LiveBuffer};
+
+use super::search::Search;
+use super::{Remark, RemarkKind, remarks};
+use crate::flow::{self, OperandFlow};
+
+/// A code and a sentence with what would help.
+type Reason = (&'static str, String);
+
+/// One remark per buffer of the result that is large, no part of the floor, and not spoken of in `told`.
+pub(super) fn collect(search: &Search<'_>, estimator: &dyn Estimator, told: &[Remark]) -> Vec<Remark> {
+    let large = |bytes: Bytes| u128::from(bytes.get()) * 100 > u128::from(search.now.total.get());
+    let mut found: Vec<Remark> = Vec::new();
+    for holder in estimator.holders(search.module) {
+        let floor = matches!(holder.role, Role::Argument { .. } | Role::Output);
+        if floor || !large(holder.buffer.bytes) {
+            continue;
+        }
+        let remark = remark(search, &holder);
+        let spoken = |other: &&Remark| other.id == remark.id && other.bytes > Bytes::ZERO;
+        if told.iter().find(spoken).is_none() && !found.contains(&remark) {
+            found.push(remark);
+        }
+    }
+    found
+}
+
+fn remark(search: &Search<'_>, holder: &Holder) -> Remark {
+    let module = &*search.module;
+    let id = locate(module, holder);
+    let (code, message) = reason(search, holder, id);
+    let id = id.unwrap_or(module.computation(module.entry()).root);
+    let origin = search.origins.of(id);
+    Remark {
+        kind: RemarkKind::Analysis,
+        pass: "manager",
+        instruction: module.instruction(origin).name.clone(),
+        id: origin,
+        code,
+        message: search.origins.in_input_names(module, &message),
+        bytes: holder.buffer.bytes,
+        source: holder.buffer.source.clone().or_else(|| remarks::source(module, id, origin)),
+    }
+}
+
+/// The instruction of the module that a buffer of the compiled program stems from: the one of that name, or else the last
+/// with the same operation name, or else the only one of that shape.
+fn locate(module: &Module, holder: &Holder) -> Option<InstructionId> {
+    let Holder { buffer: LiveBuffer { instruction, shape, op_name, .. }, .. } = holder;
+    let live = || module.live_instructions();
+    let by_name = live().find(|(_, inst)| inst.name == *instruction);
+    let by_operation =
+        || op_name.as_deref().and_then(|name| live().filter(|(_, inst)| inst.metadata("op_name") == Some(name)).last());
+    let by_shape = || {
+        let mut same = live().filter(|(_, inst)| inst.parameter_number().is_none() && inst.shape.to_string() == *shape);
+        same.next().filter(|_| same.next().is_none())
+    };
+    by_name.or_else(by_operation).or_else(by_shape).map(|(id, _)| id)
+}
+
+/// Why the buffer is there, the strongest reason first.
+fn reason(search: &Search<'_>, holder: &Holder, id: Option<InstructionId>) -> Reason {
+    let shape = &holder.buffer.shape;
+    let Some(id) = id else {
+        return (
+            "compiler-made",
+            format!("the compiler makes a buffer {shape} that stands for no single instruction of the input"),
+        );
+    };
+    if holder.role == Role::Constant {
+        let text = format!(
+            "holds a constant {shape}; an argument can be donated, and what is computed can be computed in blocks"
+        );
+        return ("constant", text);
+    }
+    if search.origins.of(id) != id {
+        let text = format!(
+            "holds {shape} for a rewrite: a block or what it is gathered in; a smaller --chunk-bytes makes blocks smaller"
+        );
+        return ("made-by-rewrite", text);
+    }
+    if let Some(carrier) = &holder.carried_by {
+        let text = format!(
+            "{shape} is carried by the loop `{carrier}` from one iteration to the next; it can go only if the loop can do without it"
+        );
+        return ("loop-carried", text);
+    }
+    if holder.buffer.bytes < search.options.min_saving {
+        return ("small", format!("{shape} is smaller than --min-saving {}", search.options.min_saving));
+    }
+    if let Some(user) = whole_user(search.module, id) {
+        let inst = search.module.instruction(user);
+        let (name, opcode) = (&inst.name, inst.opcode_name());
+        return (
+            "needed-whole",
+            format!("`{name}` ({opcode}) needs all of {shape} at once; only another algorithm there would help"),
+        );
+    }
+    (
+        "no-rewrite",
+        format!(
+            "no pass found a way to make {shape} smaller, though all who use it could do with rows of it; --why-not PASS says what a pass looks for"
+        ),
+    )
+}
+
+/// A user of `id` that needs the whole value, whatever part of its own result is wanted.
+fn whole_user(module: &Module, id: InstructionId) -> Option<InstructionId> {
+    let users = module.instructions_of(module.instruction(id).parent).filter(|(_, inst)| inst.operands.contains(&id));
+    users.map(|(user, _)| user).find(|&user| !takes_blocks(module, user, id))
+}
+
+/// Whether `user` can read `operand` in blocks: some block of its result can do with a block of it, or it adds up or writes what it reads.
+fn takes_blocks(module: &Module, user: InstructionId, operand: InstructionId) -> bool {
+    let inst = module.instruction(user);
+    match inst.opcode {
+        Opcode::Tuple | Opcode::GetTupleElement | Opcode::OptBarrier | Opcode::Reduce | Opcode::Dot => return true,
+        Opcode::Scatter | Opcode::DynamicUpdateSlice if inst.operands.first() != Some(&operand) => return true,
+        _ => {}
+    }
+    let rank = inst.array().map_or(0, hlo_ir::ArrayShape::rank);
+    let blocks = |dim: usize| {
+        let flows = flow::pull(module, user, dim).unwrap_or_default();
+        inst.operands.iter().zip(flows).any(|(&id, flow)| id == operand && matches!(flow, OperandFlow::Block { .. }))
+    };
+    (0..rank).any(blocks)
+}
