@@ -95,7 +95,12 @@ impl Partitioner<'_, '_> {
                 self.resharded(self.cx.operand(id, 0), &wanted)
             }
             (Opcode::Tuple, _) if of != id => self.map[*self.cx.operands(of).get(index)?],
-            (Opcode::Call, _) => self.call(id),
+            (Opcode::Tuple, _) => {
+                let elements: Vec<Id> = self.locals(id)?;
+                let shape = hlo_ir::Shape::tuple(elements.iter().map(|&element| self.cx.shape(element).clone()));
+                Some(self.like(id, shape, &elements))
+            }
+            (Opcode::Call | Opcode::While | Opcode::Conditional, _) => self.call(id),
             (Opcode::Parameter, _) => {
                 let shape = self.share_of(id)?;
                 Some(self.like(id, shape, &[]))
@@ -129,18 +134,24 @@ impl Partitioner<'_, '_> {
         self.add(shape, Opcode::Copy, &[first], Vec::new())
     }
 
-    /// A manual computation, on values that are local already; any other call only on whole arrays.
+    /// What stands for the operands.
+    fn locals(&self, id: Id) -> Option<Vec<Id>> {
+        self.cx.operands(id).iter().map(|&operand| self.map[operand]).collect()
+    }
+
+    /// A manual computation, on values that are local already; any other call, loop or branch only on whole arrays.
     fn call(&mut self, id: Id) -> Option<Id> {
-        let operands: Vec<Id> = self.cx.operands(id).iter().map(|&operand| self.map[operand]).collect::<Option<_>>()?;
+        let operands = self.locals(id)?;
         let same = |(&old, &new): (&Id, &Id)| self.cx.shape(old).compatible(self.cx.shape(new));
-        if !self.cx.operands(id).iter().zip(&operands).all(same) {
+        if !self.cx.operands(id).iter().zip(&operands).all(same) || !self.shardings.get(self.cx, id).is_whole() {
             return None;
         }
-        let callee = rebuilt(self.cx, self.cx.to_apply(id)?)?;
         let shape = self.cx.shape(id).clone();
         let call = self.like(id, shape, &operands);
-        self.cx.set_attribute(call, AttrKey::ToApply, AttrValue::Computation(callee));
-        self.cx.drop_attribute(call, &AttrKey::FrontendAttributes);
+        rebuild_callees(self.cx, id, call)?;
+        if self.cx.opcode(id) == Opcode::Call {
+            self.cx.drop_attribute(call, &AttrKey::FrontendAttributes);
+        }
         Some(call)
     }
 
@@ -339,19 +350,25 @@ fn rebuilt(cx: &mut Cx<'_>, old: ComputationId) -> Option<ComputationId> {
         let before: Vec<Id> = cx.control_predecessors(id).to_vec();
         before.into_iter().filter_map(|other| map[other]).for_each(|other| cx.add_control(other, copy));
         if calls(cx, id) {
-            for Attribute { key, value } in cx.inst(id).attributes.clone() {
-                let value = match value {
-                    AttrValue::Computation(callee) => AttrValue::Computation(rebuilt(cx, callee)?),
-                    AttrValue::Computations(callees) => AttrValue::Computations(
-                        callees.into_iter().map(|callee| rebuilt(cx, callee)).collect::<Option<_>>()?,
-                    ),
-                    _ => continue,
-                };
-                cx.set_attribute(copy, key, value);
-            }
+            rebuild_callees(cx, id, copy)?;
         }
     }
     let root = map[cx.root(old)]?;
     cx.set_root(root);
     Some(new)
+}
+
+/// Gives a copied instruction copies of the computations that the original calls.
+fn rebuild_callees(cx: &mut Cx<'_>, old: Id, new: Id) -> Option<()> {
+    for Attribute { key, value } in cx.inst(old).attributes.clone() {
+        let value = match value {
+            AttrValue::Computation(callee) => AttrValue::Computation(rebuilt(cx, callee)?),
+            AttrValue::Computations(callees) => {
+                AttrValue::Computations(callees.into_iter().map(|callee| rebuilt(cx, callee)).collect::<Option<_>>()?)
+            }
+            _ => continue,
+        };
+        cx.set_attribute(new, key, value);
+    }
+    Some(())
 }
