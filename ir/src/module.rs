@@ -282,6 +282,8 @@ pub struct Module {
     pub stack_tables: StackTables,
     /// How it was written.
     pub style: TextStyle,
+    /// Where `HloModule` and the name stood in the text, if there was a header.
+    pub span: Option<Span>,
     pub(crate) instructions: Arena<InstructionId, Instruction>,
     pub(crate) computations: Arena<ComputationId, Computation>,
     pub(crate) order: Vec<ComputationId>,
@@ -320,7 +322,7 @@ impl Module {
         let ModuleParts { name, attributes, stack_tables, style, instructions, computations } = parts;
         let order: Vec<ComputationId> = computations.iter().map(|(id, _)| id).collect();
         let entry = order.last().copied();
-        Self { name, attributes, stack_tables, style, instructions, computations, order, entry }
+        Self { name, attributes, stack_tables, style, span: None, instructions, computations, order, entry }
     }
     /// An instruction by id; also one that was removed from its computation.
     pub fn instruction(&self, id: InstructionId) -> &Instruction {

@@ -53,6 +53,7 @@ fn header<'a>(state: &mut State<'a>, input: &'a str) -> Res<'a, ()> {
         _ => return Err(errors::expected("a module name", at)),
     };
     state.module.name = name.into();
+    state.module.span = Some(state.span_between(skip_blank(state.text), input));
     let (input, attributes) = attribute::list(state, None, input)?;
     state.module.attributes = attributes;
     let (input, tables) = stack::tables(input)?;

@@ -109,6 +109,7 @@ impl<'m> Verifier<'m> {
 
     /// Writes down a violation that belongs to the header.
     fn report_header(&mut self, rule: &'static str, message: &str) {
-        self.problems.push(Diagnostic::new(format!("{message} [{rule}]")));
+        let report = Diagnostic::new(format!("{message} [{rule}]"));
+        self.problems.push(Diagnostic { span: self.module.span, ..report });
     }
 }
