@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import jax
 
+from .xla import compiler
+
 VERSIONS = ((0, 8), (0, 9), (0, 10))
 
 # Custom calls whose meaning lies outside the module: partitioning decided in Python, memory spaces.
@@ -118,7 +120,7 @@ class Lowering:
 
     def text(self) -> str:
         """The module without metadata, every constant in full: equal for equal programs, wherever they stand."""
-        options = _hlo().HloPrintOptions()
+        options = compiler.hlo().HloPrintOptions()
         options.print_metadata = False
         options.print_large_constants = True
         return self.lowered.compiler_ir("hlo").get_hlo_module().to_string(options)
@@ -157,16 +159,6 @@ def _stablehlo(proto: bytes):
     from jax._src.interpreters import mlir
     from jax._src.lib import xla_client
     from jax._src.lib.mlir import ir
-    from jaxlib import _jax
-    text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(proto))
+    text = compiler.stablehlo(xla_client.XlaComputation(proto))
     with mlir.make_ir_context():
         return ir.Module.parse(text)
-
-
-def _hlo():
-    """Where jaxlib keeps its HLO classes: a module of its own since 0.10."""
-    try:
-        from jaxlib import _hlo as home
-    except ImportError:
-        from jaxlib import _jax as home
-    return home

@@ -1,0 +1,121 @@
+"""HLO text into XLA and back: parse, print, compile with dumps, read the compiler's own byte counts.
+
+Everything here runs in a child process (see child.py); the first call of `start` fixes XLA's flags.
+"""
+import glob
+import os
+import re
+
+# Few threads: the referee shares its machine, and XLA writes the thread count into scheduled modules.
+THREADS = 2
+ELIDED = re.compile(r"constant\(\{\.\.\.\}\)")
+
+
+def import_quietly():
+    """Import jax, on the CPU only, without starting a backend, so that children can be forked."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ["NPROC"] = str(THREADS)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+    import jax
+    from jax._src.lib import xla_client  # noqa: F401 - loads jaxlib before the fork
+    return jax
+
+
+def start(dump_dir=None, devices=1):
+    """Set the flags that XLA reads once per process, then return the jax module."""
+    flags = []
+    if dump_dir:
+        flags += [f"--xla_dump_to={dump_dir}", "--xla_dump_hlo_as_text", "--xla_dump_large_constants=true"]
+    if devices > 1:
+        flags.append(f"--xla_force_host_platform_device_count={devices}")
+    os.environ["XLA_FLAGS"] = " ".join(flags)
+    return import_quietly()
+
+
+def hlo():
+    """Where jaxlib keeps its HLO classes: a module of its own since 0.10."""
+    try:
+        from jaxlib import _hlo as home
+    except ImportError:
+        from jaxlib import _jax as home
+    return home
+
+
+def parse(text):
+    return hlo().hlo_module_from_text(text)
+
+
+def plain_text(module):
+    """Print a module so that two equal modules give equal text: no metadata, every constant in full."""
+    options = hlo().HloPrintOptions()
+    options.print_metadata = False
+    options.print_large_constants = True
+    return module.to_string(options)
+
+
+def computation(module):
+    from jax._src.lib import xla_client
+    return xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
+
+
+def compile_text(jax, text, partitions=1):
+    """Compile a before-optimizations module; returns (executable, program shape, device)."""
+    from jax._src.lib import xla_client
+    program = computation(parse(text))
+    mlir = stablehlo(program)
+    devices = tuple(jax.devices()[:partitions])
+    options = xla_client.CompileOptions()
+    if partitions > 1:
+        build = options.executable_build_options
+        build.num_partitions = partitions
+        build.use_spmd_partitioning = True
+    options.num_replicas, options.num_partitions = 1, partitions
+    client = devices[0].client
+    executable = client.compile_and_load(mlir, xla_client.DeviceList(devices), options)
+    return executable, program.program_shape(), devices[0]
+
+
+def stablehlo(program):
+    """The text of the module that XLA's clients take."""
+    from jaxlib import _jax
+    return _jax.mlir.xla_computation_to_mlir_module(program)
+
+
+def partitions_of(text):
+    header = text.split("\n", 1)[0]
+    found = re.search(r"num_partitions=(\d+)", header)
+    return int(found.group(1)) if found else 1
+
+
+def refuse_elided(text, name):
+    """XLA's parser fills an elided constant with a counter: results would mean nothing."""
+    if ELIDED.search(text):
+        raise ValueError(
+            f"{name} has elided constants ({{...}}): dump it with --xla_dump_large_constants=true")
+
+
+def dumped(dump_dir, ending):
+    """Text of the newest dump with this ending (the newest is the program; earlier ones are helpers)."""
+    paths = sorted(glob.glob(os.path.join(glob.escape(dump_dir), "*" + ending)))
+    if not paths:
+        raise FileNotFoundError(f"XLA wrote no *{ending}")
+    with open(paths[-1], encoding="utf-8") as file:
+        return file.read()
+
+
+def byte_counts(executable, dump_dir):
+    """Argument, output, alias and temp bytes, and the total of XLA's memory-usage report."""
+    stats = executable.get_compiled_memory_stats()
+    report = dumped(dump_dir, "memory-usage-report.txt")
+    total = re.search(r"Total bytes: (\d+)", report)
+    if not total:
+        raise ValueError("no 'Total bytes' in XLA's memory-usage report")
+    return {
+        "total_bytes": int(total.group(1)),
+        "argument_bytes": stats.argument_size_in_bytes,
+        "output_bytes": stats.output_size_in_bytes,
+        "alias_bytes": stats.alias_size_in_bytes,
+        "temp_bytes": stats.temp_size_in_bytes,
+    }

@@ -1,0 +1,75 @@
+"""Compilers for devices that this machine need not have: XLA:TPU and XLA:GPU compile from shapes and say how many bytes they need."""
+import importlib.util
+import os
+
+# A slice of the smallest TPU v5e: what is compiled is the program of one chip.
+TPU_TOPOLOGY = "v5e:2x2x1"
+TPU_ENVIRONMENT = {"TPU_ACCELERATOR_TYPE": "v5litepod-4", "TPU_WORKER_HOSTNAMES": "localhost", "TPU_SKIP_MDS_QUERY": "1",
+                   "JAX_PLATFORMS": "cpu", "TPU_MIN_LOG_LEVEL": "3"}
+
+# NVIDIA H100 SXM: the figures of its data sheet that XLA's cost models ask for.
+H100 = """
+gpu_device_info {
+  cuda_compute_capability { major: 9 feature_extension: ACCELERATED_FEATURES }
+  core_count: 132 fpus_per_core: 128 clock_rate_ghz: 1.98
+  threads_per_warp: 32 threads_per_block_limit: 1024 threads_per_core_limit: 2048
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  registers_per_core_limit: 65536 registers_per_block_limit: 65536
+  shared_memory_per_block: 49152 shared_memory_per_block_optin: 232448 shared_memory_per_core: 233472
+  l2_cache_size: 52428800 device_memory_size: 84978434048 memory_bandwidth: 3352320000000
+}
+platform_name: "CUDA"
+device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+
+
+class Missing(RuntimeError):
+    """The compiler is not installed; the message says how to install it."""
+
+
+def byte_counts(text, target):
+    """Argument, output, alias and temp bytes of a module by the target's compiler; their total."""
+    if target == "tpu":
+        device = tpu_device()
+    elif target == "gpu":
+        device = gpu_device()
+    else:
+        raise ValueError(f"unknown target {target!r}; known are cpu, tpu, gpu")
+    stats = compiled(text, device).get_compiled_memory_stats()
+    arguments, outputs, aliased = stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes
+    return {"total_bytes": arguments + outputs - aliased + stats.temp_size_in_bytes, "argument_bytes": arguments,
+            "output_bytes": outputs, "alias_bytes": aliased, "temp_bytes": stats.temp_size_in_bytes}
+
+
+def need(package, extra, target):
+    if importlib.util.find_spec(package) is None:
+        raise Missing(f"--target {target} needs XLA's {target.upper()} compiler: pip install 'hlo-opt[{extra}]' "
+                      f"(from a clone: pip install '.[{extra}]'); no {target.upper()} is needed")
+
+
+def tpu_device():
+    need("libtpu", "tpu", "tpu")
+    os.environ.update(TPU_ENVIRONMENT)
+    from jax.experimental import topologies
+    return topologies.get_topology_desc(platform="tpu", topology_name=TPU_TOPOLOGY).devices[0]
+
+
+def gpu_device():
+    need("jax_cuda12_plugin", "gpu", "gpu")
+    # Autotuning would run kernels, for which there is no device.
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_autotune_level=0"
+    from jax.experimental import topologies
+    return topologies.get_topology_desc(platform="cuda", topology_name="", topology="1x1x1", target_config=H100).devices[0]
+
+
+def compiled(text, device):
+    from jax._src.interpreters import mlir
+    from jax._src.lib import xla_client
+    from jax._src.lib.mlir import ir
+
+    from . import compiler
+    module = compiler.stablehlo(compiler.computation(compiler.parse(text)))
+    options = xla_client.CompileOptions()
+    options.num_replicas = options.num_partitions = 1
+    with mlir.make_ir_context():
+        return device.client.compile(ir.Module.parse(module), xla_client.DeviceList((device,)), options)
