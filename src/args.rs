@@ -77,6 +77,9 @@ pub(crate) struct RawArgs {
     /// Verify the module after every pass
     #[arg(long)]
     verify_each: bool,
+    /// Run both modules with XLA on the same data and write nothing if the results differ (needs the Python package)
+    #[arg(long, conflicts_with_all = ["analyze", "check"])]
+    verify_with_xla: bool,
     /// Write errors for people, or for programs as one line of JSON each (and no summary)
     #[arg(long, value_enum, value_name = "FORM", default_value_t = ErrorForm::Human)]
     error_format: ErrorForm,
@@ -230,6 +233,8 @@ pub(crate) struct Rewriting {
     pub(crate) why_not: Option<&'static str>,
     /// What to show of the run.
     pub(crate) watch: Watch,
+    /// Whether XLA must find the results equal before anything is written.
+    pub(crate) verify_with_xla: bool,
 }
 
 /// What a module is written as.
@@ -349,7 +354,8 @@ impl RawArgs {
             return Err(UsageError(format!("{flag} and the module cannot both go to standard output")));
         }
         let product = self.product()?;
-        Ok(Rewriting { pipeline, output, product, diff: self.diff, check: self.check, why_not, watch })
+        let (diff, check, verify_with_xla) = (self.diff, self.check, self.verify_with_xla);
+        Ok(Rewriting { pipeline, output, product, diff, check, why_not, watch, verify_with_xla })
     }
 }
 

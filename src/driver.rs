@@ -17,8 +17,9 @@ use crate::problem::{Failed, Problem};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::results::{self, Run};
+use crate::verify_xla::{self, XlaError};
 use crate::watcher::{self, Watcher};
-use crate::{Exit, Failure, analyze, api};
+use crate::{Exit, Failure, Optimized, analyze, api};
 
 /// Runs the command line `arguments` (the program's name first) and answers the exit code. Everything it has to say was said.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -146,12 +147,21 @@ fn rewrite_job(job: &Job, rewriting: &Rewriting, args: &Args, messages: Messages
         Ok((result, watcher.finish()))
     })?;
     let results = watched.into_iter().map(|(result, dumped)| dumped.map(|()| result)).collect::<Result<Vec<_>, _>>()?;
+    let verified = verified(&results, rewriting)?;
     let run = Run { results: &results, name: &name, job, rewriting };
     let exit = run.exit();
     run.write(exit, results::Streams { color: use_color(args.color, &io::stdout()), messages })?;
     run.say(args.quiet, messages);
+    for sentence in verified.iter().filter(|_| !args.quiet) {
+        messages.remark(&format!("  verified with XLA: {sentence}\n"));
+    }
     for result in &results {
         watcher::say(&watcher::tables(&rewriting.watch, &result.report.statistics));
     }
     Ok(exit)
+}
+
+/// What XLA says about the results of each module, if it is asked.
+fn verified(results: &[Optimized], rewriting: &Rewriting) -> Result<Vec<String>, XlaError> {
+    results.iter().filter(|_| rewriting.verify_with_xla).map(verify_xla::verify).collect()
 }

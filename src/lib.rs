@@ -30,6 +30,7 @@ mod report;
 mod results;
 mod size;
 mod summary;
+mod verify_xla;
 mod watch_flags;
 mod watcher;
 mod why_not;

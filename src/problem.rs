@@ -6,6 +6,7 @@ use crate::args::UsageError;
 use crate::input::InputError;
 use crate::messages::{Level, Messages, Origin};
 use crate::output::OutputError;
+use crate::verify_xla::XlaError;
 use crate::watcher::DumpError;
 use crate::{Exit, Failure};
 
@@ -20,6 +21,8 @@ pub(crate) enum Problem {
     Output(#[from] OutputError),
     #[error(transparent)]
     Dump(#[from] DumpError),
+    #[error(transparent)]
+    Xla(#[from] XlaError),
     /// One failure or several, of one module or several; places are places in `text`.
     #[error("{} modules of `{name}` have no result", failures.len())]
     Modules { failures: Vec<Failed>, name: String, text: String },
@@ -60,6 +63,9 @@ impl Problem {
             }
             Self::Input(_) => plain("input", Exit::Input),
             Self::Output(_) | Self::Dump(_) => plain("output", Exit::Input),
+            // Other results are a fault of the tool that rewrote, or of the compiler, and none of the user's.
+            Self::Xla(XlaError::Differ(_)) => plain("xla-differs", Exit::Internal),
+            Self::Xla(_) => plain("xla", Exit::Input),
             Self::Modules { failures, name, text } => {
                 let origin = Origin { name, text };
                 failures.iter().map(|failure| say(failure, messages, origin)).fold(Exit::Done, Exit::or)

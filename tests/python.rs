@@ -42,24 +42,74 @@ fn wheel() -> &'static Path {
     })
 }
 
-/// Installs the wheel beside the packages that `python` has and runs the tests of the package with it.
-fn tested(python: &Path) {
+/// Installs the wheel beside the packages that `python` has and runs these tests of the package with it.
+fn tested(python: &Path, tests: &[&str]) {
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]);
     succeed(pip.arg(wheel()), "installing the wheel");
     let report =
-        succeed(Command::new(python).args(["-m", "pytest", "-q", "python/tests"]).env_remove("PYTHONPATH"), "pytest");
+        succeed(Command::new(python).args(["-m", "pytest", "-q"]).args(tests).env_remove("PYTHONPATH"), "pytest");
     assert!(report.contains(" passed"), "pytest ran nothing:\n{report}");
 }
 
 #[test]
 fn the_package_passes_its_tests() {
-    tested(&session::python());
+    tested(&session::python(), &["python/tests"]);
+}
+
+/// Runs the command with `--verify-with-xla` and a Python of its choice.
+fn verified(python: &Path, folder: &Path) -> std::process::Output {
+    let module = std::fs::read_to_string(root().join("corpus/founding/s32.before.hlo")).unwrap();
+    let input = folder.join("before.hlo");
+    std::fs::write(&input, module.replace("8589934592", "1000003")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hlo-opt"));
+    command.args(["--verify-with-xla", "--chunk-bytes=64KiB", "-o"]).arg(folder.join("after.hlo")).arg(input);
+    command.env("HLO_OPT_PYTHON", python).env("PYTHONPATH", root().join("python")).output().unwrap()
+}
+
+#[test]
+fn the_command_asks_xla_whether_results_are_equal() {
+    let folder = session::workspace("verify-with-xla");
+    let output = verified(&session::python(), &folder);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("verified with XLA: equal: 3 data sets, the same bits"), "{said}");
+    assert!(folder.join("after.hlo").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_is_written_when_xla_disagrees_or_cannot_be_asked() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = session::workspace("verify-refused");
+    // A referee that finds a difference, one that fails, and none at all.
+    for (script, code, sentence) in [
+        ("echo other; exit 3", 3, "computes other results"),
+        ("exit 1", 1, "could not run both"),
+        ("", 1, "pip install"),
+    ] {
+        let python = folder.join("python");
+        let _ = std::fs::remove_file(&python);
+        if !script.is_empty() {
+            std::fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let output = verified(&python, &folder);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && said.contains(sentence), "{said}");
+        assert!(!folder.join("after.hlo").exists(), "something was written");
+    }
 }
 
 #[test]
 fn older_versions_of_jax_pass_too() {
+    // The referee runs with one XLA, the newest.
+    let of_jax = ["jit", "fallback", "calls"].map(|name| format!("python/tests/test_{name}.py"));
+    let of_jax = of_jax.each_ref().map(String::as_str);
     for version in ["0.9", "0.8"] {
-        tested(&session::environment(&format!("python/tests/jax-{version}.txt"), &format!("jax-{version}-venv")));
+        tested(
+            &session::environment(&format!("python/tests/jax-{version}.txt"), &format!("jax-{version}-venv")),
+            &of_jax,
+        );
     }
 }

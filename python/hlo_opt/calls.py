@@ -27,6 +27,8 @@ def optimize(
     chunk_bytes: int | None = None,
     min_saving: int = 1 << 20,
     verify_each: bool = False,
+    budget: int | None = None,
+    bisect_limit: int | None = None,
 ) -> Optimized:
     """Rewrites a module so that it needs less memory and computes the same.
 
@@ -35,6 +37,7 @@ def optimize(
     "bitwise", "hlo-exact" (the same operations on the same elements) or "reassociate" (float sums may be split). `assume` are promises about
     the data: "indices-in-bounds". `passes` replaces the standard ones, in order; "" runs none. `chunk_bytes` bounds the block temporaries of
     each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.
+    Rewriting stops when the peak fits `budget` bytes; `bisect_limit` keeps only that many rewrites, the first ones.
 
     Raises HloError for a module that cannot be read or is not legal (with line and column), EstimateError if the memory model cannot handle
     it, ValueError for an option that makes no sense, InternalError for a fault of this tool.
@@ -42,7 +45,8 @@ def optimize(
     listed = passes if passes is None or isinstance(passes, str) else ",".join(passes)
     text, proto, report = _native.optimize(
         _data(module), target=target, exactness=exactness, assume=list(assume), passes=listed,
-        chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each)
+        chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each, budget=budget,
+        bisect_limit=bisect_limit)
     return Optimized(text, proto, Report.from_json(report))
 
 

@@ -24,6 +24,8 @@ class Verdict:
 
 # Verdicts of the judge, so that a program that is jitted again (a new closure, a new session object) is not judged again.
 _MOST_VERDICTS = 512
+# A compiler that needs this much more than the model promised met a rewrite it does not like: the bad one is looked for.
+_TRUST = 1.05
 _verdicts: OrderedDict[str, Verdict] = OrderedDict()
 _verdicts_lock = threading.Lock()
 
@@ -138,27 +140,52 @@ def _judge(lowering: Lowering, options: Options, proto: bytes, found: calls.Opti
     key = _key(lowering, options)
     verdict = _recall(key)
     if verdict is None:
-        verdict = _compared(lowering, proto, found, report)
+        verdict = _compared(lowering, options, proto, found, report)
         _remember(key, verdict)
-    elif verdict.limit is None:
-        lowering.plant(lowering.rewritten(found.proto))
+    elif verdict.limit != 0:
+        _keep(lowering, report, _limited(lowering, options, proto, found, verdict.limit))
     report.judged, report.before, report.after = True, verdict.before, verdict.after
     report.kept = "original" if verdict.limit == 0 else "rewritten"
     if verdict.limit == 0:
         report.reason = "the compiler found the rewritten program no better"
 
 
-def _compared(lowering: Lowering, proto: bytes, found: calls.Optimized, report: MemoryReport) -> Verdict:
-    """Compiles both forms and leaves the better one in place."""
+def _compared(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, report: MemoryReport) -> Verdict:
+    """Compiles the original and the rewritten form, and fewer rewrites if those are not what the model promised; leaves the best in place."""
+    everything = len(found.report.rewrites)
     before = measured(lowering.inner)
-    computation = lowering.rewritten(found.proto)
-    after = measured(computation)
-    report.attempts += (f"all {len(found.report.rewrites)} rewrites: {size(after.total)}",)
-    # Equal donation: a rewrite that lost a donated buffer would change what callers may do with their arrays.
-    if after.aliased == before.aliased and after.total < before.total:
-        lowering.plant(computation)
-        return Verdict(None, before, after)
-    return Verdict(0, before, before)
+    tried = {0: before.total}
+    best = Verdict(0, before, before)
+
+    def attempt(limit: int) -> None:
+        nonlocal best
+        form = _limited(lowering, options, proto, found, None if limit == everything else limit)
+        computation = lowering.rewritten(form.proto)
+        after = measured(computation)
+        # Equal donation: a rewrite that lost a donated buffer would change what callers may do with their arrays.
+        tried[limit] = after.total if after.aliased == before.aliased else before.total
+        report.attempts += (f"{limit} of {everything} rewrites: {size(after.total)}",)
+        if tried[limit] < best.after.total:
+            best = Verdict(None if limit == everything else limit, before, after)
+            _keep(lowering, report, form, computation)
+
+    attempt(everything)
+    low, high = 0, everything
+    while high - low > 1 and best.after.total > _TRUST * found.report.after.total_bytes:
+        middle = (low + high) // 2
+        attempt(middle)
+        low, high = (middle, high) if tried[middle] < tried[low] else (low, middle)
+    return best
+
+
+def _limited(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, limit: int | None) -> calls.Optimized:
+    """The module with only the first `limit` rewrites; None means all of them."""
+    return found if limit is None else calls.optimize(proto, bisect_limit=limit, **options.of_call(lowering.target))
+
+
+def _keep(lowering: Lowering, report: MemoryReport, form: calls.Optimized, computation=None) -> None:
+    lowering.plant(lowering.rewritten(form.proto) if computation is None else computation)
+    report.model = form.report
 
 
 def _key(lowering: Lowering, options: Options) -> str:

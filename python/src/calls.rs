@@ -3,7 +3,7 @@
 use std::panic::{self, AssertUnwindSafe};
 
 use hlo_ir::{proto, text};
-use hlo_opt::{Options, Pipeline};
+use hlo_opt::{Optimized, Options, Pipeline};
 
 use crate::failure::Stop;
 use crate::options::{self, Settings};
@@ -18,7 +18,8 @@ pub(crate) fn optimize(data: &[u8], settings: &Settings<'_>) -> Result<(String, 
 fn rewritten(source: &str, pipeline: &Pipeline, options: &Options) -> Result<(String, Vec<u8>, String), Stop> {
     let optimized = hlo_opt::optimize(source, pipeline, options).map_err(|failure| Stop::of(failure, source))?;
     let report = optimized.report_json(options.target).map_err(|failure| Stop::of(failure, source))?;
-    Ok((optimized.text.clone(), encode(&optimized.text)?, report))
+    let proto = encode(&optimized)?;
+    Ok((optimized.text, proto, report))
 }
 
 /// Says how much memory a module needs: the report as JSON.
@@ -41,11 +42,9 @@ fn source(data: &[u8]) -> Result<String, Stop> {
     Ok(text.to_owned())
 }
 
-/// The proto of a module that this tool printed.
-fn encode(printed: &str) -> Result<Vec<u8>, Stop> {
-    let module =
-        text::parse(printed).map_err(|_| Stop::Internal("the printed module cannot be read again".to_owned()))?;
-    let encoded = proto::write(&module).map_err(|problems| Stop::illegal(&problems, printed))?;
+/// The proto of the rewritten module.
+fn encode(optimized: &Optimized) -> Result<Vec<u8>, Stop> {
+    let encoded = proto::write(optimized.after()).map_err(|problems| Stop::illegal(&problems, &optimized.text))?;
     module_of(&encoded.bytes).ok_or_else(|| Stop::Internal("the proto does not begin with its module".to_owned()))
 }
 

@@ -20,6 +20,10 @@ pub(crate) struct Settings<'a> {
     pub(crate) min_saving: u64,
     /// Verify after every pass.
     pub(crate) verify_each: bool,
+    /// Bytes; rewriting stops when the peak fits.
+    pub(crate) budget: Option<u64>,
+    /// Most rewrites to keep.
+    pub(crate) bisect_limit: Option<usize>,
 }
 
 impl Settings<'_> {
@@ -36,6 +40,8 @@ impl Settings<'_> {
             chunk_bytes: self.chunk_bytes.map(Bytes),
             min_saving: Bytes(self.min_saving),
             verify_each: self.verify_each,
+            budget: self.budget.map(Bytes),
+            bisect_limit: self.bisect_limit,
             ..Options::default()
         })
     }

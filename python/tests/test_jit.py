@@ -265,21 +265,62 @@ def test_explanations_name_the_users_lines():
         f.memory_report()
 
 
+def two_sinks(table, rows, ids, others, places):
+    return scattered(table, rows, ids), scattered(table * 2, jnp.cos(others), places)
+
+
 def test_the_judge_keeps_the_original_when_the_rewrite_is_worse(monkeypatch):
-    from hlo_opt import calls, jax_plan
-    optimize = calls.optimize
-
-    def worse(proto, **options):
-        good = optimize(proto, **options)
-        # What is handed over is the original with one more table-sized result kept alive: never better.
-        return calls.Optimized(good.text, proto, good.report)
-
-    monkeypatch.setattr(jax_plan.calls, "optimize", worse)
+    from hlo_opt import jax_plan
+    optimize = jax_plan.calls.optimize
+    # What is handed over is no rewritten module but the original: no better.
+    monkeypatch.setattr(jax_plan.calls, "optimize", lambda proto, **options: dataclasses.replace(optimize(proto, **options), proto=proto))
     x, idx = arguments(1 << 15)
     f = hlo_opt.jit(gradient, options=EAGER)
     same(f(x, idx), jax.jit(gradient)(x, idx))
     report = f.memory_report()
     assert report.kept == "original" and report.after == report.before and "no better" in str(report)
+
+
+def test_a_bad_rewrite_is_found_by_bisection_and_the_others_stay(monkeypatch):
+    from hlo_opt import jax_plan
+    optimize, measured = jax_plan.calls.optimize, jax_plan.measured
+    args = (*table_arguments(), *[array[: ROWS // 4 * 3] for array in table_arguments(1)[1:]])
+    whole = hlo_opt.jit(two_sinks, options=EAGER)
+    same(whole(*args), jax.jit(two_sinks)(*args))
+    count = len(rewritten(whole.memory_report()).model.rewrites)
+    assert count >= 2, whole.explain()
+    # The last rewrite counts as a bad one: with it, the compiler is made to need twice the original.
+    bad = {}
+
+    def planted(proto, **options):
+        found = optimize(proto, **options)
+        bad[found.proto] = len(found.report.rewrites) == count
+        return found
+
+    def judged(computation):
+        found = measured(computation)
+        worse = getattr(computation, "bad", False)
+        return dataclasses.replace(found, temporaries=found.temporaries * 100) if worse else found
+
+    rewriting = jax_plan.Lowering.rewritten
+
+    def marked(self, proto):
+        made = rewriting(self, proto)
+        made.bad = bad.get(proto, False)
+        return made
+
+    monkeypatch.setattr(jax_plan.calls, "optimize", planted)
+    monkeypatch.setattr(jax_plan, "measured", judged)
+    monkeypatch.setattr(jax_plan.Lowering, "rewritten", marked)
+    jax_plan._verdicts.clear()
+    f = hlo_opt.jit(two_sinks, options=EAGER)
+    same(f(*args), jax.jit(two_sinks)(*args))
+    report = rewritten(f.memory_report())
+    assert 0 < len(report.model.rewrites) < count and len(report.attempts) > 1
+    again = hlo_opt.jit(two_sinks, options=EAGER)
+    same(again(*args), f(*args))
+    assert len(again.memory_report().model.rewrites) == len(report.model.rewrites) and not again.memory_report().attempts
+    jax_plan._verdicts.clear()
 
 
 def test_a_module_that_xla_refuses_falls_back(monkeypatch):
