@@ -15,6 +15,6 @@ pub(crate) fn text(analysis: &Analysis, target: Target) -> String {
         Target::Tpu => "XLA:TPU",
         Target::Gpu => "XLA:GPU",
     };
-    let memory = memory_text(&analysis.estimate, Some(&analysis.details), SHOWN);
+    let memory = memory_text(&analysis.estimate, &analysis.details, SHOWN);
     format!("{} on {compiler}\n{memory}", analysis.module)
 }

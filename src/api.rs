@@ -6,7 +6,7 @@ use hlo_passes::Options;
 use hlo_passes::manager::{self, Nobody, Observer, RunError, RunReport};
 
 use crate::Pipeline;
-use crate::report::{Format, Report};
+use crate::report::Report;
 
 /// A rewritten module and what was done to it.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Optimized {
     /// The report as JSON (`docs/report.schema.json`); `target` is that of the run's options.
     pub fn report_json(&self, target: Target) -> Result<String, Failure> {
         let details = self.details(target)?;
-        Ok(Report::of_run(&self.module, target, &self.report, &details).write(Format::Json))
+        Ok(Report::of_run(&self.module, target, &self.report, &details).json())
     }
     /// Whether the peak of the result is within the budget of `options`; true if there is none.
     pub fn fits(&self, options: &Options) -> bool {
@@ -69,7 +69,7 @@ pub struct Analysis {
 impl Analysis {
     /// The report as JSON (`docs/report.schema.json`): before and after are the same, and nothing was rewritten.
     pub fn report_json(&self, target: Target) -> String {
-        Report::of_analysis(self, target).write(Format::Json)
+        Report::of_analysis(self, target).json()
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct RawArgs {
     /// Rewrite nothing: print how much memory the module needs and who holds it
     #[arg(long, conflicts_with_all = ["output", "passes", "check", "diff"])]
     analyze: bool,
-    /// Write a full report; the extension .json or .txt picks its form
+    /// Write a full report; the end of the name picks its form: .json, .txt, .html, .perfetto.json or .pprof.pb.gz
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// How equal the results must stay
@@ -367,7 +367,10 @@ fn is_proto(path: &Path) -> bool {
 /// The report's file and form.
 fn report_file(path: PathBuf, output: Option<&PathBuf>) -> Result<(PathBuf, Format), UsageError> {
     let Some(format) = Format::of(&path) else {
-        return Err(UsageError(format!("--report `{}`: the file name must end in .json or .txt", path.display())));
+        return Err(UsageError(format!(
+            "--report `{}`: the file name must end in .json, .txt, .html, .perfetto.json or .pprof.pb.gz",
+            path.display()
+        )));
     };
     if output == Some(&path) {
         return Err(UsageError(format!("the module and the report cannot both go to `{}`", path.display())));

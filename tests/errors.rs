@@ -54,7 +54,7 @@ errors! {
     bad_size: run(["--chunk-bytes=12kb", "-"]);
     zero_chunk: run(["--chunk-bytes=0", "-"]);
     unknown_flag: run(["--buget=3GiB", "-"]);
-    unknown_report_form: run(["--report=out.html", "-"]);
+    unknown_report_form: run(["--report=out.svg", "-"]);
     unknown_promise: run(["--assume=luck", "-"]);
     target_without_model: run(["--target=tpu", "-"]);
     contradicting_flags: run(["--analyze", "--diff", "-"]);

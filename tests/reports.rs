@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::fmt::Write as _;
 use std::fs;
 
 use common::{FULL, SMALL, corpus, programs, run, text};
@@ -37,6 +38,101 @@ fn json_report_of_the_founding_program() {
 #[test]
 fn text_report_of_the_founding_program() {
     insta::assert_snapshot!(report("txt", &[S32]));
+}
+
+/// A module whose metadata try to leave the places that HTML gives them; its name can only be a word.
+const HOSTILE: &str = "HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = f32[256]{0} parameter(0), metadata={op_name=\"<img src=x onerror=alert(2)>\"}
+  ROOT r = f32[256]{0} reverse(x), dimensions={0}, metadata={op_name=\"a</script>b\" source_file=\"<!--.py\" source_line=1}
+}
+";
+
+/// The data block of an HTML report.
+fn embedded(page: &str) -> Value {
+    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn the_html_report_is_one_page_around_the_json_report() {
+    let page = report("html", &[S32]);
+    assert_eq!(embedded(&page), json(&[S32]));
+    assert!(validator().is_valid(&embedded(&page)));
+    assert_eq!(page.matches("<script").count(), 2, "the data and the program");
+    assert!(page.contains("prefers-color-scheme: dark"));
+    for outside in ["src=", "<link", "@import", "url(http"] {
+        assert!(!page.contains(outside), "the page must not ask for anything: {outside}");
+    }
+}
+
+#[test]
+fn names_in_a_module_stay_text_in_the_html_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let (module, path) = (folder.path().join("m.hlo"), folder.path().join("m.html"));
+    fs::write(&module, HOSTILE).unwrap();
+    let run = run(["--analyze", module.to_str().unwrap(), "--report", path.to_str().unwrap()]);
+    assert_eq!(run.code, 0, "{run}");
+    let page = fs::read_to_string(path).unwrap();
+    assert_eq!(page.matches("</script>").count(), 2);
+    assert!(!page.contains("<img") && !page.contains("<!--"), "metadata became markup");
+    let holders = &embedded(&page)["before"]["details"]["holders"];
+    assert!(holders.as_array().unwrap().iter().any(|holder| holder["op_name"] == "a</script>b"), "{holders}");
+}
+
+#[test]
+fn reports_of_long_programs_are_bounded() {
+    let mut text = "HloModule long, is_scheduled=true\n\nENTRY e {\n  x0 = f32[64]{0} parameter(0)\n".to_owned();
+    for line in 1..20_000 {
+        let metadata =
+            format!("metadata={{op_name=\"jit(f)/step_{line}/sin\" source_file=\"f.py\" source_line={line}}}");
+        writeln!(text, "  x{line} = f32[64]{{0}} reverse(x{}), dimensions={{0}}, {metadata}", line / 2).unwrap();
+    }
+    let all: Vec<String> = (1..20_000).map(|line| format!("x{line}")).collect();
+    writeln!(text, "  ROOT r = f32[{}]{{0}} concatenate({}), dimensions={{0}}\n}}", 64 * 19_999, all.join(", "))
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (module, path) = (folder.path().join("long.hlo"), folder.path().join("long.html"));
+    fs::write(&module, text).unwrap();
+    let run = run(["--analyze", module.to_str().unwrap(), "--report", path.to_str().unwrap()]);
+    assert_eq!(run.code, 0, "{run}");
+    let page = fs::read_to_string(path).unwrap();
+    assert!(page.len() < 1_500_000, "{} bytes", page.len());
+    let details = &embedded(&page)["before"]["details"];
+    let points = details["timeline"].as_array().unwrap();
+    let most = points.iter().map(|point| point["bytes"].as_u64().unwrap()).max();
+    assert_eq!(most, embedded(&page)["before"]["peak"]["bytes"].as_u64());
+    assert!(points.len() <= 2000 && details["by_source"].as_array().unwrap().len() <= 500);
+    assert!(details["unlisted"]["count"].as_u64().unwrap() > 19_000);
+}
+
+#[test]
+fn the_trace_holds_the_course_of_memory_before_and_after() {
+    let trace: Value = serde_json::from_str(&report("perfetto.json", &[S32])).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let peak = |pid: u64| {
+        let counters = events.iter().filter(|event| event["ph"] == "C" && event["pid"] == pid);
+        counters.map(|event| event["args"]["bytes"].as_u64().unwrap()).max()
+    };
+    let full = json(&[S32]);
+    let told = |side: &str| full[side]["peak"]["bytes"].as_u64();
+    assert_eq!((peak(1), peak(2)), (told("before"), told("after")));
+    let steps = full["before"]["details"]["steps"].as_u64().unwrap();
+    for event in events.iter().filter(|event| event["ph"] == "X" && event["pid"] == 1) {
+        let (from, length) = (event["ts"].as_u64().unwrap(), event["dur"].as_u64().unwrap());
+        assert!(length > 0 && from + length <= steps, "{event}");
+    }
+    assert_eq!(events.iter().filter(|event| event["name"] == "process_name").count(), 2);
+}
+
+#[test]
+fn the_profile_is_a_gzipped_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.pprof.pb.gz");
+    let run = run(["-q", S32, "-o", "/dev/null", "--report", path.to_str().unwrap()]);
+    assert_eq!(run.code, 0, "{run}");
+    assert_eq!(fs::read(path).unwrap()[..2], [0x1f, 0x8b]);
 }
 
 #[test]

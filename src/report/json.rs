@@ -7,7 +7,7 @@ use hlo_passes::manager::{Remark, RemarkKind, Rewrite};
 use serde::Serialize;
 
 use super::json_details::{self, JsonDetails};
-use super::{Report, target_name};
+use super::{Report, TOOL, target_name};
 
 /// Version of the format; it changes whenever a reader of the old one could be misled.
 const VERSION: u32 = 1;
@@ -38,8 +38,7 @@ struct JsonEstimate<'a> {
     aliased: u64,
     thread_local: u64,
     caveats: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<JsonDetails<'a>>,
+    details: JsonDetails<'a>,
 }
 
 #[derive(Serialize)]
@@ -87,22 +86,33 @@ struct JsonRemark<'a> {
     bytes: u64,
 }
 
+/// Everything in a report can be written as JSON.
+const SERIALIZES: &str = "strings and integers always serialize";
+
 /// The report as indented JSON with a final newline.
 pub(super) fn write(report: &Report<'_>) -> String {
-    let document = JsonReport {
-        version: VERSION,
-        tool: concat!("hlo-opt ", env!("CARGO_PKG_VERSION")),
-        module: report.module,
-        target: target_name(report.target),
-        before: estimate(report.before, report.details.map(|[before, _]| before)),
-        after: estimate(report.after, report.details.map(|[_, after]| after)),
-        rewrites: report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect(),
-        remarks: report.remarks.iter().map(remark).collect(),
-    };
-    serde_json::to_string_pretty(&document).expect("strings and integers always serialize") + "\n"
+    serde_json::to_string_pretty(&document(report)).expect(SERIALIZES) + "\n"
 }
 
-fn estimate<'a>(estimate: &'a Estimate, details: Option<&'a Details>) -> JsonEstimate<'a> {
+/// The same in one line.
+pub(super) fn compact(report: &Report<'_>) -> String {
+    serde_json::to_string(&document(report)).expect(SERIALIZES)
+}
+
+fn document<'a>(report: &Report<'a>) -> JsonReport<'a> {
+    JsonReport {
+        version: VERSION,
+        tool: TOOL,
+        module: report.module,
+        target: target_name(report.target),
+        before: estimate(report.before, report.details[0]),
+        after: estimate(report.after, report.details[1]),
+        rewrites: report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect(),
+        remarks: report.remarks.iter().map(remark).collect(),
+    }
+}
+
+fn estimate<'a>(estimate: &'a Estimate, details: &'a Details) -> JsonEstimate<'a> {
     JsonEstimate {
         total_bytes: estimate.total.get(),
         model: estimate.model.name(),
@@ -120,7 +130,7 @@ fn estimate<'a>(estimate: &'a Estimate, details: Option<&'a Details>) -> JsonEst
         aliased: estimate.aliased.get(),
         thread_local: estimate.thread_local.get(),
         caveats: &estimate.caveats,
-        details: details.map(json_details::details),
+        details: json_details::details(details),
     }
 }
 

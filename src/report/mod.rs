@@ -3,9 +3,12 @@
 //! Reports never compute: every figure was found by the memory model or by the pass manager.
 
 mod holders;
+mod html;
 mod json;
 mod json_details;
+mod pprof;
 mod text;
+mod trace;
 
 use std::path::Path;
 
@@ -23,16 +26,31 @@ pub(crate) enum Format {
     Json,
     /// For people.
     Text,
+    /// For people, in a browser.
+    Html,
+    /// The course of memory, for Perfetto and Chrome's tracing page.
+    Trace,
+    /// The peak by call stack, for pprof.
+    Pprof,
 }
 
+/// Ends of file names and the forms they ask for; the first that fits counts.
+const ENDINGS: [(&str, Format); 5] = [
+    (".perfetto.json", Format::Trace),
+    (".json", Format::Json),
+    (".txt", Format::Text),
+    (".html", Format::Html),
+    (".pprof.pb.gz", Format::Pprof),
+];
+
+/// Name and version of this tool, as reports carry it.
+const TOOL: &str = concat!("hlo-opt ", env!("CARGO_PKG_VERSION"));
+
 impl Format {
-    /// The form that the extension of `path` asks for.
+    /// The form that the end of a file's name asks for.
     pub(crate) fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()? {
-            "json" => Some(Self::Json),
-            "txt" => Some(Self::Text),
-            _ => None,
-        }
+        let name = path.file_name()?.to_str()?;
+        ENDINGS.iter().find(|(ending, _)| name.ends_with(ending)).map(|&(_, format)| format)
     }
 }
 
@@ -43,7 +61,7 @@ pub(crate) struct Report<'a> {
     target: Target,
     before: &'a Estimate,
     after: &'a Estimate,
-    details: Option<[&'a Details; 2]>,
+    details: [&'a Details; 2],
     rewrites: &'a [Rewrite],
     remarks: &'a [Remark],
 }
@@ -52,19 +70,34 @@ impl<'a> Report<'a> {
     /// The report of a run of passes; `details` explain the memory before and after.
     pub(crate) fn of_run(module: &'a str, target: Target, run: &'a RunReport, details: &'a [Details; 2]) -> Self {
         let RunReport { before, after, rewrites, remarks, statistics: _ } = run;
-        Self { module, target, before, after, details: Some(details.each_ref()), rewrites, remarks }
+        Self { module, target, before, after, details: details.each_ref(), rewrites, remarks }
     }
     /// The report of a module that was only looked at.
     pub(crate) fn of_analysis(analysis: &'a Analysis, target: Target) -> Self {
         let Analysis { module, estimate, details } = analysis;
-        let details = Some([details, details]);
+        let details = [details, details];
         Self { module, target, before: estimate, after: estimate, details, rewrites: &[], remarks: &[] }
     }
-    /// The report's text.
-    pub(crate) fn write(&self, format: Format) -> String {
+    /// The report as JSON text.
+    pub(crate) fn json(&self) -> String {
+        json::write(self)
+    }
+    /// The report's bytes.
+    pub(crate) fn write(&self, format: Format) -> Vec<u8> {
         match format {
-            Format::Json => json::write(self),
-            Format::Text => text::write(self),
+            Format::Json => self.json().into_bytes(),
+            Format::Text => text::write(self).into_bytes(),
+            Format::Html => html::write(self).into_bytes(),
+            Format::Trace => trace::write(self).into_bytes(),
+            Format::Pprof => pprof::write(self),
+        }
+    }
+    /// What explains the memory: before and after where something was rewritten, otherwise the one thing there is.
+    fn sides(&self) -> Vec<(Option<&'static str>, &'a Details)> {
+        let [before, after] = self.details;
+        match self.rewrites {
+            [] => vec![(None, before)],
+            _ => vec![(Some("before"), before), (Some("after"), after)],
         }
     }
 }

@@ -14,8 +14,8 @@ const INFALLIBLE: &str = "a String takes every write";
 pub(super) fn write(report: &Report<'_>) -> String {
     let mut out = format!("hlo-opt {} report\n", env!("CARGO_PKG_VERSION"));
     writeln!(out, "module {}, target {}", report.module, target_name(report.target)).expect(INFALLIBLE);
-    section(&mut out, "BEFORE", &memory(report.before, report.details.map(|[before, _]| before), usize::MAX));
-    section(&mut out, "AFTER", &memory(report.after, report.details.map(|[_, after]| after), usize::MAX));
+    section(&mut out, "BEFORE", &memory(report.before, report.details[0], usize::MAX));
+    section(&mut out, "AFTER", &memory(report.after, report.details[1], usize::MAX));
     let rewrites: String = report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect();
     section(&mut out, "REWRITES", &rewrites);
     let remarks: String = report.remarks.iter().map(remark).collect();
@@ -30,12 +30,8 @@ fn section(out: &mut String, heading: &str, text: &str) {
 }
 
 /// The figures of an estimate, its `most` largest buffers at the peak, and what explains them.
-pub(crate) fn memory(estimate: &Estimate, details: Option<&Details>, most: usize) -> String {
-    let mut out = figures(estimate);
-    match details {
-        Some(details) => out += &holders::text(estimate, details, most),
-        None => out += &peak(estimate, most),
-    }
+pub(crate) fn memory(estimate: &Estimate, details: &Details, most: usize) -> String {
+    let mut out = figures(estimate) + &holders::text(estimate, details, most);
     for caveat in &estimate.caveats {
         writeln!(out, "caveat: {caveat}").expect(INFALLIBLE);
     }
@@ -73,23 +69,6 @@ fn ratio(estimate: &Estimate) -> String {
         return "-".to_owned();
     }
     format!("{:.3}", estimate.total.get() as f64 / estimate.floor.get() as f64)
-}
-
-/// Where the peak is and who holds it.
-fn peak(estimate: &Estimate, most: usize) -> String {
-    let mut out = String::new();
-    let peak = &estimate.peak;
-    if !peak.instruction.is_empty() {
-        writeln!(out, "peak of {} while {} of {} runs", peak.bytes, peak.instruction, peak.computation)
-            .expect(INFALLIBLE);
-    }
-    for buffer in estimate.largest.iter().take(most) {
-        writeln!(out, "  {}", holder(buffer)).expect(INFALLIBLE);
-    }
-    if estimate.largest.len() > most {
-        writeln!(out, "  and {} smaller ones", estimate.largest.len() - most).expect(INFALLIBLE);
-    }
-    out
 }
 
 /// One buffer alive at the peak.

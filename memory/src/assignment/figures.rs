@@ -70,7 +70,7 @@ impl Assignment<'_> {
             instruction: flow.module.instruction(flow.places.owner(place)).name.clone(),
             shape: flow.places.shape(place).to_string(),
             bytes: Bytes(bytes),
-            op_name: flow.module.instruction(told).metadata("op_name").map(SmolStr::from),
+            op_name: flow.module.instruction(told).metadata("op_name").map(unquoted),
             source: self.source(told),
         }
     }
@@ -96,4 +96,9 @@ impl Assignment<'_> {
         caveats.dedup();
         caveats
     }
+}
+
+/// A name of the metadata without the backslashes that stand before quotes in the text.
+pub(super) fn unquoted(name: &str) -> SmolStr {
+    if name.contains('\\') { name.replace("\\'", "'").into() } else { name.into() }
 }

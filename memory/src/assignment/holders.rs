@@ -7,6 +7,7 @@ use smol_str::SmolStr;
 
 use super::Assignment;
 use super::allocation::Kind;
+use super::figures::unquoted;
 use super::ranges::{Time, use_time};
 use super::timeline::{Alive, Timeline};
 use super::values::ValueId;
@@ -49,7 +50,7 @@ impl Assignment<'_> {
         let told = self.told(held.alive.value);
         let id = self.flow.places.owner(self.flow.values.place(held.alive.value));
         Origin {
-            op_name: self.flow.module.instruction(told).metadata("op_name").map(SmolStr::from),
+            op_name: self.flow.module.instruction(told).metadata("op_name").map(unquoted),
             source: self.source(told),
             ..self.named(id)
         }
@@ -63,7 +64,7 @@ impl Assignment<'_> {
         Origin {
             instruction: inst.name.clone(),
             computation: self.flow.module.computation(inst.parent).name.clone(),
-            op_name: inst.metadata("op_name").map(SmolStr::from),
+            op_name: inst.metadata("op_name").map(unquoted),
             source: self.source(id),
         }
     }

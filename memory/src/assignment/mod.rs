@@ -20,6 +20,7 @@ mod greedy;
 mod heap;
 mod holders;
 pub(crate) mod in_place;
+mod numbers;
 mod occupancy;
 mod order;
 mod packing;

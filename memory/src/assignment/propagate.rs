@@ -14,7 +14,7 @@ use super::values::ValueId;
 use super::worklist::Worklist;
 
 /// Which places of its result an instruction defines itself; the others it forwards.
-fn defines(inst: &Instruction, embedded: bool, shape: &Shape, index: &[i64]) -> bool {
+pub(super) fn defines(inst: &Instruction, embedded: bool, shape: &Shape, index: &[i64]) -> bool {
     use Opcode as O;
     match inst.opcode {
         O::Parameter => embedded,

@@ -8,6 +8,7 @@ use hlo_ir::{InstructionId, Shape};
 
 use super::Assignment;
 use super::allocation::{Block, Kind};
+use super::numbers::Numbers;
 use super::values::ValueId;
 use crate::Bytes;
 use crate::size::{POINTER_BYTES, dataless_size};
@@ -50,6 +51,8 @@ pub struct ValueRef {
 pub struct StoredValue {
     /// The value.
     pub value: ValueRef,
+    /// The number XLA's dumps print for it.
+    pub number: u64,
     /// Bytes from the start of the allocation.
     pub offset: Bytes,
     /// Bytes of its buffer.
@@ -65,6 +68,8 @@ pub struct Allocation {
     pub kind: AllocationKind,
     /// Whether it holds something the module returns.
     pub live_out: bool,
+    /// Whether it holds the whole result: the array, or the pointer table of the result tuple.
+    pub holds_root: bool,
     /// What is stored in it, at any time.
     pub values: Vec<StoredValue>,
 }
@@ -98,11 +103,13 @@ impl Assignment<'_> {
     }
     /// All allocations, in XLA's order.
     pub fn allocations(&self) -> impl Iterator<Item = Allocation> + '_ {
-        self.blocks.iter().map(|block| self.allocation(block))
+        let numbers = Numbers::of(self);
+        self.blocks.iter().map(move |block| self.allocation(block, &numbers))
     }
-    fn allocation(&self, block: &Block) -> Allocation {
+    fn allocation(&self, block: &Block, numbers: &Numbers) -> Allocation {
         let stored = |slice: &super::allocation::Slice| StoredValue {
             value: self.value_ref(slice.value),
+            number: numbers.get(slice.value),
             offset: Bytes(slice.offset),
             size: Bytes(slice.size),
         };
@@ -110,8 +117,15 @@ impl Assignment<'_> {
             size: Bytes(block.size),
             kind: self.allocation_kind(block),
             live_out: block.live_out,
+            holds_root: block.live_out && block.slices.iter().any(|slice| self.is_root(slice.value)),
             values: block.slices.iter().map(stored).collect(),
         }
+    }
+    /// Whether a value is the whole result of the entry computation.
+    fn is_root(&self, value: ValueId) -> bool {
+        let module = self.flow.module;
+        let root = self.flow.places.root(module.computation(module.entry()).root);
+        self.flow.values.positions(value).any(|place| Some(place) == root)
     }
     fn allocation_kind(&self, block: &Block) -> AllocationKind {
         match block.kind {

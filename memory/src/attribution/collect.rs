@@ -33,16 +33,19 @@ impl Attribution {
         for held in held {
             let origin = assignment.origin(held);
             let (name, bytes) = (&origin.instruction, held.bytes.get());
-            let source = origin.source.unwrap_or_else(|| format!("({})", nameless(held.role)));
+            let unnamed = format!("({})", nameless(held.role, origin.op_name.as_deref()));
+            let source = origin.source.unwrap_or_else(|| unnamed.clone());
             if held.role == Role::Temporary {
                 temporaries.add(source.clone(), name, bytes);
                 used += held.bytes;
             }
             by_source.add(source, name, bytes);
-            let path = match (&origin.op_name, held.role) {
-                (Some(op_name), Role::Output | Role::Temporary | Role::InOutput) => groups::path(op_name).to_owned(),
-                _ => format!("({})", nameless(held.role)),
-            };
+            let path = origin
+                .op_name
+                .as_deref()
+                .map(groups::path)
+                .filter(|_| origin.op_name.as_deref().is_some_and(|name| name.contains('/')));
+            let path = path.filter(|_| held.role.argument().is_none()).map_or(unnamed, str::to_owned);
             by_path.add(path, name, bytes);
         }
         self.by_source = by_source.sorted();
@@ -56,11 +59,13 @@ impl Attribution {
     }
 }
 
-/// What buffers without a source line are called.
-const fn nameless(role: Role) -> &'static str {
+/// What buffers without a source line are called. JAX names operations `jit(f)/...` and arguments as the program writes them, so a temporary
+/// that carries an argument's name was made from it by the compiler.
+fn nameless(role: Role, op_name: Option<&str>) -> &'static str {
     match role {
         Role::Argument { .. } => "arguments",
         Role::Constant => "constants",
+        _ if op_name.is_some_and(|name| !name.contains('/')) => "copies of arguments",
         Role::Output | Role::Temporary | Role::InOutput => "no source line",
     }
 }

@@ -6,6 +6,9 @@ use smol_str::SmolStr;
 use super::Group;
 use crate::Bytes;
 
+/// Most groups of a list, so that the report of a module with a hundred thousand lines stays readable.
+const MOST: usize = 500;
+
 /// Collects sums by key.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
@@ -23,11 +26,20 @@ impl Groups {
             (group.largest, *most) = (name.clone(), bytes);
         }
     }
-    /// All groups, largest sum first; equal sums by key.
+    /// All groups, largest sum first; equal sums by key. Of very many the smallest become one.
     pub(super) fn sorted(self) -> Vec<Group> {
         let named = |(key, (group, _)): (String, (Group, u64))| Group { key, ..group };
         let mut groups: Vec<Group> = self.by_key.into_iter().map(named).collect();
         groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.key.cmp(&b.key)));
+        if groups.len() > MOST {
+            let rest = groups.split_off(MOST - 1);
+            groups.push(Group {
+                key: format!("({} others)", rest.len()),
+                bytes: rest.iter().map(|group| group.bytes).sum(),
+                count: rest.iter().map(|group| group.count).sum(),
+                largest: rest[0].largest.clone(),
+            });
+        }
         groups
     }
 }
@@ -57,6 +69,17 @@ mod tests {
         assert_eq!(path("jit(f)/layer_0/mul"), "jit(f)/layer_0");
         assert_eq!(path("jit(f)/transpose(jvp(a/b))/mul"), "jit(f)/transpose(jvp(a/b))");
         assert_eq!(path("x"), "x");
+    }
+
+    #[test]
+    fn the_smallest_of_very_many_become_one() {
+        let mut groups = Groups::default();
+        for line in 0..MOST as u64 + 10 {
+            groups.add(format!("f.py:{line}"), &"x".into(), 1000 - line);
+        }
+        let sorted = groups.sorted();
+        assert_eq!(sorted.len(), MOST);
+        assert_eq!((sorted[MOST - 1].key.as_str(), sorted[MOST - 1].count), ("(11 others)", 11));
     }
 
     #[test]
