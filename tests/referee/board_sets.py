@@ -13,7 +13,7 @@ CHILD = os.path.join(HERE, "board_child.py")
 FUZZ = [(seed, mode) for seed in (101, 102, 103, 104) for mode in (0, 1)] + [(105, 0)]
 # Seeds of this repository's own random programs: first seed, count.
 RANDOM = [(first, 50) for first in range(0, 300, 50)]
-TIME_LIMIT = 1500
+TIME_LIMIT = 4000
 NAMES = ("assignment", "fuzz", "big", "collectives", "patterns", "recipes", "random")
 
 

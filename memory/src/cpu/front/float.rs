@@ -42,11 +42,29 @@ const PAIRS: &[(ElementType, ElementType)] = {
 
 /// Normalizes all pairs; returns whether anything changed.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
+    let present = element_types(cx);
     let mut changed = false;
-    for &(low, high) in PAIRS {
+    for &(low, high) in PAIRS.iter().filter(|pair| present.contains(&pair.0)) {
         changed |= normalize(cx, Pair { low, high });
     }
     changed
+}
+
+/// Types of the arrays in the module. Normalization adds none of those it removes.
+fn element_types(cx: &Cx<'_>) -> Vec<ElementType> {
+    fn collect(shape: &ShapeRef, found: &mut Vec<ElementType>) {
+        match shape.as_ref() {
+            Shape::Array(array) if !found.contains(&array.element_type) => found.push(array.element_type),
+            Shape::Tuple(elements) => elements.iter().for_each(|element| collect(element, found)),
+            Shape::Buffer(inner) => collect(inner, found),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for computation in cx.computation_order() {
+        cx.list(computation).for_each(|id| collect(cx.shape(id), &mut found));
+    }
+    found
 }
 
 /// f16 dots and convolutions compute in f32.

@@ -78,6 +78,9 @@ fn walk_from(
 /// Source: `OpExpanderPass`, which collects first and rewrites then.
 pub(crate) fn each(cx: &mut Cx<'_>, opcode: Opcode, rewrite: impl Fn(&mut Cx<'_>, Id) -> Option<Id>) -> bool {
     let mut found = Vec::new();
+    if !cx.has_seen(opcode) {
+        return false;
+    }
     for computation in outside_fusions(cx) {
         if cx.list(computation).any(|id| cx.opcode(id) == opcode) {
             found.extend(cx.post_order(computation).into_iter().filter(|&id| cx.opcode(id) == opcode));

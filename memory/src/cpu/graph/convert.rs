@@ -34,6 +34,7 @@ impl Graph {
             nodes: Arena::new(),
             bodies: Arena::new(),
             entry: module.entry(),
+            seen: [0; 4],
         };
         let mut computations = SideTable::new(None);
         for &id in module.computation_ids() {

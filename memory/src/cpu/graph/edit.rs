@@ -1,5 +1,6 @@
 //! Changes of the graph, with XLA's effect on instruction lists and user lists.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode, Payload};
@@ -18,6 +19,9 @@ impl Graph {
         inst.attributes.retain(|attribute| attribute.key != AttrKey::ControlPredecessors);
         let operands = inst.operands.clone();
         let slot = self.bodies[computation].list.len() as u32;
+        if let Some(bits) = self.seen.get_mut(inst.opcode as usize / 64) {
+            *bits |= 1 << (inst.opcode as usize % 64);
+        }
         let id = self.nodes.push(Node {
             inst,
             users: Users::new(),
@@ -25,6 +29,7 @@ impl Graph {
             control_successors: SmallVec::new(),
             slot,
         });
+        self.touch(computation);
         let body = &mut self.bodies[computation];
         body.list.push(Some(id));
         body.live += 1;
@@ -33,6 +38,16 @@ impl Graph {
         }
         self.note_calls(id);
         id
+    }
+
+    /// Notes that the edges of a computation changed.
+    fn touch(&mut self, computation: ComputationId) {
+        *self.bodies[computation].post_order.get_mut() = None;
+    }
+
+    /// The same for the computation of an instruction.
+    fn touch_around(&mut self, id: InstructionId) {
+        self.touch(self.nodes[id].inst.parent);
     }
 
     /// Keeps the list of instructions that call computations.
@@ -55,6 +70,7 @@ impl Graph {
             name: name.into(),
             list: Vec::new(),
             calling: Vec::new(),
+            post_order: RefCell::new(None),
             live: 0,
             root,
             attributes: Vec::new(),
@@ -69,6 +85,7 @@ impl Graph {
 
     /// Lets `user` run after `before`.
     pub(crate) fn add_control(&mut self, before: InstructionId, user: InstructionId) {
+        self.touch_around(user);
         if !self.nodes[before].control_successors.contains(&user) {
             self.nodes[before].control_successors.push(user);
             self.nodes[user].control_predecessors.push(before);
@@ -77,6 +94,7 @@ impl Graph {
 
     /// Removes all control dependencies of an instruction.
     pub(crate) fn drop_control(&mut self, id: InstructionId) {
+        self.touch_around(id);
         for before in std::mem::take(&mut self.nodes[id].control_predecessors) {
             self.nodes[before].control_successors.retain(|other| *other != id);
         }
@@ -95,6 +113,7 @@ impl Graph {
     ///
     /// Source: `HloInstruction::ReplaceOperandWithDifferentShape`.
     pub(crate) fn replace_operand(&mut self, user: InstructionId, index: usize, new: InstructionId) {
+        self.touch_around(user);
         let old = std::mem::replace(&mut self.nodes[user].inst.operands[index], new);
         if old == new {
             return;
@@ -109,11 +128,13 @@ impl Graph {
     ///
     /// Source: `HloInstruction::ReplaceUseWithDifferentShape`.
     pub(crate) fn replace_use(&mut self, old: InstructionId, user: InstructionId, new: InstructionId) {
+        self.touch_around(user);
         self.nodes[old].users.remove(user);
         self.redirect(old, user, new);
     }
 
     fn redirect(&mut self, old: InstructionId, user: InstructionId, new: InstructionId) {
+        self.touch_around(user);
         for operand in &mut self.nodes[user].inst.operands {
             if *operand == old {
                 *operand = new;
@@ -127,6 +148,7 @@ impl Graph {
     ///
     /// Source: `HloInstruction::ReplaceAllUsesWithDifferentShape`.
     pub(crate) fn replace_all_uses(&mut self, old: InstructionId, new: InstructionId) {
+        self.touch_around(old);
         let users = self.nodes[old].users.take();
         let new_is_user = users.contains(&new);
         for user in users.into_iter().filter(|&user| user != new) {
@@ -167,6 +189,7 @@ impl Graph {
 
     /// Takes a dead instruction out of its computation.
     pub(crate) fn remove(&mut self, id: InstructionId) {
+        self.touch_around(id);
         debug_assert!(self.is_dead(id) && !self.has_control(id), "only dead instructions are removed");
         let operands = std::mem::take(&mut self.nodes[id].inst.operands);
         for operand in operands {
@@ -201,6 +224,7 @@ impl Graph {
     ///
     /// Source: `HloFusionInstruction::DeduplicateFusionOperands`.
     fn merge_equal_fusion_operands(&mut self, fusion: InstructionId) {
+        self.touch_around(fusion);
         let Some(body) = self.fused(fusion) else { return };
         let mut first: IndexMap<InstructionId, usize> = IndexMap::new();
         let operands: SmallVec<[InstructionId; 8]> = self.operands(fusion).iter().copied().collect();
@@ -226,6 +250,7 @@ impl Graph {
 
     /// Removes parameter `number` of a fused computation, which nothing uses any more, together with the fusion's operand.
     pub(crate) fn remove_fusion_operand(&mut self, fusion: InstructionId, number: usize) {
+        self.touch_around(fusion);
         let Some(body) = self.fused(fusion) else { return };
         let parameter = self.parameters(body)[number];
         self.remove(parameter);
@@ -238,6 +263,7 @@ impl Graph {
 
     /// Appends an operand to an instruction.
     pub(crate) fn append_operand(&mut self, user: InstructionId, operand: InstructionId) {
+        self.touch_around(user);
         self.nodes[user].inst.operands.push(operand);
         self.nodes[operand].users.add(user);
     }
@@ -276,6 +302,7 @@ impl Graph {
             node.slot = slot as u32;
             self.bodies[target].list[slot] = Some(copy);
         }
+        self.touch(target);
         self.bodies[target].calling.clear();
         self.list(target).collect::<Vec<_>>().into_iter().for_each(|copy| self.note_calls(copy));
         let root = copies[self.slot(self.root(source))];

@@ -16,6 +16,8 @@ mod order;
 mod tests;
 mod users;
 
+use std::cell::RefCell;
+
 use hlo_ir::arena::{Arena, SideTable};
 use hlo_ir::module::StackTables;
 use hlo_ir::shape::{ArrayShape, ShapeRef};
@@ -54,6 +56,8 @@ struct Body {
     list: Vec<Option<InstructionId>>,
     /// Slots of instructions that call computations, ascending; some may be removed by now.
     calling: Vec<u32>,
+    /// The post-order, while no edge has changed since it was asked for.
+    post_order: RefCell<Option<Vec<InstructionId>>>,
     live: usize,
     root: InstructionId,
     attributes: Vec<Attribute>,
@@ -70,6 +74,8 @@ pub(crate) struct Graph {
     nodes: Arena<InstructionId, Node>,
     bodies: Arena<ComputationId, Body>,
     entry: ComputationId,
+    /// One bit for each opcode that an instruction ever had.
+    seen: [u64; 4],
 }
 
 impl Graph {
@@ -84,6 +90,11 @@ impl Graph {
     /// An instruction. Its users and control dependencies are asked for separately.
     pub(crate) fn inst(&self, id: InstructionId) -> &Instruction {
         &self.nodes[id].inst
+    }
+    /// Whether any instruction, removed ones included, ever had this opcode.
+    pub(crate) fn has_seen(&self, opcode: Opcode) -> bool {
+        let at = opcode as usize;
+        self.seen.get(at / 64).is_none_or(|bits| bits & (1 << (at % 64)) != 0)
     }
     /// What an instruction does.
     pub(crate) fn opcode(&self, id: InstructionId) -> Opcode {
@@ -184,6 +195,9 @@ impl Graph {
     /// Computations an instruction calls, in XLA's order: a `while` calls its body, then its condition.
     pub(crate) fn callees(&self, id: InstructionId) -> SmallVec<[ComputationId; 2]> {
         let inst = self.inst(id);
+        if inst.attributes.is_empty() {
+            return SmallVec::new();
+        }
         let mut callees: SmallVec<[ComputationId; 2]> = inst.called_computations().collect();
         if let (Opcode::While, Some(body), Some(condition)) =
             (inst.opcode, inst.computation(&AttrKey::Body), inst.computation(&AttrKey::Condition))

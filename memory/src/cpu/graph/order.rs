@@ -21,12 +21,16 @@ impl Graph {
     /// Source: `HloComputation::MakeInstructionPostOrder` (xla/hlo/ir/hlo_computation.cc).
     pub(crate) fn post_order(&self, computation: ComputationId) -> Vec<InstructionId> {
         let body = &self.bodies[computation];
+        if let Some(known) = &*body.post_order.borrow() {
+            return known.clone();
+        }
         let mut state = vec![State::New; body.list.len()];
         let mut order = Vec::with_capacity(body.live);
         let mut stack = Vec::new();
         for sink in self.list(computation).filter(|&id| self.user_count(id) == 0) {
             self.walk_from(sink, &mut state, &mut stack, &mut order);
         }
+        *body.post_order.borrow_mut() = Some(order.clone());
         order
     }
 
