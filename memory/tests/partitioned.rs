@@ -5,8 +5,17 @@ use std::path::Path;
 use hlo_memory::{Model, Target, estimate};
 
 /// Module and XLA's total for one device.
-const PROGRAMS: &[(&str, u64)] =
-    &[("allgather", 12288), ("axisidx", 4100), ("dp_grad", 8204), ("ppermute", 4096), ("psum", 6156), ("ring", 11344)];
+const PROGRAMS: &[(&str, u64)] = &[
+    ("allgather", 12_288),
+    ("alltoall", 7_744),
+    ("axisidx", 4_100),
+    ("dp_grad", 8_204),
+    ("ppermute", 4_096),
+    ("psum", 6_156),
+    ("ring", 11_344),
+    ("rscatter", 6_700),
+    ("two_dots", 8_704),
+];
 
 fn read(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/partitioned").join(format!("{name}.hlo"));

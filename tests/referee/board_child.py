@@ -3,6 +3,7 @@
     board_child.py script FILE ARGUMENT...     a program that sets its own dump folder
     board_child.py patterns FILE               every program of patterns.py, each in a process of its own
     board_child.py recipes FILE                a program that calls `measure` and `pair` of a module named _measure
+    board_child.py texts                       HLO texts of BOARD_FOLDER/texts that were not compiled yet
     board_child.py random FIRST COUNT          random programs of this repository, small and with millions of rows
 """
 import json
@@ -97,6 +98,24 @@ def random(first, count):
                 print(seed, size, found["error"].splitlines()[:1])
 
 
+def texts():
+    """Modules of one device only: others say so in the log."""
+    import child
+    import xla
+    xla.import_quietly()
+    for file in sorted(os.listdir(os.path.join(FOLDER, "texts"))):
+        folder = os.path.join(FOLDER, file.removesuffix(".hlo"))
+        if os.path.exists(folder):
+            continue
+        with open(os.path.join(FOLDER, "texts", file), encoding="utf-8") as source:
+            text = source.read()
+        if xla.partitions_of(text) > 1:
+            continue
+        found = child.run(compile_random, (text, False, folder), time_limit=PROGRAM_LIMIT, memory_limit=12 << 30)
+        if "error" in found:
+            print(file, found["error"].splitlines()[:1])
+
+
 def compile_random(source, is_python, folder):
     import xla
     os.makedirs(folder, exist_ok=True)
@@ -117,4 +136,4 @@ if __name__ == "__main__":
     # Names of functions and files in the dumps do not matter, thread counts do not either.
     os.environ["NPROC"] = "2"
     kind, *rest = sys.argv[1:]
-    {"script": script, "patterns": patterns, "recipes": recipes, "random": random}[kind](*rest)
+    {"script": script, "patterns": patterns, "recipes": recipes, "texts": texts, "random": random}[kind](*rest)

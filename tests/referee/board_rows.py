@@ -21,6 +21,7 @@ class Row:
     xla: int
     predicted: str = ""
     scheduled: str = ""
+    origin: str = ""  # the program this one was rewritten from
 
     @property
     def error(self):
@@ -72,6 +73,15 @@ def of_job(job, cache):
         yield Row(name, stem + ".before_optimizations.txt", stem + ".cpu_after_optimizations.txt", total)
 
 
+def of_folder(folder, name):
+    """The row of a folder with the dumps of one module."""
+    for report in sorted(glob.glob(os.path.join(glob.escape(folder), "*" + REPORT)))[-1:]:
+        stem = report.removesuffix(REPORT)
+        with open(report, encoding="utf-8") as source:
+            total = sum(int(number) for number in TOTAL.findall(source.read()))
+        yield Row(name, stem + ".before_optimizations.txt", stem + ".cpu_after_optimizations.txt", total)
+
+
 def of_corpus(corpus):
     for path in sorted(glob.glob(os.path.join(corpus, "*", "*.before.hlo"))):
         stem = path.removesuffix(".before.hlo")
@@ -85,6 +95,8 @@ def pairs(rows):
     """(original, rewritten) programs."""
     by_name = {row.name: row for row in rows}
     for row in rows:
+        if row.origin in by_name:
+            yield by_name[row.origin], row
         other = row.name.removesuffix(" [rewritten]") + " [as written]"
         if row.name.endswith(" [rewritten]") and other in by_name:
             yield by_name[other], row

@@ -69,10 +69,15 @@ def done_mark(cache, job):
 
 
 def run(job, cache):
+    """One child with an empty folder; says what went wrong."""
+    shutil.rmtree(folder_of(cache, job), ignore_errors=True)
+    os.makedirs(folder_of(cache, job))
+    return compile_one(job, cache)
+
+
+def compile_one(job, cache):
     """One child; says what went wrong."""
     folder = folder_of(cache, job)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
     arguments = [folder if argument == "FOLDER" else argument for argument in job.arguments]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2", "BOARD_FOLDER": folder}
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:

@@ -1,6 +1,6 @@
 """Compare the estimates with XLA:CPU's own totals over sets of programs and write a scoreboard.
 
-    scoreboard.py --cache DIR [--shared DIR] [--sets a,b] [--snapshot FILE] [--estimator PROGRAM]
+    scoreboard.py --cache DIR [--shared DIR] [--sets a,b] [--tool hlo-opt] [--snapshot FILE] [--estimator PROGRAM]
 
 XLA compiles every program once, from shapes, in a child process; its dumps stay in the cache, so later runs only estimate.
 Sets that need programs outside the repository (`--shared`) are left out, and said to be, when the folder is missing.
@@ -17,6 +17,7 @@ import sys
 
 sys.dont_write_bytecode = True
 
+import board_rewritten  # noqa: E402
 import board_rows  # noqa: E402
 import board_sets  # noqa: E402
 
@@ -31,6 +32,10 @@ def main():
     if not options.no_compile:
         board_sets.compile_all(jobs, options.cache, options.parallel)
     rows = board_rows.collect(jobs, options.cache, os.path.join(REPOSITORY, "corpus"), wanted)
+    if options.tool:
+        job = board_rewritten.prepare(rows, options.tool, options.cache, options.parallel)
+        board_sets.compile_one(job, options.cache)
+        rows += board_rewritten.collect(options.cache)
     estimate(rows, options.estimator)
     text = "\n".join(board(rows)) + "\n"
     if options.snapshot:
@@ -46,6 +51,7 @@ def arguments():
     parser.add_argument("--shared", help="folder with assignment.py, patterns.py and r01..r24")
     parser.add_argument("--sets", help=f"comma-separated: {', '.join(board_sets.NAMES)}, corpus; all when absent")
     parser.add_argument("--snapshot", help="write the board there and print the summary only")
+    parser.add_argument("--tool", help="the optimizer: its rewritten programs become one more set")
     parser.add_argument("--estimator", default=ESTIMATOR)
     parser.add_argument("--parallel", type=int, default=2, help="compilations at a time")
     parser.add_argument("--no-compile", action="store_true", help="only what the cache holds")

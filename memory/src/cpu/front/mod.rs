@@ -63,6 +63,7 @@ pub(crate) fn simplify(graph: &mut Graph) {
     expand::inline_maps(&mut cx);
     expand::decompose_top_k(&mut cx);
     expand::total_order_compares(&mut cx);
+    expand::exchange_in_pieces(&mut cx);
     calls::inline(&mut cx);
     expand::drop_unit_batches(&mut cx);
     expand::decompose_dots(&mut cx);

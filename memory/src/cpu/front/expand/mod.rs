@@ -1,5 +1,6 @@
 //! Operations that XLA:CPU writes out in terms of simpler ones before it simplifies.
 
+mod all_to_all;
 mod compare;
 mod convolution;
 mod dot;
@@ -9,6 +10,7 @@ mod scan;
 mod select_scatter;
 mod topk;
 
+pub(crate) use all_to_all::run as exchange_in_pieces;
 pub(crate) use compare::run as total_order_compares;
 pub(crate) use convolution::{is_canonical as is_canonical_convolution, run as canonical_convolutions};
 pub(crate) use dot::{decompose as decompose_dots, drop_unit_batches};

@@ -210,10 +210,14 @@ impl Rules<'_, '_> {
         self.make_all(id, &chosen.result);
     }
 
-    /// What the CPU wants: every operand row-major, and the results of matrix products too.
+    /// What the CPU wants: every operand row-major, and the results of matrix products too; collectives along one dimension their own way.
     pub(super) fn add_backend(&mut self, computation: ComputationId) {
         let cx = self.cx;
         for id in cx.list(computation).collect::<Vec<_>>() {
+            if let Some(layout) = outermost_first(cx, id) {
+                self.make_all(id, &[layout]);
+                continue;
+            }
             let library = is_library_call(cx, id);
             if library {
                 self.make_all(id, &row_major_layouts(cx.shape(id)));
@@ -244,6 +248,16 @@ impl Rules<'_, '_> {
             }
         }
     }
+}
+
+/// The layout of a collective that puts pieces together or takes one out: the dimension it does that along lies outermost.
+fn outermost_first(cx: &Cx<'_>, id: Id) -> Option<Dims> {
+    if !matches!(cx.opcode(id), Opcode::AllGather | Opcode::ReduceScatter) {
+        return None;
+    }
+    let along = *cx.inst(id).ints(&AttrKey::Dimensions).first()?;
+    let layout = cx.array(id)?.minor_to_major();
+    Some(layout.iter().copied().filter(|&dim| dim != along).chain([along]).collect())
 }
 
 /// Whether the code generator insists on row-major operands and results: matrix products that are more than matrix-vector products or
