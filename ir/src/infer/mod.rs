@@ -9,6 +9,8 @@ mod elementwise;
 mod indexed;
 mod linear;
 mod movement;
+mod norm;
+mod transfer;
 mod window;
 
 use smallvec::SmallVec;
@@ -46,7 +48,6 @@ pub fn from_operands(request: &Request<'_>) -> Option<Result<ShapeRef, String>> 
 }
 
 /// The rule of an opcode.
-#[expect(clippy::match_same_arms, reason = "one row per family of opcodes")]
 fn rule(opcode: Opcode) -> Option<fn(&Request<'_>) -> Inferred> {
     use Opcode as O;
     if let Some(rule) = elementwise::rule(opcode) {
@@ -66,8 +67,10 @@ fn rule(opcode: Opcode) -> Option<fn(&Request<'_>) -> Inferred> {
         O::Scatter => indexed::scatter,
         O::Dot => linear::dot,
         O::Fft => linear::fft,
-        O::Cholesky => movement::first,
-        O::TriangularSolve => movement::second,
+        O::RaggedDot => linear::ragged_dot,
+        O::ScaledDot => linear::scaled_dot,
+        O::Cholesky => linear::cholesky,
+        O::TriangularSolve => linear::triangular_solve,
         O::Convolution => window::convolution,
         O::ReduceWindow => window::reduce_window,
         O::SelectAndScatter => window::select_and_scatter,
@@ -78,14 +81,26 @@ fn rule(opcode: Opcode) -> Option<fn(&Request<'_>) -> Inferred> {
         O::Conditional => control::conditional,
         O::Call | O::Fusion => control::call,
         O::TopK => movement::top_k,
-        O::Domain | O::OptBarrier | O::AddDependency | O::BatchNormInference | O::AllReduceDone => movement::first,
+        O::Domain | O::OptBarrier | O::AllReduceDone => movement::first,
+        O::AddDependency => transfer::add_dependency,
         O::SetDimensionSize => movement::set_dimension_size,
         O::AllReduce | O::AllReduceStart | O::CollectiveBroadcast => movement::all_operands,
-        O::BatchNormTraining | O::BatchNormGrad => movement::batch_norm,
-        O::AfterAll | O::SendDone | O::Outfeed => |_| Ok(Shape::Token.into()),
+        O::CollectivePermute => transfer::permute,
+        O::RaggedAllToAll => transfer::ragged_all_to_all,
+        O::BatchNormTraining => norm::training,
+        O::BatchNormInference => norm::inference,
+        O::BatchNormGrad => norm::gradient,
+        O::AfterAll => transfer::after_all,
+        O::Outfeed => transfer::outfeed,
+        O::Send => transfer::send,
+        O::SendDone => transfer::send_done,
+        O::RecvDone => transfer::recv_done,
+        O::CopyStart => transfer::copy_start,
+        O::CopyDone => transfer::copy_done,
+        O::AsyncUpdate => transfer::async_update,
+        O::RngGetAndUpdateState => transfer::rng_state,
         O::PartitionId | O::ReplicaId => |_| Ok(Shape::array(ElementType::U32, [])),
-        O::GetDimensionSize => |_| Ok(Shape::array(ElementType::S32, [])),
-        O::CopyDone => |request| movement::element(request, 0),
+        O::GetDimensionSize => movement::get_dimension_size,
         O::AllGatherDone | O::CollectivePermuteDone | O::AsyncDone => |request| movement::element(request, 1),
         _ => return None,
     })

@@ -1,17 +1,11 @@
 //! Instructions that only move data, and the odd ones whose result is an operand or a part of it.
 
-use smallvec::SmallVec;
-
 use super::{Inferred, Request, array, same_size};
 use crate::shape::{Dims, ShapeRef, UNBOUNDED};
 use crate::{ArrayShape, AttrKey, AttrValue, ElementType, Layout, Shape};
 
 pub(super) fn first(request: &Request<'_>) -> Inferred {
     request.operand(0).cloned()
-}
-
-pub(super) fn second(request: &Request<'_>) -> Inferred {
-    request.operand(1).cloned()
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a rule of the table")]
@@ -137,10 +131,20 @@ pub(super) fn pad(request: &Request<'_>) -> Inferred {
     Ok(array(operand.element_type, dims))
 }
 
+/// A 32-bit number.
+pub(super) fn get_dimension_size(request: &Request<'_>) -> Inferred {
+    request.dimension(&AttrKey::Dimensions, request.array(0)?.rank())?;
+    Ok(Shape::array(ElementType::S32, []))
+}
+
 /// The operand with one more dynamic dimension.
 pub(super) fn set_dimension_size(request: &Request<'_>) -> Inferred {
     let operand = request.array(0)?;
     let dim = request.dimension(&AttrKey::Dimensions, operand.rank())?;
+    let size = request.array(1)?;
+    if !size.is_scalar() || size.element_type != ElementType::S32 {
+        return Err(format!("operand 1 has shape {size}, but the size of a dimension is s32[]"));
+    }
     let mut shape = operand.clone();
     shape.dynamic |= 1_u64.checked_shl(dim as u32).unwrap_or(0);
     Ok(Shape::Array(shape).into())
@@ -157,13 +161,4 @@ pub(super) fn top_k(request: &Request<'_>) -> Inferred {
     let mut dims = operand.dims.clone();
     dims[operand.rank() - 1] = k;
     Ok(Shape::tuple([array(operand.element_type, dims.clone()), array(ElementType::S32, dims)]))
-}
-
-/// The normalized operand (or its gradient) and two arrays over the feature dimension.
-pub(super) fn batch_norm(request: &Request<'_>) -> Inferred {
-    let operand = request.array(0)?;
-    let index = request.instruction.raw(&AttrKey::Unknown("feature_index".into())).and_then(|text| text.parse().ok());
-    let feature = super::check_dimension("feature_index", index.unwrap_or(-1), operand.rank())?;
-    let over_features = array(operand.element_type, SmallVec::from_slice(&[operand.dims[feature]]));
-    Ok(Shape::tuple([request.operand(0)?.clone(), over_features.clone(), over_features]))
 }

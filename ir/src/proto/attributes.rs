@@ -309,6 +309,7 @@ fn literal_start(text: &str) -> Option<usize> {
     text.find(' ')
 }
 
+/// The message's entry is the operand's side, the text's entry the user's.
 fn domain(value: Value<'_>, to: &mut pb::HloInstruction) -> Fit<()> {
     value.with(|cursor| {
         cursor.list(("{", "}"), |cursor| {
@@ -316,8 +317,8 @@ fn domain(value: Value<'_>, to: &mut pb::HloInstruction) -> Fit<()> {
             cursor.expect("=")?;
             match key {
                 "kind" if cursor.string()? == "sharding" => {}
-                "entry" => to.domain_entry_sharding = Some(sharding::write(cursor.dict()?)?),
-                "exit" => to.domain_exit_sharding = Some(sharding::write(cursor.dict()?)?),
+                "exit" => to.domain_entry_sharding = Some(sharding::write(cursor.dict()?)?),
+                "entry" => to.domain_exit_sharding = Some(sharding::write(cursor.dict()?)?),
                 _ => return Err(format!("`{key}` is not known")),
             }
             Ok(())

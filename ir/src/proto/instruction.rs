@@ -313,7 +313,7 @@ impl Line<'_, '_> {
             Some(sharding) => sharding::read(sharding),
             None => Err("a side of the domain is missing".to_owned()),
         };
-        let (entry, exit) = (text(&self.inst.domain_entry_sharding)?, text(&self.inst.domain_exit_sharding)?);
+        let (exit, entry) = (text(&self.inst.domain_entry_sharding)?, text(&self.inst.domain_exit_sharding)?);
         self.put("domain", format!("{{kind=\"sharding\", entry={entry}, exit={exit}}}"));
         Ok(())
     }

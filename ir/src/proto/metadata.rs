@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::float::general;
 use super::message::{common as pb, dims, module};
+use super::names;
 use super::scan::{Cursor, Fit, dict_or_quote, grouped, joined, quote};
 
 const INFALLIBLE: &str = "writing to a string cannot fail";
@@ -153,11 +154,7 @@ pub(super) fn accuracy(text: &str) -> Fit<dims::ResultAccuracy> {
     let mut accuracy = dims::ResultAccuracy::default();
     cursor.expect("{")?;
     if cursor.eat("mode=") {
-        accuracy.mode = Some(match cursor.word()? {
-            "default" => 0,
-            "highest" => 1,
-            other => return Err(format!("mode `{other}` is not known")),
-        });
+        accuracy.mode = Some(names::number(names::ACCURACY_MODE, cursor.word()?)?);
     } else {
         cursor.expect("tolerance=")?;
         let mut tolerance = dims::ResultAccuracyTolerance::default();
@@ -184,9 +181,7 @@ pub(super) fn accuracy_text(accuracy: &dims::ResultAccuracy) -> Fit<String> {
         (_, Some(t)) => {
             format!("{{tolerance={{atol={},rtol={},ulps={}}}}}", general(t.atol, 6), general(t.rtol, 6), t.ulps)
         }
-        (Some(0), _) => "{mode=default}".to_owned(),
-        (Some(1), _) => "{mode=highest}".to_owned(),
-        (Some(other), _) => return Err(format!("mode {other} is not known")),
+        (Some(mode), _) => format!("{{mode={}}}", names::spelling(names::ACCURACY_MODE, mode)?),
         (None, None) => String::new(),
     })
 }

@@ -34,6 +34,7 @@ mod read;
 mod scan;
 mod shape;
 mod sharding;
+mod unknown;
 mod write;
 
 pub use buffers::{Allocation, Assigned, BufferAssignment, LogicalBuffer};

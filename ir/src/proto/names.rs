@@ -11,6 +11,7 @@ pub(super) const TRANSPOSE: Table = &[("NO_TRANSPOSE", 1), ("TRANSPOSE", 2), ("A
 pub(super) const DISTRIBUTION: Table = &[("rng_uniform", 1), ("rng_normal", 2)];
 pub(super) const RNG_ALGORITHM: Table = &[("rng_default", 0), ("rng_three_fry", 1), ("rng_philox", 2)];
 pub(super) const PRECISION: Table = &[("default", 0), ("high", 1), ("highest", 2)];
+pub(super) const ACCURACY_MODE: Table = &[("default", 0), ("highest", 1)];
 pub(super) const PADDING_TYPE: Table = &[("PADDING_INVALID", 0), ("PADDING_VALID", 1), ("PADDING_SAME", 2)];
 pub(super) const CUSTOM_CALL_SCHEDULE: Table =
     &[("SCHEDULE_NONE", 0), ("SCHEDULE_LATEST", 1), ("SCHEDULE_EARLIEST", 2)];

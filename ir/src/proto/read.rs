@@ -9,13 +9,13 @@ use super::buffers::BufferAssignment;
 use super::instruction::{self, Names};
 use super::message::{module as pb, shape as pb_shape};
 use super::scan::{Fit, braces, joined};
-use super::{Decoded, metadata, shape};
+use super::{Decoded, metadata, shape, unknown};
 use crate::{Diagnostic, text};
 
 /// Reads either of the two messages that hold a module.
 pub(super) fn read(bytes: &[u8]) -> Result<Decoded, Vec<Diagnostic>> {
-    let (module, buffers) = message(bytes)?;
-    let mut reader = Reader { out: String::new(), problems: Vec::new(), dropped: Vec::new() };
+    let (module, buffers, unknown) = message(bytes)?;
+    let mut reader = Reader { out: String::new(), problems: Vec::new(), dropped: unknown };
     reader.module(&module);
     if !reader.problems.is_empty() {
         return Err(reader.problems);
@@ -32,23 +32,34 @@ fn without_place(problem: Diagnostic) -> Diagnostic {
 
 const INFALLIBLE: &str = "writing to a string cannot fail";
 
-type Messages = (pb::HloModule, Option<super::message::buffers::BufferAssignment>);
+/// The module, the buffer assignment if there is one, and a remark about each field this version does not know.
+type Messages = (pb::HloModule, Option<super::message::buffers::BufferAssignment>, Vec<Diagnostic>);
 
 fn message(bytes: &[u8]) -> Result<Messages, Vec<Diagnostic>> {
     let whole = pb::HloProto::decode(bytes);
-    if let Ok(pb::HloProto { hlo_module: Some(module), buffer_assignment }) = whole
-        && !module.computations.is_empty()
+    if let Ok(proto) = whole
+        && proto.hlo_module.as_ref().is_some_and(|module| !module.computations.is_empty())
     {
-        return Ok((module, buffer_assignment));
+        let unknown = unknown_fields("HloProto", bytes, &proto);
+        return Ok((proto.hlo_module.unwrap_or_default(), proto.buffer_assignment, unknown));
     }
     match pb::HloModule::decode(bytes) {
-        Ok(module) if !module.computations.is_empty() => Ok((module, None)),
+        Ok(module) if !module.computations.is_empty() => {
+            let unknown = unknown_fields("HloModuleProto", bytes, &module);
+            Ok((module, None, unknown))
+        }
         Ok(_) => Err(vec![Diagnostic::new("the proto holds no module with computations")]),
         Err(error) => {
             let diagnostic = Diagnostic::new("neither a serialized HloProto nor a serialized HloModuleProto");
             Err(vec![diagnostic.note(error.to_string())])
         }
     }
+}
+
+/// A remark about each field that the structs of this version have no member for.
+fn unknown_fields(name: &str, bytes: &[u8], message: &impl prost::Message) -> Vec<Diagnostic> {
+    let remark = |path: String| Diagnostic::new(format!("field {path} of the {name} is not known to this version"));
+    unknown::fields(bytes, &message.encode_to_vec()).into_iter().map(remark).collect()
 }
 
 struct Reader {

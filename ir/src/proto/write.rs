@@ -2,6 +2,7 @@
 
 use indexmap::{IndexMap, IndexSet};
 use prost::Message as _;
+use rustc_hash::FxBuildHasher;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::message::{common, module as pb, shape as pb_shape};
@@ -279,39 +280,45 @@ impl<'m> Writer<'m> {
     }
 }
 
-/// Names by index, each once: text names instructions per computation, messages in the whole module. As in XLA the first keeps its name.
+/// Names by index, each once: text names instructions per computation, messages in the whole module. A name that is taken gets another
+/// number, as XLA gives it when it reads the text (source: xla/service/name_uniquer.cc).
 fn unique_names(module: &Module) -> Vec<SmolStr> {
-    let mut taken: IndexSet<&SmolStr> = IndexSet::new();
     let mut names = vec![SmolStr::default(); module.instruction_count()];
-    let mut repeated = Vec::new();
+    let mut numbers: IndexMap<&str, Numbers, FxBuildHasher> = IndexMap::default();
     for (id, inst) in module.live_instructions() {
-        names[id.index()] = inst.name.clone();
-        if !taken.insert(&inst.name) {
-            repeated.push(id);
-        }
-    }
-    let mut made: IndexSet<SmolStr> = IndexSet::new();
-    let mut counts: IndexMap<SmolStr, u64> = IndexMap::new();
-    for id in repeated {
-        let stem = stem(&module.instruction(id).name);
-        let count = counts.entry(stem.into()).or_insert(0);
-        names[id.index()] = loop {
-            *count += 1;
-            let name = format_smolstr!("{stem}.{count}");
-            if !taken.contains(&name) && made.insert(name.clone()) {
-                break name;
-            }
-        };
+        let (stem, number) = stem(&inst.name);
+        let given = numbers.entry(stem).or_default().take(number.unwrap_or(0));
+        let kept = number.is_none() && given == 0;
+        names[id.index()] = if kept { inst.name.clone() } else { format_smolstr!("{stem}.{given}") };
     }
     names
 }
 
-/// `add` of `add.11`.
-fn stem(name: &str) -> &str {
-    match name.rsplit_once('.') {
-        Some((stem, digits)) if !stem.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => stem,
-        _ => name,
+/// The numbers behind one stem; 0 is no number.
+#[derive(Default)]
+struct Numbers {
+    taken: IndexSet<u64, FxBuildHasher>,
+    next: u64,
+}
+
+impl Numbers {
+    /// The wanted number if it is free, else the lowest one that was never tried.
+    fn take(&mut self, wanted: u64) -> u64 {
+        if self.taken.insert(wanted) {
+            return wanted;
+        }
+        while !self.taken.insert(self.next) {
+            self.next += 1;
+        }
+        self.next
     }
+}
+
+/// `add` and 11 of `add.11`.
+fn stem(name: &str) -> (&str, Option<u64>) {
+    let parts = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty());
+    let number = parts.and_then(|(stem, digits)| Some((stem, digits.parse().ok()?)));
+    number.map_or((name, None), |(stem, number)| (stem, Some(number)))
 }
 
 /// The table of aliases between parameters and results.

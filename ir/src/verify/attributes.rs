@@ -30,9 +30,13 @@ fn arity(opcode: O) -> Arity {
         O::GetTupleElement | O::Broadcast | O::Reshape | O::Transpose | O::Reverse | O::Slice | O::While => Exactly(1),
         O::Bitcast | O::BitcastConvert | O::Cholesky | O::Fft | O::GetDimensionSize | O::TopK | O::Domain => Exactly(1),
         O::OptBarrier | O::CopyStart | O::CopyDone | O::Infeed | O::Recv | O::RecvDone | O::SendDone => Exactly(1),
-        O::AllReduceDone | O::AllGatherDone | O::CollectivePermuteDone | O::AsyncDone => Exactly(1),
+        O::AllReduceDone | O::AllGatherDone | O::CollectivePermuteDone | O::AsyncDone | O::AsyncUpdate => Exactly(1),
         O::RngBitGenerator => Exactly(1),
-        O::Concatenate | O::Sort | O::Map | O::Conditional | O::DynamicSlice | O::AllReduce => AtLeast(1),
+        O::Rng => Exactly(2),
+        O::RaggedAllToAll => Exactly(6),
+        O::Concatenate | O::Sort | O::Map | O::Conditional | O::DynamicSlice | O::DynamicReshape => AtLeast(1),
+        O::AllReduce | O::AllReduceStart | O::AllGather | O::AllGatherStart | O::ReduceScatter => AtLeast(1),
+        O::AllToAll | O::CollectiveBroadcast | O::CollectivePermute | O::CollectivePermuteStart | O::Scan => AtLeast(1),
         // The newest form of a convolution has more than two operands.
         O::DynamicUpdateSlice | O::Convolution => AtLeast(2),
         O::Reduce | O::ReduceWindow => Even,
@@ -61,8 +65,14 @@ fn needed(opcode: O) -> &'static [K] {
     match opcode {
         O::Compare => &[K::Direction],
         O::Iota => &[K::IotaDimension],
-        O::Reverse | O::Transpose | O::Concatenate | O::GetDimensionSize | O::SetDimensionSize => &[K::Dimensions],
-        O::Sort | O::Reduce => &[K::Dimensions, K::ToApply],
+        O::Reverse
+        | O::Transpose
+        | O::Concatenate
+        | O::AllGather
+        | O::AllGatherStart
+        | O::GetDimensionSize
+        | O::SetDimensionSize => &[K::Dimensions],
+        O::Sort | O::Reduce | O::ReduceScatter => &[K::Dimensions, K::ToApply],
         O::Slice => &[K::Slice],
         O::Pad => &[K::Padding],
         O::DynamicSlice => &[K::DynamicSliceSizes],
@@ -72,7 +82,7 @@ fn needed(opcode: O) -> &'static [K] {
         }
         O::Convolution => &[K::DimLabels],
         O::SelectAndScatter => &[K::Select, K::ScatterComputation],
-        O::Map | O::Call | O::ReduceWindow | O::AllReduce | O::AllReduceStart | O::ReduceScatter => &[K::ToApply],
+        O::Map | O::Call | O::ReduceWindow | O::AllReduce | O::AllReduceStart | O::Scan => &[K::ToApply],
         O::While => &[K::Condition, K::Body],
         O::Fusion => &[K::Kind, K::Calls],
         O::CustomCall => &[K::CustomCallTarget],
@@ -103,6 +113,12 @@ pub(super) fn check(inst: &Instruction) -> Result<(), String> {
         (O::Compare, Some("EQ" | "NE" | "LT" | "LE" | "GT" | "GE")) => Ok(()),
         (O::Compare, _) => Err("attribute direction must be EQ, NE, LT, LE, GT or GE".into()),
         (O::Conditional, _) => check_branches(inst),
+        (O::CollectivePermute | O::CollectivePermuteStart, _) => super::exchange::check_routes(inst),
+        (O::Fusion, _) => one_of(inst, &K::Kind, &["kLoop", "kInput", "kOutput", "kCustom"]),
+        (O::Rng, _) => one_of(inst, &K::Unknown("distribution".into()), &["rng_uniform", "rng_normal"]),
+        (O::TriangularSolve, _) if inst.attribute(&K::TransposeA).is_some() => {
+            one_of(inst, &K::TransposeA, &["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
+        }
         _ if inst.flag(&K::UseGlobalDeviceIds) && inst.attribute(&K::ChannelId).is_none() => {
             Err("use_global_device_ids needs a channel_id".into())
         }
@@ -113,13 +129,25 @@ pub(super) fn check(inst: &Instruction) -> Result<(), String> {
     }
 }
 
+/// The value of an attribute is one of some words, whatever the case of their letters.
+fn one_of(inst: &Instruction, key: &K, words: &[&str]) -> Result<(), String> {
+    let word = inst.word(key).or_else(|| inst.raw(key)).unwrap_or("missing");
+    if words.iter().any(|known| known.eq_ignore_ascii_case(word)) {
+        return Ok(());
+    }
+    Err(format!("attribute {} is {word}, but must be one of {}", key.name(), words.join(", ")))
+}
+
 /// Whether an attribute of this opcode decides what it computes, so that its value must have been understood.
 fn shapes_the_result(opcode: O, key: &K) -> bool {
     let keys = needed(opcode).iter().chain(match opcode {
         O::Dot => &[K::LhsBatchDims, K::RhsBatchDims, K::LhsContractingDims, K::RhsContractingDims][..],
         O::Gather => &[K::OperandBatchingDims, K::StartIndicesBatchingDims, K::IndicesAreSorted],
         O::Scatter => &[K::InputBatchingDims, K::ScatterIndicesBatchingDims, K::UniqueIndices, K::IndicesAreSorted],
-        O::Broadcast | O::Map => &[K::Dimensions],
+        O::Broadcast | O::Map | O::AllToAll => &[K::Dimensions],
+        O::RaggedDot | O::ScaledDot => {
+            &[K::LhsBatchDims, K::RhsBatchDims, K::LhsContractingDims, K::RhsContractingDims]
+        }
         O::Convolution => &[K::Window, K::FeatureGroupCount, K::BatchGroupCount],
         O::ReduceWindow | O::SelectAndScatter => &[K::Window],
         O::Conditional => &[K::TrueComputation, K::FalseComputation, K::BranchComputations],

@@ -26,6 +26,7 @@
 
 mod attributes;
 mod calls;
+mod exchange;
 mod header;
 mod layout;
 mod shapes;

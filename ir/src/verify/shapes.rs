@@ -42,7 +42,9 @@ fn same_elements(opcode: Opcode, written: ElementType, implied: ElementType) -> 
         opcode,
         O::Copy | O::Slice | O::DynamicSlice | O::Broadcast | O::Reshape | O::Transpose | O::Concatenate | O::Reverse
     );
-    written == implied || matches!(opcode, O::Dot | O::Convolution) || moves && written.is_float() && implied.is_float()
+    written == implied
+        || matches!(opcode, O::Dot | O::RaggedDot | O::ScaledDot | O::Convolution)
+        || moves && written.is_float() && implied.is_float()
 }
 
 /// Rules for opcodes whose shape has to be written.
@@ -55,7 +57,7 @@ fn check_written(module: &Module, inst: &Instruction) -> Result<(), String> {
         O::Reshape => reshape,
         O::Broadcast => broadcast,
         O::Iota => return iota(inst),
-        _ => return Ok(()),
+        _ => return super::exchange::check(module, inst),
     };
     let operand = module.shape(inst.operands[0]);
     let (Some(operand), Some(result)) = (operand.as_array(), inst.array()) else {
@@ -65,6 +67,9 @@ fn check_written(module: &Module, inst: &Instruction) -> Result<(), String> {
 }
 
 fn convert(_: &Instruction, operand: &ArrayShape, result: &ArrayShape) -> Result<(), String> {
+    if operand.element_type.is_complex() && !result.element_type.is_complex() {
+        return Err(format!("it makes {result} of {operand}, but complex numbers cannot become others"));
+    }
     if same_dims(operand, result) {
         return Ok(());
     }
@@ -135,6 +140,7 @@ fn broadcast(inst: &Instruction, operand: &ArrayShape, result: &ArrayShape) -> R
 fn iota(inst: &Instruction) -> Result<(), String> {
     let dim = inst.int(&AttrKey::IotaDimension).and_then(|dim| usize::try_from(dim).ok());
     match (inst.array(), dim) {
+        (Some(array), _) if array.element_type == ElementType::Pred => Err("an iota does not count in pred".into()),
         (Some(array), Some(dim)) if dim < array.rank() => Ok(()),
         _ => Err(format!("{} has no dimension iota_dimension to count along", inst.shape)),
     }
