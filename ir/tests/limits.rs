@@ -79,3 +79,54 @@ fn arrays_of_many_dimensions_print_back() {
     let dynamic = source.replace("1]{", "<=1]{");
     assert_eq!(messages(&dynamic), ["only the first 64 dimensions of an array can be dynamic"]);
 }
+
+/// Every kind of bracket, 100,000 deep, closed or not, wherever the grammar nests: a message, never a crash.
+#[test]
+fn a_hundred_thousand_brackets_are_no_crash_anywhere() {
+    const DEPTH: usize = 100_000;
+    let places = [
+        ("x = ", " parameter(0)"),
+        ("x = f32[] constant(", ")"),
+        ("x = f32[2] constant({1,", "})"),
+        ("x = f32[] parameter(0), sharding=", ""),
+        ("x = f32[] parameter(0), metadata=", ""),
+        ("x = f32[] parameter(0), backend_config=", ""),
+        ("x = f32[] parameter(0), brand_new=", ""),
+        ("x = f32[] custom-call(), custom_call_target=\"f\", operand_layout_constraints=", ""),
+        ("x = f32[] parameter(0), window=", ""),
+        ("x = f32[] parameter(0), output_to_operand_aliasing=", ""),
+        ("x = f32[2]{0:", "} parameter(0)"),
+        ("x = f32[] brand-new(", ")"),
+        ("x = f32[] negate(", ")"),
+    ];
+    for (open, close) in [("{", ""), ("{", "}"), ("(", ")"), ("[", "]"), ("(f32[],", ")")] {
+        let nested = open.repeat(DEPTH) + &close.repeat(DEPTH);
+        for (before, behind) in places {
+            let source = format!("HloModule m\nENTRY e {{\n  {before}{nested}{behind}\n}}\n");
+            if let Ok(module) = text::parse(&source) {
+                hlo_ir::verify::verify(&module);
+                text::print(&module);
+                let _ = hlo_ir::proto::write(&module);
+            }
+        }
+    }
+}
+
+/// What a shape claims is not what is allocated: the literals of these shapes would not fit any memory.
+#[test]
+fn a_claimed_size_is_not_allocated() {
+    for literal in ["{}", "{...}", "1", "{ {1} }"] {
+        for shape in ["f32[9223372036854775807]", "s4[1000000,1000000,1000000]", "(f32[99999999999], f32[99999999999])"]
+        {
+            let source = format!("HloModule m\nENTRY e {{\n  ROOT c = {shape} constant({literal})\n}}\n");
+            let module = text::parse(&source).expect("literals are read as text");
+            hlo_ir::verify::verify(&module);
+            let _ = hlo_ir::proto::write(&module);
+        }
+    }
+    let wide = format!(
+        "HloModule m\nENTRY e {{\n  ROOT x = f32[{}] parameter(0)\n}}\n",
+        "9223372036854775807,".repeat(60) + "2"
+    );
+    hlo_ir::verify::verify(&text::parse(&wide).expect("sizes up to 2^63-1 are legal"));
+}

@@ -45,6 +45,7 @@ mod window;
 
 pub(crate) use lex::skip_blank;
 pub use print::print;
+pub(crate) use similar::closest;
 pub use split::{Piece, join, pieces};
 pub use style::{Style, print_as};
 

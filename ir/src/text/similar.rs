@@ -2,7 +2,7 @@
 
 /// The candidate closest to `name`, if one is close enough to be a slip of the keyboard: two edits from six letters on, one for
 /// shorter names, none for names of one or two letters, which are close to everything.
-pub(super) fn closest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub(crate) fn closest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let limit = match name.len() {
         0..=2 => return None,
         3..=5 => 1,

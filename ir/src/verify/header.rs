@@ -63,6 +63,9 @@ fn check_aliases(verifier: &Verifier<'_>) -> Result<(), String> {
     };
     let (mut outputs, mut inputs) = (IndexSet::new(), IndexSet::new());
     for alias in module.input_output_aliases() {
+        if !["", "may-alias", "must-alias"].contains(&alias.kind.as_str()) {
+            return Err(format!("input_output_alias has kind {}, but must have may-alias or must-alias", alias.kind));
+        }
         let output = array_at(result, &alias.output, "the result")?;
         let input = array_at(parameter(alias.operand)?, &alias.operand_index, "the parameter")?;
         if !outputs.insert(&alias.output) || !inputs.insert((alias.operand, &alias.operand_index)) {

@@ -31,9 +31,11 @@ mod header;
 mod layout;
 mod shapes;
 mod structure;
+mod values;
 
 use crate::arena::SideTable;
-use crate::{ComputationId, Diagnostic, Instruction, InstructionId, Module};
+use crate::attribute::KEYS;
+use crate::{AttrKey, ComputationId, Diagnostic, Instruction, InstructionId, Module, text};
 
 /// Every violated invariant; empty for a legal module. Each message ends with the number of its invariant.
 pub fn verify(module: &Module) -> Vec<Diagnostic> {
@@ -75,6 +77,7 @@ impl<'m> Verifier<'m> {
     fn check(&self, inst: &'m Instruction, layouts: &mut layout::Layouts) -> Result<(), Violation> {
         attributes::check_arity(inst).map_err(|message| ("V8", message))?;
         attributes::check(inst).map_err(|message| ("V9", message))?;
+        values::check(self.module, inst).map_err(|message| ("V9", message))?;
         layouts.check(&inst.shape).map_err(|message| ("V12", message))?;
         shapes::check(self.module, inst).map_err(|message| ("V10", message))?;
         calls::check(self, inst).map_err(|message| ("V11", message))?;
@@ -86,6 +89,7 @@ impl<'m> Verifier<'m> {
     fn report(&mut self, rule: &'static str, inst: &Instruction, message: &str) {
         let mut report = Diagnostic::new(format!("`{}`: {message} [{rule}]", inst.name));
         report.span = inst.span;
+        report.notes.extend(misspelled(inst));
         if rule == "V10" {
             for (index, &id) in inst.operands.iter().enumerate().take(LABELS) {
                 let operand = self.module.instruction(id);
@@ -113,4 +117,18 @@ impl<'m> Verifier<'m> {
         let report = Diagnostic::new(format!("{message} [{rule}]"));
         self.problems.push(Diagnostic { span: self.module.span, ..report });
     }
+}
+
+/// Help for an instruction with attributes that are not known, but nearly: they are kept as they are, and what they were meant to say is missing.
+fn misspelled(inst: &Instruction) -> impl Iterator<Item = String> + '_ {
+    let known = || KEYS.iter().map(|row| row.1);
+    let unknown = inst.attributes.iter().filter_map(|attribute| match &attribute.key {
+        AttrKey::Unknown(name) => Some(name.as_str()),
+        _ => None,
+    });
+    unknown.filter_map(move |name| {
+        let meant =
+            text::closest(name, known()).filter(|&meant| inst.attribute(&AttrKey::from_name(meant).0).is_none())?;
+        Some(format!("attribute `{name}` is not known; did you mean `{meant}`?"))
+    })
 }
