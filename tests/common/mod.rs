@@ -89,10 +89,10 @@ pub(crate) fn programs(folder: &str) -> Vec<String> {
 }
 
 /// Folders of the corpus with full-size programs; each program of a `-small` folder is one of these made small.
-pub(crate) const FULL: [&str; 3] = ["founding", "chunk", "direct-index"];
+pub(crate) const FULL: [&str; 4] = ["founding", "chunk", "direct-index", "loop-residuals"];
 
 /// Folders of the corpus with programs that can be run.
-pub(crate) const SMALL: [&str; 3] = ["founding-small", "chunk-small", "direct-index-small"];
+pub(crate) const SMALL: [&str; 4] = ["founding-small", "chunk-small", "direct-index-small", "loop-residuals-small"];
 
 /// A file of the corpus, relative to the root.
 pub(crate) fn corpus(folder: &str, name: &str, extension: &str) -> PathBuf {

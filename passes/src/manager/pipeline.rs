@@ -9,6 +9,7 @@ pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
         // The smallest change to the text: of two rewrites with the same gain it should win.
         Box::new(crate::direct_index::DirectIndex),
         Box::new(crate::chunk::Chunk),
+        Box::new(crate::loop_residuals::LoopResiduals),
         // Calls hide producers from the rewrites above. A call is inlined only where a rewrite then gains; others stay calls.
         Box::new(Enabling(Box::new(InlineCalls::where_needed()))),
         // A dead user can hold a value that a rewrite wants to drop. Last, because inlining may leave dead code behind.

@@ -1,0 +1,80 @@
+"""Programs whose loops stack what could be computed again where it is read, and some where that must stay."""
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from programs.catalog import shape, twins
+
+BIG = dict(layers=24, rows=32768, width=1024)
+SMALL = dict(layers=4, rows=8, width=16)
+
+
+def residuals(name, **common):
+    """Decorator: a stack of layers, at both sizes."""
+    return twins("loop-residuals", name, big=BIG, small=SMALL, **common)
+
+
+def arguments(layers, rows, width, dtype="float32"):
+    return shape((layers, width, width), dtype), shape((rows, width), dtype)
+
+
+@residuals("fires-gelu", activation="gelu")
+@residuals("fires-silu", activation="silu")
+@residuals("fires-gelu-bf16", activation="gelu", dtype="bfloat16")
+@residuals("keeps-relu", activation="relu")
+def layers_with_residuals(activation, **sizes):
+    function = getattr(jax.nn, activation)
+
+    def run(w, x):
+        return lax.scan(lambda x, w: (function(x @ w) + x, None), x, w)[0].sum()
+
+    return jax.grad(run), arguments(**sizes)
+
+
+@residuals("keeps-returned")
+def the_stacks_are_results_too(layers, rows, width):
+    """The function that is kept is a result of the program, so nothing would be saved."""
+    def run(w, x):
+        def step(x, w):
+            h = x @ w
+            return h + x, (h, jnp.tanh(h))
+
+        _, (h, t) = lax.scan(step, x, w)
+
+        def back(total, row):
+            return total + row[0] * row[1], None
+
+        return lax.scan(back, x, (h, t))[0], t
+
+    return run, arguments(layers, rows, width)
+
+
+@residuals("keeps-reduced")
+def a_costly_function(layers, rows, width):
+    """What is stacked needs a reduction of what is kept."""
+    def run(w, x):
+        def step(x, w):
+            h = x @ w
+            return h + x, (h, jnp.broadcast_to(h.sum(1, keepdims=True), h.shape))
+
+        _, (h, s) = lax.scan(step, x, w)
+
+        def back(total, row):
+            return total + row[0] * row[1], None
+
+        return lax.scan(back, x, (h, s))[0]
+
+    return run, arguments(layers, rows, width)
+
+
+@twins("loop-residuals", "fires-index-stack", big=dict(steps=8, rows=1 << 24, dims=(128, 128, 128)),
+       small=dict(steps=4, rows=61, dims=(8, 16, 4)))
+def indices_normalised_in_every_step(steps, rows, dims):
+    """The normalised indices are stacked; the loop that reads them does not carry the indices themselves."""
+    def loss(x, indices):
+        def step(total, i):
+            return total + jnp.sum(x[i[:, 0], i[:, 1], i[:, 2]]), None
+
+        return lax.scan(step, 0.0, indices)[0]
+
+    return jax.grad(loss), (shape(dims), shape((steps, rows, 3), "int32"))

@@ -1,0 +1,94 @@
+//! Computes again, in the loop that reads them, what a loop stacks for it though it follows from what it stacks anyway.
+//!
+//! Waste: the gradient of a `scan` stores, step by step, every elementwise intermediate of the step: for `gelu` the product of the
+//! layer and five functions of it, each as large as all activations together.
+//!
+//! ```text
+//! first loop:   stack_h[t] = h = dot(x, w[t])            first loop:   stack_h[t] = h = dot(x, w[t])
+//!               stack_a[t] = tanh(h)               =>
+//! second loop:  use(stack_h[t], stack_a[t])              second loop:  use(stack_h[t], tanh(stack_h[t]))
+//! ```
+//!
+//! A stack is dropped if its row is made by elementwise operations and data movement from rows of stacks that stay, from what the loop
+//! only hands on, and from the row that the step reads of an array it hands on. The operations are written anew at every place that
+//! reads a row of the stack; what the reading loop does not carry yet takes the place of the stack in its state. Which row that is does not matter: row `t` of each stack comes from step `t`.
+//!
+//! Sound because the loop counts from 0 to the length of the stacks in steps of one and writes row `t` in step `t`, so that every row was
+//! written; because every reader takes one whole row; and because the operations have no side effect. Grade: bitwise if no float operation
+//! is written anew, else hlo-exact: a compiler may contract a multiply and an add that it did not see together before.
+//!
+//! Never adds a stack: where the loop keeps only a mask of one byte per element (`relu`), nothing that is kept gives the mask, and keeping the
+//! product instead would take four times as much. What stays alone if its computation needs a dot, a reduction or another costly
+//! operation. Stays away from scheduled modules, from loops whose counter is not plain, from stacks that anything else reads, and from
+//! reading loops that share their body with others
+//! (without a remark: nothing is known to be lost).
+
+mod cone;
+mod emit;
+mod readers;
+mod slots;
+mod stacks;
+
+use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_memory::{Bytes, size};
+
+use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
+use stacks::Stacks;
+
+/// The pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoopResiduals;
+
+impl Pass for LoopResiduals {
+    fn name(&self) -> &'static str {
+        "loop-residuals"
+    }
+    fn summary(&self) -> &'static str {
+        "compute again what a loop stacks though it follows from other stacks"
+    }
+    crate::explanation!("loop_residuals.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::Rewrite
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        let module = context.module;
+        if module.is_scheduled() {
+            return Vec::new();
+        }
+        let loops = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
+        loops.filter_map(|(id, _)| of_loop(module, id)).filter(|finding| worth(finding, context)).collect()
+    }
+}
+
+fn worth(finding: &Finding, context: &Context<'_>) -> bool {
+    finding.wasted >= context.options.min_saving && finding.wasted > Bytes::ZERO
+}
+
+/// What can be dropped of one loop's stacks.
+fn of_loop(module: &Module, id: InstructionId) -> Option<Finding> {
+    let mut stacks = Stacks::of(module, id)?;
+    let readers = readers::of(module, &stacks);
+    let dropped = cone::choose(module, &mut stacks, &readers);
+    let (patch, dropped) = emit::patch(module, &mut stacks, &readers, dropped)?;
+    let bytes = |&index: &usize| size::array_size(&stacks.list[index].array).unwrap_or(Bytes::ZERO);
+    let wasted = dropped.iter().map(bytes).sum();
+    let note = format!(
+        "{} of {} stacks of {} rows are computed again where they are read",
+        dropped.len(),
+        stacks.list.len(),
+        stacks.rows
+    );
+    let conditions = conditions(module, &stacks);
+    let grade = if emit::exact(module, &patch) { Grade::Bitwise } else { Grade::HloExact };
+    Some(Finding { instruction: id, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
+}
+
+fn conditions(module: &Module, stacks: &Stacks) -> Vec<Condition> {
+    let name = &module.instruction(stacks.site).name;
+    let condition = |text: String| Condition { text, discharged_by: "structure" };
+    vec![
+        condition(format!("`{name}` counts from 0 to {} and writes row t of each stack in step t", stacks.rows)),
+        condition("every reader of a dropped stack takes one whole row".to_owned()),
+        condition("a dropped row follows from kept rows by operations on elements and movement of data".to_owned()),
+    ]
+}

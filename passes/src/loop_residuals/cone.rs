@@ -1,0 +1,104 @@
+//! How a row of a stack follows from rows of other stacks: the expression, and which stacks can be dropped.
+
+use std::collections::BTreeMap;
+
+use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_memory::{Bytes, size};
+
+use super::readers::Readers;
+use super::stacks::Stacks;
+use crate::flow::Value;
+
+/// Most operations to compute one row again: the functions in use need a dozen or two, and each costs a pass over a row at worst.
+const MOST_OPERATIONS: usize = 64;
+
+/// Where a value comes from, seen from the end of a step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Node {
+    /// The row of a stack that stays, by index, under another shape perhaps.
+    Row(usize),
+    /// An element of the state that is only handed on: the instruction that made it before the loop.
+    Given(InstructionId),
+    /// The row that the step reads of an array that is only handed on.
+    GivenRow(InstructionId),
+    /// An operation on these values.
+    Operation(Vec<Value>),
+}
+
+/// Every value needed for some rows, operands before users.
+pub(super) type Cone = BTreeMap<Value, Node>;
+
+/// The stacks to drop, by index: as many bytes as possible, the largest first.
+pub(super) fn choose(module: &Module, stacks: &mut Stacks, readers: &Readers) -> Vec<usize> {
+    let bytes = |stacks: &Stacks, index: usize| size::array_size(&stacks.list[index].array).unwrap_or(Bytes::ZERO);
+    let mut candidates: Vec<usize> = (0..stacks.list.len()).filter(|&index| readers.only_read[index]).collect();
+    candidates.sort_by_key(|&index| std::cmp::Reverse(bytes(stacks, index)));
+    let mut dropped: Vec<usize> = Vec::new();
+    for candidate in candidates {
+        dropped.push(candidate);
+        if dropped.iter().any(|&index| cone(module, stacks, index, &dropped).is_none()) {
+            dropped.pop();
+        }
+    }
+    dropped
+}
+
+/// The expression of a row of stack `index` without the rows of `dropped`; `None` if there is none, or a costly one.
+pub(super) fn cone(module: &Module, stacks: &mut Stacks, index: usize, dropped: &[usize]) -> Option<Cone> {
+    let mut cone = Cone::new();
+    let mut work = vec![stacks.list[index].row];
+    while let Some(value) = work.pop() {
+        if cone.contains_key(&value) {
+            continue;
+        }
+        let node = node(module, stacks, value, dropped)?;
+        if let Node::Operation(operands) = &node {
+            work.extend(operands.iter().copied());
+        }
+        cone.insert(value, node);
+        if cone.len() > MOST_OPERATIONS {
+            return None;
+        }
+    }
+    Some(cone)
+}
+
+fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: &[usize]) -> Option<Node> {
+    let Stacks { body, list, initial, rows, .. } = stacks;
+    let inst = module.instruction(value.inst);
+    let bare = body.strip(module, value);
+    let kept = |(index, stack): (usize, &super::stacks::Stack)| {
+        (stack.row == bare && !dropped.contains(&index)).then_some(index)
+    };
+    if let Some(index) = list.iter().enumerate().find_map(kept) {
+        return Some(Node::Row(index));
+    }
+    if let Some(element) = body.element(module, value) {
+        return body.hands_on(module, element).then(|| Node::Given(initial[element]));
+    }
+    if inst.opcode == Opcode::DynamicSlice {
+        let source = body.resolve(module, inst.operands[0], value);
+        let element = body.element(module, source)?;
+        let start = body.row_start(module, value, 1)?;
+        let (whole, part) = (module.instruction(source.inst).array()?, inst.array()?);
+        let row = part.dims.first() == Some(&1) && part.dims[1..] == whole.dims[1..] && whole.dims[0] == *rows;
+        let plain = row && body.counts(module, start) && body.hands_on(module, element);
+        return plain.then(|| Node::GivenRow(initial[element]));
+    }
+    let cheap = inst.opcode.is_elementwise()
+        || matches!(
+            inst.opcode,
+            Opcode::Constant
+                | Opcode::Iota
+                | Opcode::Broadcast
+                | Opcode::Reshape
+                | Opcode::Slice
+                | Opcode::Concatenate
+                | Opcode::Transpose
+        );
+    let plain = cheap && inst.called_computations().next().is_none() && inst.control_predecessors().is_empty();
+    if !plain || inst.array().is_none() {
+        return None;
+    }
+    Some(Node::Operation(inst.operands.iter().map(|&id| body.resolve(module, id, value)).collect()))
+}

@@ -1,0 +1,205 @@
+//! Writes the expressions of dropped rows into the loops that read them.
+
+use std::collections::BTreeMap;
+
+use hlo_ir::edit::Patch;
+use hlo_ir::module::Payload;
+use hlo_ir::{ArrayShape, AttrKey, Attribute, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
+
+use super::cone::{self, Cone, Node};
+use super::readers::{Read, Reader, Readers};
+use super::slots::Slots;
+use super::stacks::Stacks;
+use crate::flow::Value;
+
+/// The change that drops as many of `dropped` as can be computed in every loop that reads them, and which these are.
+pub(super) fn patch(
+    module: &Module,
+    stacks: &mut Stacks,
+    readers: &Readers,
+    mut dropped: Vec<usize>,
+) -> Option<(Patch, Vec<usize>)> {
+    loop {
+        let is_read =
+            |index: &usize| readers.list.iter().any(|reader| reader.reads.iter().any(|read| read.stack == *index));
+        dropped.retain(is_read);
+        if dropped.is_empty() {
+            return None;
+        }
+        match attempt(module, stacks, readers, &dropped) {
+            Ok(patch) => return Some((patch, dropped)),
+            Err(stack) => dropped.retain(|&index| index != stack),
+        }
+    }
+}
+
+/// The change, or a stack that cannot be dropped.
+fn attempt(module: &Module, stacks: &mut Stacks, readers: &Readers, dropped: &[usize]) -> Result<Patch, usize> {
+    let mut patch = Patch::new(module);
+    let results = results(stacks);
+    for reader in &readers.list {
+        // Rows with the same number share their values.
+        let mut writers: BTreeMap<InstructionId, Writer<'_>> = BTreeMap::new();
+        let mut slots = Slots::of(module, reader, |initial| {
+            let index = results.iter().position(|result| is_result(module, initial, *result));
+            index.is_some_and(|index| dropped.contains(&index))
+        });
+        for read in reader.reads.iter().filter(|read| dropped.contains(&read.stack)) {
+            let cone = cone::cone(module, stacks, read.stack, dropped).ok_or(read.stack)?;
+            let fresh = || Writer { module, reader, results: results.clone(), row: read.row, made: BTreeMap::new() };
+            let writer = writers.entry(read.row).or_insert_with(fresh);
+            let value = writer.write(&mut patch, &mut slots, &cone, stacks.list[read.stack].row).ok_or(read.stack)?;
+            let shape = module.instruction(read.site).array().ok_or(read.stack)?;
+            let value = writer.shaped(&mut patch, value, shape);
+            patch.stems_from(value, read.site);
+            patch.replace(read.site, value);
+        }
+        slots.refill(module, &mut patch);
+    }
+    Ok(patch)
+}
+
+/// For each stack: the loop, and the stack's index in its state.
+fn results(stacks: &Stacks) -> Vec<(InstructionId, i64)> {
+    stacks.list.iter().map(|stack| (stacks.site, stack.element as i64)).collect()
+}
+
+/// Whether an instruction takes this element out of this loop's final state.
+fn is_result(module: &Module, id: InstructionId, (site, element): (InstructionId, i64)) -> bool {
+    let inst = module.instruction(id);
+    inst.opcode == Opcode::GetTupleElement && inst.operands[0] == site && inst.int(&AttrKey::Index) == Some(element)
+}
+
+/// Writes values of one step of the first loop into the body of a reader.
+struct Writer<'a> {
+    module: &'a Module,
+    reader: &'a Reader,
+    /// Where each stack is found behind the first loop: the loop and an index.
+    results: Vec<(InstructionId, i64)>,
+    /// The number of the step.
+    row: InstructionId,
+    made: BTreeMap<Value, InstructionId>,
+}
+
+impl Writer<'_> {
+    /// The instruction that holds `root`; `None` if the reader does not carry what it needs.
+    fn write(&mut self, patch: &mut Patch, slots: &mut Slots<'_>, cone: &Cone, root: Value) -> Option<InstructionId> {
+        let mut work = vec![root];
+        while let Some(&value) = work.last() {
+            if self.made.contains_key(&value) {
+                work.pop();
+                continue;
+            }
+            let node = cone.get(&value)?;
+            if let Node::Operation(operands) = node {
+                let missing: Vec<Value> =
+                    operands.iter().copied().filter(|operand| !self.made.contains_key(operand)).collect();
+                if !missing.is_empty() {
+                    work.extend(missing);
+                    continue;
+                }
+            }
+            let made = self.one(patch, slots, value, node)?;
+            self.made.insert(value, made);
+            work.pop();
+        }
+        self.made.get(&root).copied()
+    }
+
+    fn one(&self, patch: &mut Patch, slots: &mut Slots<'_>, value: Value, node: &Node) -> Option<InstructionId> {
+        let inst = self.module.instruction(value.inst);
+        match node {
+            Node::Row(stack) => {
+                let row = self.kept_row(patch, *stack)?;
+                Some(self.shaped(patch, row, inst.array()?))
+            }
+            Node::Given(initial) => self.element(patch, slots, *initial),
+            Node::GivenRow(initial) => {
+                let whole = self.element(patch, slots, *initial)?;
+                Some(self.slice(patch, whole))
+            }
+            Node::Operation(operands) => {
+                let operands: Vec<InstructionId> = operands.iter().map(|operand| self.made[operand]).collect();
+                let copy = Instruction { operands: operands.into(), ..inst.clone() };
+                Some(patch.add(self.reader.body, copy))
+            }
+        }
+    }
+
+    /// The row of a stack that stays: as it is read already, or read anew.
+    fn kept_row(&self, patch: &mut Patch, stack: usize) -> Option<InstructionId> {
+        let same = |read: &&Read| read.stack == stack && read.row == self.row;
+        if let Some(read) = self.reader.reads.iter().find(same) {
+            return Some(read.site);
+        }
+        let given = self.reader.given.iter().find(|given| is_result(self.module, given.1, self.results[stack]))?;
+        let whole = self.taken(patch, given.0, self.module.shape(given.1))?;
+        Some(self.slice(patch, whole))
+    }
+
+    /// What the reader carries that began as `initial`; an element whose stack is dropped takes it in if no other holds it.
+    fn element(&self, patch: &mut Patch, slots: &mut Slots<'_>, initial: InstructionId) -> Option<InstructionId> {
+        let given = self.reader.given.iter().find(|&&(_, other)| other == initial);
+        let element = given.map(|given| given.0).or_else(|| slots.take_in(initial))?;
+        self.taken(patch, element, self.module.shape(initial))
+    }
+
+    fn taken(&self, patch: &mut Patch, element: usize, shape: &Shape) -> Option<InstructionId> {
+        let index = Attribute::int(AttrKey::Index, i64::try_from(element).ok()?);
+        let shape = shape.clone().into();
+        let taken = Instruction::new("residual.carried", shape, Opcode::GetTupleElement, [self.reader.parameter]);
+        Some(patch.add(self.reader.body, taken.with(index)))
+    }
+
+    /// Row number `self.row` of an array, `[1, ...]`.
+    fn slice(&self, patch: &mut Patch, whole: InstructionId) -> InstructionId {
+        let array = patch.instruction(self.module, whole).array().expect("rows are cut from arrays").with_dim(0, 1);
+        let start = self.module.instruction(self.row).array().map_or(ElementType::S32, |array| array.element_type);
+        let zero = Instruction::new("residual.zero", Shape::array(start, []), Opcode::Constant, [])
+            .with_payload(Payload::Literal("0".into()));
+        let zero = patch.add(self.reader.body, zero);
+        let starts = (0..array.rank()).map(|dim| if dim == 0 { self.row } else { zero });
+        let operands: Vec<InstructionId> = [whole].into_iter().chain(starts).collect();
+        let sizes = Attribute::ints(AttrKey::DynamicSliceSizes, array.dims.iter().copied());
+        let slice = Instruction::new("residual.row", Shape::Array(array).into(), Opcode::DynamicSlice, operands);
+        patch.add(self.reader.body, slice.with(sizes))
+    }
+
+    /// The value under another shape of as many elements.
+    fn shaped(&self, patch: &mut Patch, value: InstructionId, wanted: &ArrayShape) -> InstructionId {
+        let has = patch.instruction(self.module, value);
+        if has.array().is_some_and(|array| array.dims == wanted.dims) {
+            return value;
+        }
+        let reshape =
+            Instruction::new("residual.shaped", Shape::Array(wanted.clone()).into(), Opcode::Reshape, [value]);
+        patch.add(self.reader.body, reshape)
+    }
+}
+
+/// Whether a change computes nothing in floating point anew.
+pub(super) fn exact(module: &Module, patch: &Patch) -> bool {
+    patch.added().all(|id| {
+        let inst = patch.instruction(module, id);
+        let float = |id: InstructionId| {
+            patch
+                .instruction(module, id)
+                .array()
+                .is_some_and(|array| !array.element_type.is_integer() && array.element_type != ElementType::Pred)
+        };
+        let moves = matches!(
+            inst.opcode,
+            Opcode::Reshape
+                | Opcode::Broadcast
+                | Opcode::Slice
+                | Opcode::Concatenate
+                | Opcode::Transpose
+                | Opcode::Constant
+                | Opcode::DynamicSlice
+                | Opcode::GetTupleElement
+                | Opcode::Iota
+                | Opcode::Select
+        );
+        moves || (!float(id) && !inst.operands.iter().any(|&operand| float(operand)))
+    })
+}

@@ -1,0 +1,157 @@
+//! The stacks of a loop: arrays of which step `t` writes row `t`.
+
+use hlo_ir::literal::scalar_integer;
+use hlo_ir::{ArrayShape, AttrKey, ComputationId, InstructionId, Module, Opcode};
+
+use crate::flow::{Frames, Value};
+
+/// An element of a loop's state that is written row by row.
+pub(super) struct Stack {
+    /// Its index in the state.
+    pub(super) element: usize,
+    /// The whole array, `[rows, ...]`.
+    pub(super) array: ArrayShape,
+    /// What one step writes, without reshapes.
+    pub(super) row: Value,
+}
+
+/// A counting loop with its stacks.
+pub(super) struct Stacks {
+    /// The `while`.
+    pub(super) site: InstructionId,
+    /// The initial value of each element of the state.
+    pub(super) initial: Vec<InstructionId>,
+    /// Number of steps, and of rows of every stack.
+    pub(super) rows: i64,
+    /// The stacks, in the order of the state.
+    pub(super) list: Vec<Stack>,
+    /// The body, with the calls in it.
+    pub(super) body: Body,
+}
+
+/// One side of a loop, calls looked through.
+pub(super) struct Body {
+    pub(super) frames: Frames,
+    parameter: InstructionId,
+    /// Operands of the root tuple; empty for a condition.
+    results: Vec<InstructionId>,
+    /// The element that counts the steps.
+    counter: usize,
+}
+
+impl Body {
+    /// The body or condition `computation`.
+    pub(super) fn new(module: &Module, computation: ComputationId, counter: usize) -> Option<Self> {
+        let [parameter] = module.parameters(computation)[..] else { return None };
+        let root = module.instruction(module.computation(computation).root);
+        let results = if root.opcode == Opcode::Tuple { root.operands.to_vec() } else { Vec::new() };
+        Some(Self { frames: Frames::new(Vec::new()), parameter, results, counter })
+    }
+    /// The value an instruction of `value`'s chain of calls stands for.
+    pub(super) fn resolve(&mut self, module: &Module, inst: InstructionId, like: Value) -> Value {
+        self.frames.resolve(module, inst, like.frame)
+    }
+    /// The value of an instruction of the computation itself.
+    pub(super) fn top(&mut self, module: &Module, inst: InstructionId) -> Value {
+        self.frames.resolve(module, inst, 0)
+    }
+    /// The element of the state that a value is, as it was when the step began.
+    pub(super) fn element(&self, module: &Module, value: Value) -> Option<usize> {
+        let inst = module.instruction(value.inst);
+        let state = value.frame == 0 && inst.opcode == Opcode::GetTupleElement && inst.operands[0] == self.parameter;
+        state.then(|| inst.int(&AttrKey::Index).and_then(|index| usize::try_from(index).ok())).flatten()
+    }
+    /// Whether a step hands an element on as it got it.
+    pub(super) fn hands_on(&mut self, module: &Module, element: usize) -> bool {
+        let Some(&result) = self.results.get(element) else { return false };
+        let value = self.top(module, result);
+        self.element(module, value) == Some(element)
+    }
+    /// Behind any number of reshapes.
+    pub(super) fn strip(&mut self, module: &Module, mut value: Value) -> Value {
+        while module.instruction(value.inst).opcode == Opcode::Reshape {
+            value = self.resolve(module, module.instruction(value.inst).operands[0], value);
+        }
+        value
+    }
+    fn is_integer(&mut self, module: &Module, id: InstructionId, like: Value, wanted: i64) -> bool {
+        let value = self.resolve(module, id, like);
+        scalar_integer(module.instruction(value.inst)) == Some(i128::from(wanted))
+    }
+    /// The start of a row: what stands before only zeros in the operands of a `dynamic-slice` or `dynamic-update-slice`.
+    pub(super) fn row_start(&mut self, module: &Module, value: Value, first: usize) -> Option<Value> {
+        let starts = module.instruction(value.inst).operands.get(first..)?;
+        let (&row, others) = starts.split_first()?;
+        let zeros = others.iter().all(|&start| self.is_integer(module, start, value, 0));
+        zeros.then(|| self.resolve(module, row, value))
+    }
+    /// Whether a value is the counter of the loop.
+    pub(super) fn counts(&self, module: &Module, value: Value) -> bool {
+        self.element(module, value) == Some(self.counter)
+    }
+}
+
+impl Stacks {
+    /// The stacks of a loop that counts from 0 in steps of one; `None` if it does not, or has no stack.
+    pub(super) fn of(module: &Module, site: InstructionId) -> Option<Self> {
+        let inst = module.instruction(site);
+        let tuple = module.instruction(*inst.operands.first()?);
+        if tuple.opcode != Opcode::Tuple {
+            return None;
+        }
+        let initial = tuple.operands.to_vec();
+        let (counter, rows) = bound(module, inst.computation(&AttrKey::Condition)?)?;
+        let mut body = Body::new(module, inst.computation(&AttrKey::Body)?, counter)?;
+        if body.results.len() != initial.len() || !steps_by_one(module, &mut body, *initial.get(counter)?) {
+            return None;
+        }
+        let list = (0..initial.len()).filter_map(|element| stack(module, &mut body, element, rows)).collect::<Vec<_>>();
+        (!list.is_empty()).then_some(Self { site, initial, rows, list, body })
+    }
+}
+
+/// The element that a condition compares with a constant, and that constant: `element < constant`.
+fn bound(module: &Module, condition: ComputationId) -> Option<(usize, i64)> {
+    let mut side = Body::new(module, condition, usize::MAX)?;
+    let root = side.top(module, module.computation(condition).root);
+    let compare = module.instruction(root.inst);
+    if compare.opcode != Opcode::Compare || compare.word(&AttrKey::Direction) != Some("LT") {
+        return None;
+    }
+    let left = side.resolve(module, compare.operands[0], root);
+    let right = side.resolve(module, compare.operands[1], root);
+    let rows = scalar_integer(module.instruction(right.inst))?;
+    Some((side.element(module, left)?, i64::try_from(rows).ok()?))
+}
+
+fn steps_by_one(module: &Module, body: &mut Body, initial: InstructionId) -> bool {
+    let next = body.top(module, body.results[body.counter]);
+    let sum = module.instruction(next.inst);
+    if sum.opcode != Opcode::Add || scalar_integer(module.instruction(initial)) != Some(0) {
+        return false;
+    }
+    let (a, b) = (sum.operands[0], sum.operands[1]);
+    [(a, b), (b, a)].into_iter().any(|(state, step)| {
+        let value = body.resolve(module, state, next);
+        body.counts(module, value) && body.is_integer(module, step, next, 1)
+    })
+}
+
+/// The element as a stack, if a step writes its whole row `counter` and nothing else.
+fn stack(module: &Module, body: &mut Body, element: usize, rows: i64) -> Option<Stack> {
+    let written = body.top(module, body.results[element]);
+    let update = module.instruction(written.inst);
+    let array = update.array()?.clone();
+    if update.opcode != Opcode::DynamicUpdateSlice || array.is_dynamic() || array.dims.first() != Some(&rows) {
+        return None;
+    }
+    let before = body.resolve(module, update.operands[0], written);
+    let start = body.row_start(module, written, 2)?;
+    let row = body.resolve(module, update.operands[1], written);
+    let one_row = module.instruction(row.inst).array()?.elements()?.checked_mul(u64::try_from(rows).ok()?)?;
+    let update_shape = module.instruction(update.operands[1]).array()?;
+    let whole = update_shape.dims.first() == Some(&1) && one_row == array.elements()?;
+    let own = body.element(module, before) == Some(element) && body.counts(module, start);
+    let row = body.strip(module, row);
+    (whole && own).then_some(Stack { element, array, row })
+}

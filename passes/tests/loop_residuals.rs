@@ -1,0 +1,163 @@
+//! When rows of a stack are computed again, and when they stay: one loop that stacks, one that reads, and one thing wrong at a time.
+
+mod common;
+
+use common::{diff, estimate, parse};
+use hlo_ir::graph::Users;
+use hlo_ir::{Module, text, verify};
+use hlo_memory::Bytes;
+use hlo_passes::loop_residuals::LoopResiduals;
+use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
+
+/// The first loop stacks `h = x + w[t]` and a function of it, the second adds up products of their rows.
+const LOOPS: &str = "HloModule m
+
+%first (p: (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8])) -> (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) {
+  %p = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %x = f32[8] get-tuple-element(%p), index=1
+  %h.stack = f32[4,8] get-tuple-element(%p), index=2
+  %f.stack = f32[4,8] get-tuple-element(%p), index=3
+  %w = f32[4,8] get-tuple-element(%p), index=4
+  %zero = s32[] constant(0)
+  %w.row = f32[1,8] dynamic-slice(%w, %i, %zero), dynamic_slice_sizes={1,8}
+  %w.t = f32[8] reshape(%w.row)
+  %s = f32[8] add(%x, %w.t)
+  %h = f32[8] cumulated(%s)
+  %f = f32[8] tanh(%h)
+  %h.row = f32[1,8] reshape(%h)
+  %f.row = f32[1,8] reshape(%f)
+  %h.new = f32[4,8] dynamic-update-slice(%h.stack, %h.row, %i, %zero)
+  %f.new = f32[4,8] dynamic-update-slice(%f.stack, %f.row, %i, %zero)
+  ROOT %r = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) tuple(%next, %h, %h.new, %f.new, %w)
+}
+
+%less (q: (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8])) -> pred[] {
+  %q = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) parameter(0)
+  %k = s32[] get-tuple-element(%q), index=0
+  %bound = s32[] constant(4)
+  ROOT %c = pred[] compare(%k, %bound), direction=LT
+}
+
+%second (p2: (s32[], f32[8], f32[4,8], f32[4,8])) -> (s32[], f32[8], f32[4,8], f32[4,8]) {
+  %p2 = (s32[], f32[8], f32[4,8], f32[4,8]) parameter(0)
+  %i2 = s32[] get-tuple-element(%p2), index=0
+  %one2 = s32[] constant(1)
+  %next2 = s32[] add(%i2, %one2)
+  %three = s32[] constant(3)
+  %back = s32[] subtract(%three, %i2)
+  %zero2 = s32[] constant(0)
+  %sum = f32[8] get-tuple-element(%p2), index=1
+  %h2 = f32[4,8] get-tuple-element(%p2), index=2
+  %f2 = f32[4,8] get-tuple-element(%p2), index=3
+  %h2.row = f32[1,8] dynamic-slice(%h2, %back, %zero2), dynamic_slice_sizes={1,8}
+  %f2.row = f32[1,8] dynamic-slice(%f2, %back, %zero2), dynamic_slice_sizes={1,8}
+  %product = f32[1,8] multiply(%h2.row, %f2.row)
+  %flat = f32[8] reshape(%product)
+  %sum2 = f32[8] add(%sum, %flat)
+  ROOT %r2 = (s32[], f32[8], f32[4,8], f32[4,8]) tuple(%next2, %sum2, %h2, %f2)
+}
+
+%less2 (q2: (s32[], f32[8], f32[4,8], f32[4,8])) -> pred[] {
+  %q2 = (s32[], f32[8], f32[4,8], f32[4,8]) parameter(0)
+  %k2 = s32[] get-tuple-element(%q2), index=0
+  %bound2 = s32[] constant(4)
+  ROOT %c2 = pred[] compare(%k2, %bound2), direction=LT
+}
+
+ENTRY %main (a: f32[8], b: f32[4,8]) -> f32[8] {
+  %a = f32[8] parameter(0)
+  %b = f32[4,8] parameter(1)
+  %start = s32[] constant(0)
+  %nothing = f32[] constant(0)
+  %empty = f32[4,8] broadcast(%nothing), dimensions={}
+  %state = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) tuple(%start, %a, %empty, %empty, %b)
+  %loop = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) while(%state), condition=%less, body=%first
+  %h.all = f32[4,8] get-tuple-element(%loop), index=2
+  %f.all = f32[4,8] get-tuple-element(%loop), index=3
+  %from = s32[] constant(0)
+  %state2 = (s32[], f32[8], f32[4,8], f32[4,8]) tuple(%from, %a, %h.all, %f.all)
+  %loop2 = (s32[], f32[8], f32[4,8], f32[4,8]) while(%state2), condition=%less2, body=%second
+  ROOT %out = f32[8] get-tuple-element(%loop2), index=1
+}
+";
+
+fn find(module: &Module) -> Vec<Finding> {
+    let (users, estimate) = (Users::of(module), estimate(Bytes(1 << 20), Vec::new()));
+    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    LoopResiduals.find(&Context { module, users: &users, estimate: &estimate, options: &options })
+}
+
+/// The loops with some texts replaced, each of which must be there.
+fn with(changes: &[(&str, &str)]) -> Module {
+    let mut source = LOOPS.replace("cumulated(", "exponential(");
+    for (old, new) in changes {
+        assert!(source.contains(old), "{old} is not in the program");
+        source = source.replace(old, new);
+    }
+    let module = parse(&source);
+    assert_eq!(verify::verify(&module), [], "{source}");
+    module
+}
+
+/// A movement of data that the pass does not repeat, in the place of `h`, so that only `f` follows from something.
+const COSTLY: (&str, &str) = ("%h = f32[8] exponential(%s)", "%h = f32[8] reverse(%s), dimensions={0}");
+
+#[test]
+fn a_function_of_a_kept_row_is_computed_again() {
+    let mut module = with(&[COSTLY]);
+    let before = text::print(&module);
+    let [finding] = &find(&module)[..] else { panic!("one loop stacks") };
+    assert_eq!((finding.grade, finding.wasted), (Grade::HloExact, Bytes(4 * 8 * 4)));
+    let Outcome::Rewrite { patch, .. } = finding.outcome.clone() else { panic!("it can be dropped") };
+    let undo = patch.apply(&mut module).expect("the patch fits");
+    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+    insta::assert_snapshot!(diff(&before, &text::print(&module)));
+    assert!(find(&module).is_empty(), "nothing is left to drop");
+    undo.revert(&mut module);
+    assert_eq!(text::print(&module), before);
+}
+
+#[test]
+fn integers_keep_their_bits() {
+    let source =
+        LOOPS.replace("cumulated(%s)", "reverse(%s), dimensions={0}").replace("f32", "s32").replace("tanh", "negate");
+    assert_eq!(find(&parse(&source))[0].grade, Grade::Bitwise);
+}
+
+#[test]
+fn stacks_stay_when_a_condition_fails() {
+    assert_eq!(find(&with(&[COSTLY])).len(), 1, "the program without a change fires");
+    let changes: [(&str, &str, &str); 6] = [
+        ("the counter starts late", "%start = s32[] constant(0)", "%start = s32[] constant(1)"),
+        ("it counts by twos", "%one = s32[] constant(1)", "%one = s32[] constant(2)"),
+        ("it ends early", "%bound = s32[] constant(4)", "%bound = s32[] constant(3)"),
+        ("rows are written elsewhere", "(%f.stack, %f.row, %i, %zero)", "(%f.stack, %f.row, %next, %zero)"),
+        ("the function is costly", "tanh(%h)", "reverse(%h), dimensions={0}"),
+        ("the reader looks at all rows", "%h2.row, %f2.row)", "%h2.row, %f2.some)"),
+    ];
+    for (why, old, new) in &changes[..5] {
+        assert!(find(&with(&[COSTLY, (old, new)])).is_empty(), "{why}");
+    }
+    let all_rows = "%f2.all = f32[4,8] negate(%f2)
+  %f2.some = f32[1,8] slice(%f2.all), slice={[0:1], [0:8]}
+  %product";
+    let (why, old, new) = changes[5];
+    assert!(find(&with(&[COSTLY, ("%product =", &format!("{all_rows} =")), (old, new)])).is_empty(), "{why}");
+    let also = ("%loop2 = (s32[]", "%kept = f32[4,8] negate(%f.all)\n  %loop2 = (s32[]");
+    assert!(find(&with(&[COSTLY, also])).is_empty(), "the stack is used elsewhere");
+}
+
+#[test]
+fn what_the_reader_does_not_carry_takes_the_place_of_the_stack() {
+    // The stack `f` follows from the rows of `w`, which the second loop does not know.
+    let mut module = with(&[COSTLY, ("tanh(%h)", "tanh(%w.t)")]);
+    let before = text::print(&module);
+    let [finding] = &find(&module)[..] else { panic!("one loop stacks") };
+    let Outcome::Rewrite { patch, .. } = finding.outcome.clone() else { panic!("it can be dropped") };
+    patch.apply(&mut module).expect("the patch fits");
+    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+    insta::assert_snapshot!(diff(&before, &text::print(&module)));
+}
