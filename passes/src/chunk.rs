@@ -1,4 +1,4 @@
-//! Applies a scatter block by block, so that its indices and updates never exist at full size.
+//! Computes large values block by block in a loop, so that they never exist at full size.
 //!
 //! Waste: programs seldom have the indices and updates of a scatter. They compute them: wrap negative indices, join columns, convert,
 //! broadcast a constant. XLA holds the computed arrays in memory at full size, because it does not fuse producers into a scatter. For
@@ -25,16 +25,34 @@
 //! An `add` behind a scatter of floats is taken into the loop, because XLA would take it into the scatter; where that is not
 //! certain, the grade is hlo-exact.
 //!
+//! Scatters are not the only large consumers. Loops are also grown from the largest values outwards: everything that flows along with one
+//! of their dimensions is computed on blocks (elementwise operations, products along batch and free dimensions, reductions over other
+//! dimensions, gathers, sorts of rows, `while` loops that treat every row alone, ...), and ends in
+//!
+//! - a scatter, as above;
+//! - an array that is needed whole, into which each block is written (`dynamic-update-slice`);
+//! - a reduction over the rows: block by block for integers (bitwise) and float minima and maxima (hlo-exact), for sums and products of
+//!   floats only with `--exactness=reassociate`, because the order of the sum changes;
+//! - a contraction of the rows, with the same grades.
+//!
+//! All ends that share producers share a loop. What one dimension cannot end is computed again in a second loop over another dimension, if
+//! that costs less than the memory traffic it spares, and only if no comparison, rounding or sort follows a value that could round differently
+//! in the two loops. A block is a sixteenth of arguments and outputs, between 4 and 64 MiB; fewer, larger blocks are made
+//! where starting iterations, adding to accumulators or reading whole operands would cost more than a third of the work itself, and
+//! no loop is made where that is not possible. `--chunk-bytes` overrides all of this.
+//!
 //! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, and
 //! from gains below a twentieth of all memory. Remarks say why a chance is missed: `call` (callers compute an operand; inline-calls
 //! helps), `control` (control dependencies), `dynamic-shape`, `exactness` (see above), `granule` (no block size fits all values),
 //! `sharded` (the rows may lie across devices), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`,
 //! `sorted`, `reshape` or `window`.
 
+mod accumulate;
 mod apply;
 mod build;
 mod candidates;
 mod emit;
+mod outward;
 mod plan;
 mod region;
 mod sink;
@@ -42,10 +60,10 @@ mod size;
 mod sum;
 mod waste;
 
-use hlo_ir::{ComputationId, Module, Opcode};
+use hlo_ir::{ComputationId, Module, Opcode, graph};
 use indexmap::IndexSet;
 
-use crate::{Context, Finding, Pass, PassKind};
+use crate::{Context, Finding, Pass, PassKind, flow};
 
 /// The pass; see the module's text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +74,7 @@ impl Pass for Chunk {
         "chunk"
     }
     fn summary(&self) -> &'static str {
-        "apply scatters block by block, so that their indices and updates never exist at full size"
+        "compute large values block by block in a loop, so that they never exist at full size"
     }
     crate::explanation!("chunk.rs");
     fn kind(&self) -> PassKind {
@@ -67,7 +85,13 @@ impl Pass for Chunk {
         if context.module.is_scheduled() {
             return Vec::new();
         }
-        running(context.module).into_iter().flat_map(|computation| plan::find(context, computation)).collect()
+        let running = running(context.module);
+        let scatters = running.iter().flat_map(|&computation| plan::find(context, computation));
+        // What callers do with the results of a called computation shows once the call is inlined.
+        let callers = graph::callers(context.module);
+        let called = |id: &ComputationId| callers[*id].iter().any(|&call| flow::is_transparent(context.module, call));
+        let apart = running.iter().filter(|id| !called(id));
+        scatters.chain(apart.flat_map(|&computation| outward::find(context, computation))).collect()
     }
 }
 

@@ -1,12 +1,13 @@
-//! Emits the scatters of a loop on one block: everything but indices and updates is as in the original.
+//! Emits the sinks of a loop on one block: everything but what is cut into blocks is as in the original.
 
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Opcode};
 use smol_str::format_smolstr;
 
+use super::accumulate::combine;
 use super::emit::Emitter;
 use super::region::Block;
-use super::sink::Sink;
+use super::sink::{Kind, Sink};
 use crate::flow::block_shape;
 
 /// Applies the emitter's block of every sink to its accumulators and returns the new accumulators.
@@ -16,12 +17,20 @@ pub(super) fn apply(emitter: &mut Emitter<'_>, sinks: &[&Sink], accumulators: &[
     for (sink, blocks) in sinks.iter().zip(emitter.region.roots.clone()) {
         let (own, others) = rest.split_at(sink.inputs(emitter.module));
         rest = others;
-        results.extend(match sink.batch_dim {
-            None => scatter(emitter, sink, own, blocks),
-            Some(dim) => {
+        results.extend(match (sink.kind, sink.batch_dim) {
+            (Kind::Scatter { .. }, None) => scatter(emitter, sink, own, blocks),
+            (Kind::Scatter { .. }, Some(dim)) => {
                 let rows: Vec<_> = own.iter().map(|&all| rows_of(emitter, sink, dim, all)).collect();
                 let rows = scatter(emitter, sink, &rows, blocks);
-                own.iter().zip(rows).map(|(&all, rows)| put_back(emitter, dim, all, rows)).collect()
+                own.iter().zip(rows).map(|(&all, rows)| put_back(emitter, sink, dim, all, rows)).collect()
+            }
+            (Kind::Write { dim }, _) => {
+                let rows = emitter.block(blocks[0]);
+                vec![put_back(emitter, sink, dim, own[0], rows)]
+            }
+            (Kind::Reduce { .. } | Kind::Dot { .. }, _) => {
+                let blocks: Vec<InstructionId> = blocks.into_iter().map(|block| emitter.block(block)).collect();
+                vec![combine(emitter, sink, own[0], &blocks)]
             }
         });
     }
@@ -36,17 +45,17 @@ fn scatter(
     blocks: Vec<Block>,
 ) -> Vec<InstructionId> {
     let blocks: Vec<InstructionId> = blocks.into_iter().map(|block| emitter.block(block)).collect();
-    let mut scatter = emitter.module.instruction(sink.scatter).clone();
+    let mut scatter = emitter.module.instruction(sink.inst).clone();
     scatter.name = format_smolstr!("{}.block", scatter.name);
     scatter.operands = updated.iter().copied().chain(blocks).collect();
     scatter.span = None;
     if let Some(dim) = sink.batch_dim {
-        scatter.shape = block_shape(&scatter.shape, dim, emitter.len);
+        scatter.shape = block_shape(&scatter.shape, dim, sink.map.len(emitter.len));
     }
     let shapes: Option<Vec<ShapeRef>> = scatter.shape.as_tuple().map(<[ShapeRef]>::to_vec);
     let name = scatter.name.clone();
     let scattered = emitter.patch.add(emitter.target, scatter);
-    emitter.patch.stems_from(scattered, sink.scatter);
+    emitter.patch.stems_from(scattered, sink.inst);
     let Some(shapes) = shapes else { return vec![scattered] };
     let element = |(index, shape)| {
         let mut element = Instruction::new(name.clone(), shape, Opcode::GetTupleElement, [scattered])
@@ -60,18 +69,24 @@ fn scatter(
 /// The rows of an accumulator that the block updates.
 fn rows_of(emitter: &mut Emitter<'_>, sink: &Sink, dim: usize, all: InstructionId) -> InstructionId {
     let whole = emitter.patch.instruction(emitter.module, all).shape.clone();
-    let shape = block_shape(&whole, dim, emitter.len);
+    let shape = block_shape(&whole, dim, sink.map.len(emitter.len));
     let sizes = shape.as_array().map(|array| array.dims.clone()).unwrap_or_default();
-    let starts = emitter.starts_at(dim, sizes.len());
-    let name = format_smolstr!("{}.rows", emitter.module.instruction(sink.scatter).name);
+    let starts = emitter.starts_at(sink.map, dim, sizes.len());
+    let name = format_smolstr!("{}.rows", emitter.module.instruction(sink.inst).name);
     let slice = Instruction::new(name, shape, Opcode::DynamicSlice, [all].into_iter().chain(starts));
     add(emitter, slice.with(Attribute::ints(AttrKey::DynamicSliceSizes, sizes)))
 }
 
 /// The accumulator with its rows replaced.
-fn put_back(emitter: &mut Emitter<'_>, dim: usize, all: InstructionId, rows: InstructionId) -> InstructionId {
+fn put_back(
+    emitter: &mut Emitter<'_>,
+    sink: &Sink,
+    dim: usize,
+    all: InstructionId,
+    rows: InstructionId,
+) -> InstructionId {
     let shape = emitter.patch.instruction(emitter.module, all).shape.clone();
-    let starts = emitter.starts_at(dim, shape.as_array().map_or(0, hlo_ir::ArrayShape::rank));
+    let starts = emitter.starts_at(sink.map, dim, shape.as_array().map_or(0, hlo_ir::ArrayShape::rank));
     let name = emitter.patch.instruction(emitter.module, rows).name.clone();
     let operands = [all, rows].into_iter().chain(starts);
     add(emitter, Instruction::new(name, shape, Opcode::DynamicUpdateSlice, operands))

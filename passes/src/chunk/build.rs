@@ -10,11 +10,12 @@ use hlo_memory::Target;
 use indexmap::{IndexMap, IndexSet};
 use smol_str::{SmolStr, format_smolstr};
 
+use super::accumulate;
 use super::apply::{apply, is_zeros};
 use super::emit::{At, Done, Emitter, Memory, constant};
 use super::plan::Planned;
 use super::region::{Region, Source, is_constant};
-use super::sink::Sink;
+use super::sink::{Kind, Sink};
 use super::size::BlockSize;
 use super::sum::{Sum, Term};
 use crate::flow::Value;
@@ -25,7 +26,7 @@ pub(super) fn build(module: &Module, target: Target, planned: &mut [Planned<'_>]
     let mut results = IndexMap::new();
     for plan in in_order(module, planned)? {
         let Planned { sinks, region, size, .. } = &mut planned[plan];
-        let first = module.instruction(sinks[0].scatter);
+        let first = module.instruction(sinks[0].inst);
         let mut builder = Builder {
             module,
             sinks,
@@ -164,18 +165,26 @@ impl Builder<'_> {
     fn initial(&mut self) -> Vec<InstructionId> {
         let mut initial = Vec::new();
         for sink in self.sinks {
-            if let Sum::Inside(term) = sink.sum {
-                initial.push(self.started_sum(sink, term));
-            } else {
-                let operands = &self.module.instruction(sink.scatter).operands[..sink.inputs(self.module)];
-                initial.extend(operands.iter().map(|&operand| self.now(operand)));
+            let operands = sink.outer_operands(self.module);
+            match (sink.kind, sink.sum) {
+                (Kind::Scatter { .. }, Sum::Inside(term)) => initial.push(self.started_sum(sink, term)),
+                (Kind::Scatter { .. }, _) => initial.extend(operands.iter().map(|&operand| self.now(operand))),
+                (Kind::Write { .. } | Kind::Reduce { .. } | Kind::Dot { .. }, _) => {
+                    initial.extend(self.started(sink, operands.first().copied()));
+                }
             }
         }
         initial
     }
+    /// An array of zeros to write into or add to, or of the initial value of a reduction.
+    fn started(&mut self, sink: &Sink, value: Option<InstructionId>) -> Option<InstructionId> {
+        let array = self.module.instruction(sink.inst).array()?;
+        let value = value.map(|value| self.now(value));
+        Some(accumulate::start(sink, array, value, |inst| self.add(self.parent, inst)))
+    }
     /// `other + operand`, which is `other` itself when the scatter starts from zeros.
     fn started_sum(&mut self, sink: &Sink, term: Term) -> InstructionId {
-        let operand = self.module.instruction(sink.scatter).operands[0];
+        let operand = self.module.instruction(sink.inst).operands[0];
         if is_zeros(self.module, operand) {
             return self.now(term.other);
         }
@@ -205,7 +214,7 @@ impl Builder<'_> {
     }
     /// Part `index` of the state, whose first value is `id`.
     fn named_part(&self, index: usize, id: InstructionId) -> Part {
-        let accumulators = self.sinks.iter().flat_map(|sink| vec![sink.scatter; sink.inputs(self.module)]);
+        let accumulators = self.sinks.iter().flat_map(|sink| vec![sink.inst; sink.inputs(self.module)]);
         let name = match index.checked_sub(1).map(|index| accumulators.clone().nth(index)) {
             None => "block_number".into(),
             Some(Some(scatter)) => format_smolstr!("{}.so_far", self.module.instruction(scatter).name),
@@ -303,7 +312,7 @@ impl Builder<'_> {
         for sink in self.sinks {
             let (own, others) = rest.split_at(sink.inputs(self.module));
             rest = others;
-            let scatter = self.module.instruction(sink.scatter);
+            let scatter = self.module.instruction(sink.inst);
             let result = if let (Some(_), &[only]) = (scatter.array(), own) {
                 only
             } else {
@@ -312,7 +321,7 @@ impl Builder<'_> {
             };
             let old = match sink.sum {
                 Sum::Inside(term) => term.add,
-                _ => sink.scatter,
+                _ => sink.inst,
             };
             self.patch.replace(old, result);
             self.results.insert(old, result);

@@ -79,7 +79,7 @@ fn gaining<'s>(
         for &sink in &going {
             match alone(context, sink, &going, &dying) {
                 Ok(found) => loops.push(found),
-                Err(reason) => left_out.extend(reason.and_then(|reason| missed(context, sink.scatter, reason))),
+                Err(reason) => left_out.extend(reason.and_then(|reason| missed(context, sink.inst, reason))),
             }
         }
         findings.append(&mut left_out);
@@ -98,7 +98,7 @@ fn alone<'s>(
     going: &[&Sink],
     dying: &Dying,
 ) -> Result<Loop<'s>, Option<Reason>> {
-    let region = grow(context, &[sink], going, &IndexSet::new())
+    let region = grow(context, &[sink], going, &IndexSet::new(), None)
         .map_err(|barrier| Reason { code: barrier.code, message: barrier.text })?;
     let gone = Held::of(context, &[sink], &region, dying).gone(context.module, &region, dying);
     if gone.values().copied().sum::<Bytes>() == Bytes::ZERO {
@@ -114,7 +114,7 @@ fn alone<'s>(
 /// A loop made inside a called computation would read whatever callers compute for it at full size, and nothing could change that later;
 /// once the call is inlined, the loop computes it on blocks.
 fn handed_in(module: &Module, sink: &Sink, region: &Region) -> Option<Reason> {
-    let computation = module.instruction(sink.scatter).parent;
+    let computation = module.instruction(sink.inst).parent;
     if computation == module.entry() {
         return None;
     }
@@ -126,7 +126,7 @@ fn handed_in(module: &Module, sink: &Sink, region: &Region) -> Option<Reason> {
             .parameter_number()
             .is_some_and(|number| computed_for(module, &callers, computation, number))
     })?;
-    let (scatter, name) = (&module.instruction(sink.scatter).name, &module.instruction(computed).name);
+    let (scatter, name) = (&module.instruction(sink.inst).name, &module.instruction(computed).name);
     let message =
         format!("callers compute `{name}` for `{scatter}`; once the call is inlined, a loop can compute it on blocks");
     Some(Reason { code: "call", message })

@@ -11,8 +11,8 @@ use hlo_ir::{
 };
 use indexmap::IndexMap;
 
-use super::region::{Block, Part, Region, Source, is_constant};
-use crate::flow::{Rows, Value, block_shape, producer, restrict};
+use super::region::{Block, Part, Region, Source, is_constant, row_loop};
+use crate::flow::{Rows, Value, block_shape, loop_element, producer, restrict};
 
 /// Which block of the loop is emitted.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +55,8 @@ pub(super) struct Memory {
 #[derive(Default)]
 pub(super) struct Done {
     blocks: BTreeMap<Block, InstructionId>,
-    /// Instructions with several results, by the block of any of their results.
-    tuples: BTreeMap<Block, InstructionId>,
+    /// Instructions with several results, by the block of any of their results; loops also by the elements that are cut.
+    tuples: BTreeMap<(Block, Vec<bool>), InstructionId>,
     wholes: BTreeMap<Value, InstructionId>,
     starts: BTreeMap<(i64, i64), InstructionId>,
     constants: BTreeMap<i64, InstructionId>,
@@ -103,20 +103,20 @@ impl Emitter<'_> {
         if inst.opcode == Opcode::Iota && inst.int(&AttrKey::IotaDimension) == Some(block.dim as i64) {
             return self.iota(block, inst);
         }
-        let any_result = Block { value: Value { inst: op, ..block.value }, ..block };
+        let row_loop = row_loop(self.module, block.value.inst, block.dim);
+        let cut = row_loop.as_ref().map(|row_loop| row_loop.cut().to_vec()).unwrap_or_default();
+        let any_result = (Block { value: Value { inst: op, ..block.value }, ..block }, cut);
         let known = self.done.tuples.get(&any_result).copied();
         let computed = known.unwrap_or_else(|| {
             let operands = parts.iter().map(|part| self.part(part)).collect();
-            self.patch.add(self.target, restrict(inst, block.dim, rows, operands))
+            match row_loop {
+                Some(row_loop) => row_loop.emit(self.module, self.patch, self.target, rows, operands),
+                None => self.patch.add(self.target, restrict(inst, block.dim, rows, operands)),
+            }
         });
         let Some(index) = result else { return computed };
         self.done.tuples.insert(any_result, computed);
-        let mut element = self.module.instruction(block.value.inst).clone();
-        element.name = format!("{}.block", element.name).into();
-        element.shape = block_shape(&element.shape, block.dim, rows);
-        element.operands = [computed].into_iter().collect();
-        element.span = None;
-        element.set_attribute(AttrKey::Index, AttrValue::Int(index));
+        let element = loop_element(self.module.instruction(block.value.inst), block.dim, rows, computed, index);
         self.patch.add(self.target, element)
     }
 
@@ -218,9 +218,9 @@ impl Emitter<'_> {
         self.done.starts.insert((base, step), start);
         start
     }
-    /// Start indices of a block of the loop's own rows in dimension `dim` of an array.
-    pub(super) fn starts_at(&mut self, dim: usize, rank: usize) -> Vec<InstructionId> {
-        let moving = self.start(Rows::IDENTITY);
+    /// Start indices of a block of these rows in dimension `dim` of an array.
+    pub(super) fn starts_at(&mut self, rows: Rows, dim: usize, rank: usize) -> Vec<InstructionId> {
+        let moving = self.start(rows);
         (0..rank).map(|other| if other == dim { moving } else { self.constant(0) }).collect()
     }
 

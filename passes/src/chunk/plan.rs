@@ -7,7 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::build::build;
 use super::candidates::{self, Loop, missed};
 use super::region::{Block, Region, Source, grow};
-use super::sink::Sink;
+use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits};
 use super::sum::Sum;
 use super::waste::{Dying, Held, Identity};
@@ -72,7 +72,7 @@ impl Planner<'_> {
         let mut seen: IndexMap<InstructionId, usize> = IndexMap::new();
         let mut twice = IndexSet::new();
         for (number, sinks) in loops.iter().enumerate() {
-            let Ok(region) = grow(self.context, sinks, going, &IndexSet::new()) else { continue };
+            let Ok(region) = grow(self.context, sinks, going, &IndexSet::new(), None) else { continue };
             for op in region.inexact(self.context.module) {
                 if *seen.entry(op).or_insert(number) != number {
                     twice.insert(op);
@@ -91,16 +91,16 @@ impl Planner<'_> {
         leaves: &IndexSet<InstructionId>,
     ) -> Result<Planned<'s>, Vec<&'s Sink>> {
         let (allowed, inexact): (Vec<&Sink>, Vec<&Sink>) =
-            sinks.iter().partition(|sink| sink.grade(sinks) <= self.context.options.exactness);
+            sinks.iter().partition(|sink| sink.grade(self.context.module, sinks) <= self.context.options.exactness);
         for sink in &inexact {
-            let name = &self.context.module.instruction(sink.scatter).name;
+            let name = &self.context.module.instruction(sink.inst).name;
             let text = "is added to another scatter, which XLA may join with it; a loop could round differently";
             self.miss(sink, Reason { code: "exactness", message: format!("`{name}` {text}") });
         }
         if !inexact.is_empty() {
             return Err(allowed);
         }
-        let region = match grow(self.context, sinks, going, leaves) {
+        let region = match grow(self.context, sinks, going, leaves, None) {
             Ok(region) => region,
             Err(barrier) => {
                 self.miss(sinks[0], Reason { code: barrier.code, message: barrier.text });
@@ -118,7 +118,7 @@ impl Planner<'_> {
     }
 
     fn miss(&mut self, sink: &Sink, reason: Reason) {
-        self.findings.extend(missed(self.context, sink.scatter, reason));
+        self.findings.extend(missed(self.context, sink.inst, reason));
     }
 
     /// The size of a block by the rule of the pass, or `None` if all rows fit one block.
@@ -155,13 +155,13 @@ impl Planner<'_> {
         if wasted < options.min_saving || wasted == Bytes::ZERO {
             return None;
         }
-        let instruction = planned[0].sinks[0].scatter;
+        let instruction = planned[0].sinks[0].inst;
         if wasted < Bytes(estimate.total.get() / 20) {
             let message = format!("blocks would save {wasted}, less than a twentieth of all memory, and cost run time");
             let outcome = Outcome::Missed(Reason { code: "small-gain", message });
             return Some(Finding { instruction, grade: Grade::Bitwise, wasted, outcome });
         }
-        let grade = planned.iter().map(Planned::grade).fold(Grade::Bitwise, Grade::max);
+        let grade = planned.iter().map(|plan| plan.grade(module)).fold(Grade::Bitwise, Grade::max);
         let note = planned.iter().map(Planned::note).collect::<Vec<_>>().join("; ");
         let conditions = conditions(&planned);
         let patch = build(module, options.target, &mut planned)?;
@@ -169,15 +169,24 @@ impl Planner<'_> {
     }
 }
 
-impl Planned<'_> {
-    fn grade(&self) -> Grade {
-        self.sinks.iter().map(|sink| sink.grade(&self.sinks)).fold(self.region.grade, Grade::max)
+impl<'s> Planned<'s> {
+    /// A loop whose size is settled.
+    pub(super) const fn new(sinks: Vec<&'s Sink>, region: Region, size: BlockSize) -> Self {
+        Self { sinks, region, size, row_bytes: 0 }
     }
-    fn note(&self) -> String {
+    pub(super) fn grade(&self, module: &Module) -> Grade {
+        self.sinks.iter().map(|sink| sink.grade(module, &self.sinks)).fold(self.region.grade, Grade::max)
+    }
+    pub(super) fn note(&self) -> String {
         let BlockSize { rows, count, rest } = self.size;
         let rest = if rest > 0 { format!(", then {rest} rows") } else { String::new() };
         let sinks = self.sinks.len();
-        let shared = if sinks > 1 { format!(", {sinks} scatters in one loop") } else { String::new() };
+        let scatters = self.sinks.iter().filter(|sink| matches!(sink.kind, Kind::Scatter { .. })).count();
+        let shared = if sinks > 1 {
+            format!(", {sinks} {} in one loop", if scatters == sinks { "scatters" } else { "results" })
+        } else {
+            String::new()
+        };
         format!("{count} blocks of {rows} rows{rest}{shared}")
     }
 }
@@ -203,12 +212,12 @@ fn conditions(planned: &[Planned<'_>]) -> Vec<Condition> {
 
 /// Cutting a dimension that lies across devices would fetch every block from all of them. In a partitioned module each value read in
 /// blocks must say that the dimension is not cut, and no value of the region may say that it is.
-fn sharded(module: &Module, sinks: &[&Sink], region: &Region) -> Option<Reason> {
+pub(super) fn sharded(module: &Module, sinks: &[&Sink], region: &Region) -> Option<Reason> {
     if !is_partitioned(module) {
         return None;
     }
     if let Some(sink) = sinks.iter().find(|sink| sink.batch_dim.is_some()) {
-        let name = &module.instruction(sink.scatter).name;
+        let name = &module.instruction(sink.inst).name;
         let message = format!("nothing says whether the batches of `{name}` lie across devices");
         return Some(Reason { code: "sharded", message });
     }

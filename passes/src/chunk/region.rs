@@ -7,7 +7,7 @@ use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode, graph};
 use indexmap::{IndexMap, IndexSet};
 
 use super::sink::Sink;
-use crate::flow::{Barrier, Frames, OperandFlow, Rows, Value, exactness, is_fusible, producer, pull};
+use crate::flow::{Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, is_fusible, producer, pull};
 use crate::{Context, Grade};
 
 /// A block: some rows of one dimension of a value.
@@ -69,7 +69,7 @@ impl Region {
 
 /// Collects the region of `sinks`, which stand in one computation and have equal row counts. `going` are all the sinks whose full-size
 /// operands are about to disappear, `sinks` among them: a value that only they need does not count as needed outside. `leaves` must
-/// not be computed on blocks.
+/// not be computed on blocks. If `members` are given, no others are computed on blocks and no call is looked through.
 ///
 /// # Errors
 /// Why the rows of some operand of a sink cannot even be read from memory.
@@ -78,14 +78,20 @@ pub(super) fn grow(
     sinks: &[&Sink],
     going: &[&Sink],
     leaves: &IndexSet<InstructionId>,
+    members: Option<&SideTable<InstructionId, bool>>,
 ) -> Result<Region, Barrier> {
     let starts = going.iter().flat_map(|sink| sink.cut_operands(context.module)).map(|(operand, _)| operand);
     let mut inside = graph::cone(context.module, starts);
     for sink in going {
-        inside.set(sink.scatter, true);
+        inside.set(sink.inst, true);
     }
     // Each round makes one more instruction a leaf, so the bound is never met.
-    let mut stops = Stops { calls: IndexSet::new(), leaves: leaves.clone() };
+    let mut stops = Stops { calls: IndexSet::new(), leaves: leaves.clone(), members };
+    if members.is_some() {
+        let parent = context.module.instruction(sinks[0].inst).parent;
+        let calls = context.module.instructions_of(parent).filter(|(_, inst)| inst.opcode == Opcode::Call);
+        stops.calls.extend(calls.map(|(id, _)| id));
+    }
     for _ in 0..=context.module.instruction_count() {
         let mut growth = Growth::new(context, &inside, &stops, sinks);
         match growth.run(sinks).and_then(|()| growth.emitted_once()) {
@@ -99,9 +105,11 @@ pub(super) fn grow(
 }
 
 /// What earlier rounds found must not be re-emitted.
-struct Stops {
+struct Stops<'a> {
     calls: IndexSet<InstructionId>,
     leaves: IndexSet<InstructionId>,
+    /// What may be computed on blocks at most.
+    members: Option<&'a SideTable<InstructionId, bool>>,
 }
 
 enum Stop {
@@ -117,7 +125,7 @@ struct Growth<'a> {
     module: &'a Module,
     /// The sinks and all their cut operands depend on.
     inside: &'a SideTable<InstructionId, bool>,
-    stops: &'a Stops,
+    stops: &'a Stops<'a>,
     rows: i64,
     work: Vec<Block>,
     region: Region,
@@ -127,7 +135,7 @@ impl<'a> Growth<'a> {
     fn new(
         context: &'a Context<'a>,
         inside: &'a SideTable<InstructionId, bool>,
-        stops: &'a Stops,
+        stops: &'a Stops<'a>,
         sinks: &[&Sink],
     ) -> Self {
         let region = Region {
@@ -147,7 +155,7 @@ impl<'a> Growth<'a> {
             let roots = operands.into_iter().map(|(operand, dim)| Block {
                 value: self.region.frames.resolve(self.module, operand, 0),
                 dim,
-                rows: Rows::IDENTITY,
+                rows: sink.map,
             });
             let roots: Vec<Block> = roots.collect();
             self.work.extend(roots.iter().rev());
@@ -221,10 +229,18 @@ impl<'a> Growth<'a> {
         if let Some(barrier) = self.must_stand(block.value, op) {
             return Source::Read(barrier);
         }
+        if let Some(row_loop) = row_loop(self.module, block.value.inst, block.dim) {
+            return match self.parts(block, &row_loop.starts, &row_loop.flows()) {
+                Some(parts) => Source::Computed(parts),
+                None => {
+                    Source::Read(Barrier { code: "granule", text: "rows of a loop do not line up with blocks".into() })
+                }
+            };
+        }
         let parts = pull(self.module, op, block.dim).and_then(|flows| {
             let name = &self.module.instruction(op).name;
             let barrier = || Barrier { code: "granule", text: format!("rows of `{name}` do not line up with blocks") };
-            self.parts(block, op, &flows).ok_or_else(barrier)
+            self.parts(block, &self.module.instruction(op).operands, &flows).ok_or_else(barrier)
         });
         match parts {
             Ok(parts) => self.read_through(op, parts),
@@ -244,6 +260,9 @@ impl<'a> Growth<'a> {
         }
         if exactness(self.module, inst) > self.context.options.exactness {
             return stands("exactness", "would be computed on blocks, which can change its last bits");
+        }
+        if let Some(members) = self.stops.members {
+            return if members[op] { None } else { stands("outside", "is not worth computing on blocks") };
         }
         if value.frame == 0 && self.escapes(op) {
             return stands("needed-outside", "is needed outside the loop as well");
@@ -277,8 +296,7 @@ impl<'a> Growth<'a> {
         false
     }
 
-    fn parts(&mut self, block: Block, op: InstructionId, flows: &[OperandFlow]) -> Option<Vec<Part>> {
-        let operands = self.module.instruction(op).operands.clone();
+    fn parts(&mut self, block: Block, operands: &[InstructionId], flows: &[OperandFlow]) -> Option<Vec<Part>> {
         let part = |(&operand, flow): (&InstructionId, &OperandFlow)| {
             let value = self.region.frames.resolve(self.module, operand, block.value.frame);
             Some(match *flow {
@@ -331,6 +349,12 @@ impl<'a> Growth<'a> {
         }
         Ok(())
     }
+}
+
+/// The loop over independent rows whose result `value` is.
+pub(super) fn row_loop(module: &Module, value: InstructionId, dim: usize) -> Option<RowLoop> {
+    let (op, element) = producer(module, value);
+    RowLoop::of(module, op, usize::try_from(element?).ok()?, dim)
 }
 
 /// Whether a value depends on constants only and is small: it is then computed again wherever it is needed.

@@ -1,33 +1,68 @@
-//! Scatters as sinks: which of their row dimensions can be cut into blocks without changing the order of updates.
+//! What a loop over blocks can end in: scatters whose updates keep their order, arrays written block by block, and reductions and
+//! contractions along the rows.
 
-use hlo_ir::{InstructionId, Module, ScatterDims, graph};
+use hlo_ir::{DotDims, InstructionId, Module, ScatterDims, graph};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
 
 use super::sum::Sum;
-use crate::flow::update_scatter_dims;
+use crate::flow::{Rows, update_scatter_dims};
 use crate::{Grade, Reason};
 
-/// A scatter whose updates can be applied block by block.
+/// How a sink takes its blocks in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// A scatter applies the updates of a block to its accumulator.
+    Scatter {
+        /// The row dimension in the indices.
+        index_dim: usize,
+        /// The row dimension in every updates operand.
+        update_dim: usize,
+    },
+    /// The value is needed as a whole: its blocks are written into an array.
+    Write {
+        /// The row dimension.
+        dim: usize,
+    },
+    /// A `reduce` with one input, along the rows: the results of the blocks are combined.
+    Reduce {
+        /// The row dimension of the input.
+        dim: usize,
+    },
+    /// A `dot` that contracts the rows: the products of the blocks are added.
+    Dot {
+        /// The row dimension of the left side.
+        lhs: usize,
+        /// The row dimension of the right side.
+        rhs: usize,
+    },
+}
+
+/// An instruction whose result can be made block by block.
 #[derive(Clone, Debug)]
 pub(super) struct Sink {
-    /// The scatter.
-    pub(super) scatter: InstructionId,
-    /// Extent of the row dimension.
+    /// The instruction.
+    pub(super) inst: InstructionId,
+    /// Rows of the loop.
     pub(super) rows: i64,
-    /// Elements of the other row dimensions: updates per row.
+    /// Its own rows that belong to rows of the loop.
+    pub(super) map: Rows,
+    /// How it takes blocks in.
+    pub(super) kind: Kind,
+    /// Scatters: elements of the other row dimensions, that is, updates per row.
     pub(super) inner: i64,
-    /// The row dimension in the indices.
-    pub(super) index_dim: usize,
-    /// The row dimension in every updates operand.
-    pub(super) update_dim: usize,
-    /// The row dimension in the updated operands, if it is a batching dimension: each block then updates rows of its own.
+    /// Scatters: the row dimension in the updated operands, if it is a batching dimension: each block then updates rows of its own.
     pub(super) batch_dim: Option<usize>,
-    /// The sum behind the scatter.
+    /// Scatters: the sum behind.
     pub(super) sum: Sum,
 }
 
 impl Sink {
+    /// A sink that is no scatter.
+    pub(super) const fn plain(inst: InstructionId, rows: i64, map: Rows, kind: Kind) -> Self {
+        Self { inst, rows, map, kind, inner: 1, batch_dim: None, sum: Sum::None }
+    }
+
     /// Looks at `scatter`. `Ok(None)` if it has a single row.
     ///
     /// XLA applies updates in row-major order of the row dimensions, and which of two updates of one element comes first can show in the
@@ -63,13 +98,13 @@ impl Sink {
         };
         let rows = indices.dims[index_dim];
         let inner = row_dims.iter().filter(|&&row| row != index_dim).map(|&row| indices.dims[row]).product();
-        let batch_dim = batch_dim(index_dim);
-        Ok(Some(Self { scatter, rows, inner, index_dim, update_dim, batch_dim, sum: Sum::None }))
+        let kind = Kind::Scatter { index_dim, update_dim };
+        Ok(Some(Self { inner, batch_dim: batch_dim(index_dim), ..Self::plain(scatter, rows, Rows::IDENTITY, kind) }))
     }
 
     /// Bytes that XLA:CPU needs for the indices of a scatter with batching dimensions: it makes the batch numbers components.
     pub(super) fn expanded_indices(&self, module: &Module) -> Option<Bytes> {
-        let inst = module.instruction(self.scatter);
+        let inst = module.instruction(self.inst);
         let dims = ScatterDims::of(inst)?;
         let indices = module.instruction(inst.operands[self.inputs(module)]).array()?;
         let components = dims.scatter_dims_to_operand_dims.len().max(1) as u64;
@@ -77,15 +112,35 @@ impl Sink {
         let bytes = array_size(indices)?.get() / components * (components + batches);
         (batches > 0).then_some(Bytes(bytes))
     }
-    /// Number of updated operands, which is also the operand number of the indices.
+    /// Number of accumulators; for scatters the updated operands, so it is the operand number of the indices too.
     pub(super) fn inputs(&self, module: &Module) -> usize {
-        ScatterDims::input_count(module.instruction(self.scatter).operands.len())
+        match self.kind {
+            Kind::Scatter { .. } => ScatterDims::input_count(module.instruction(self.inst).operands.len()),
+            _ => 1,
+        }
     }
-    /// Each operand that is cut into blocks, with its row dimension: the indices, then the updates.
+    /// What is cut into blocks, with its row dimension. Scatters: the indices, then the updates; written arrays: the array itself.
     pub(super) fn cut_operands(&self, module: &Module) -> Vec<(InstructionId, usize)> {
-        let operands = &module.instruction(self.scatter).operands[self.inputs(module)..];
-        let dim = |position| if position == 0 { self.index_dim } else { self.update_dim };
-        operands.iter().enumerate().map(|(position, &operand)| (operand, dim(position))).collect()
+        let operands = &module.instruction(self.inst).operands;
+        match self.kind {
+            Kind::Scatter { index_dim, update_dim } => {
+                let dim = |position| if position == 0 { index_dim } else { update_dim };
+                let cut = operands[self.inputs(module)..].iter().enumerate();
+                cut.map(|(position, &operand)| (operand, dim(position))).collect()
+            }
+            Kind::Write { dim } => vec![(self.inst, dim)],
+            Kind::Reduce { dim } => vec![(operands[0], dim)],
+            Kind::Dot { lhs, rhs } => vec![(operands[0], lhs), (operands[1], rhs)],
+        }
+    }
+    /// Operands that the loop starts from or uses whole.
+    pub(super) fn outer_operands<'m>(&self, module: &'m Module) -> &'m [InstructionId] {
+        let operands = &module.instruction(self.inst).operands;
+        match self.kind {
+            Kind::Scatter { .. } => &operands[..self.inputs(module)],
+            Kind::Reduce { .. } => &operands[1..],
+            Kind::Write { .. } | Kind::Dot { .. } => &[],
+        }
     }
     /// Whether this sink or what it starts from depends on the result of `other`.
     pub(super) fn needs(&self, module: &Module, other: &Self) -> bool {
@@ -93,14 +148,29 @@ impl Sink {
             Sum::Inside(term) => Some(term.other),
             _ => None,
         };
-        graph::cone(module, [self.scatter].into_iter().chain(start))[other.scatter]
+        graph::cone(module, [self.inst].into_iter().chain(start))[other.inst]
     }
     /// How equal its result stays in a loop of `sinks`, whatever else the loop contains.
-    pub(super) fn grade(&self, sinks: &[&Self]) -> Grade {
-        match self.sum {
-            Sum::None | Sum::Inside(_) => Grade::Bitwise,
-            Sum::Behind(partner) if sinks.iter().any(|sink| sink.scatter == partner) => Grade::Bitwise,
-            Sum::Behind(_) | Sum::Loose => Grade::HloExact,
+    pub(super) fn grade(&self, module: &Module, sinks: &[&Self]) -> Grade {
+        match (self.kind, self.sum) {
+            (Kind::Reduce { .. } | Kind::Dot { .. }, _) => super::accumulate::grade(module, self),
+            (_, Sum::None | Sum::Inside(_)) => Grade::Bitwise,
+            (_, Sum::Behind(partner)) if sinks.iter().any(|sink| sink.inst == partner) => Grade::Bitwise,
+            (_, Sum::Behind(_) | Sum::Loose) => Grade::HloExact,
         }
     }
+}
+
+/// The contracted dimension of the other side that goes with dimension `dim` of operand `side` of a dot, if it is contracted.
+pub(super) fn contracted_with(module: &Module, dot: InstructionId, side: usize, dim: usize) -> Option<Kind> {
+    let dims = DotDims::of(module.instruction(dot))?;
+    let (own, other) = match side {
+        0 => (dims.lhs_contracting, dims.rhs_contracting),
+        1 => (dims.rhs_contracting, dims.lhs_contracting),
+        _ => return None,
+    };
+    let pair = own.iter().position(|&contracted| contracted == dim as i64)?;
+    let partner = *other.get(pair)? as usize;
+    let (lhs, rhs) = if side == 0 { (dim, partner) } else { (partner, dim) };
+    Some(Kind::Dot { lhs, rhs })
 }

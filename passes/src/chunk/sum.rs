@@ -38,7 +38,7 @@ pub(super) struct Term {
 /// equal bits are allowed.
 pub(super) fn settle_sums(module: &Module, users: &Users, sinks: &mut [Sink], exactness: Grade) {
     for index in 0..sinks.len() {
-        let scatter = sinks[index].scatter;
+        let scatter = sinks[index].inst;
         let Some(term) = sum_behind(module, users, scatter) else {
             if is_summed_elsewhere(module, users, scatter) {
                 sinks[index].sum = Sum::Loose;
@@ -46,7 +46,7 @@ pub(super) fn settle_sums(module: &Module, users: &Users, sinks: &mut [Sink], ex
             continue;
         };
         let below = graph::cone(module, [term.other]);
-        let sharing = |other: &Sink| other.rows == sinks[index].rows && below[other.scatter];
+        let sharing = |other: &Sink| other.rows == sinks[index].rows && below[other.inst];
         sinks[index].sum = if sum_behind(module, users, term.other).is_some() {
             let stays = updates(module, scatter) + updates(module, term.other) >= elements(module, term.add);
             if stays { Sum::Behind(term.other) } else { Sum::Loose }

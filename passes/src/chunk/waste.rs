@@ -59,8 +59,8 @@ fn unneeded(context: &Context<'_>, computation: ComputationId, sinks: &[&Sink]) 
     let mut gone = SideTable::new(false);
     let mut work: Vec<InstructionId> = Vec::new();
     for sink in sinks {
-        gone.set(sink.scatter, true);
-        work.extend(&module.instruction(sink.scatter).operands);
+        gone.set(sink.inst, true);
+        work.extend(&module.instruction(sink.inst).operands);
     }
     let root = module.computation(computation).root;
     while let Some(id) = work.pop() {
@@ -128,7 +128,7 @@ impl Held {
         for (sink, roots) in sinks.iter().zip(&region.roots) {
             let bytes = sink.expanded_indices(module).filter(|_| context.options.target == Target::Cpu);
             held.extend(roots.iter().skip(usize::from(bytes.is_some())));
-            expanded.extend(bytes.map(|bytes| ((dying.twins[sink.scatter], None), bytes)));
+            expanded.extend(bytes.map(|bytes| ((dying.twins[sink.inst], None), bytes)));
         }
         for (block, source) in &region.blocks {
             let (op, _) = producer(module, block.value.inst);

@@ -19,6 +19,9 @@ pub fn exactness(module: &Module, inst: &Instruction) -> Grade {
         Opcode::SelectAndScatter => combines(module, inst, &AttrKey::ScatterComputation, &SELECTING),
         // Equal keys of an unstable sort may come out in another order.
         Opcode::Sort => inst.operands.len() > 1 && !inst.flag(&AttrKey::IsStable),
+        Opcode::While | Opcode::Call => inst
+            .called_computations()
+            .any(|called| module.instructions_of(called).any(|(_, inner)| exactness(module, inner) > Grade::Bitwise)),
         _ => false,
     };
     if depends_on_order { Grade::HloExact } else { Grade::Bitwise }

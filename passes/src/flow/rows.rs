@@ -63,6 +63,28 @@ impl Rows {
         let offset = (scaled / div).checked_add(offset)?;
         Some(Self { mul: mul / common, div: div / common, offset, reversed: self.reversed })
     }
+    /// The rows of a result of which `step` takes these rows from its operand: the opposite of [`Rows::then`]; `None` if there are none.
+    #[must_use]
+    pub fn before(self, step: Step) -> Option<Self> {
+        let Step::Affine { mul, div, offset } = step else { return self.then(step) };
+        let scaled = self.offset.checked_sub(offset)?.checked_mul(div)?;
+        if mul == 0 || scaled % mul != 0 {
+            return None;
+        }
+        let (top, bottom) = (self.mul.checked_mul(div)?, self.div.checked_mul(mul)?);
+        let common = gcd(top, bottom);
+        let result = Self { mul: top / common, div: bottom / common, offset: scaled / mul, reversed: self.reversed };
+        (result.then(step) == Some(self)).then_some(result)
+    }
+    /// Whether the rows that belong to `total` rows of the loop are all rows of a dimension of `extent`.
+    pub fn covers(self, total: i64, extent: i64) -> bool {
+        let rows = i128::from(total) * i128::from(self.mul) == i128::from(extent) * i128::from(self.div);
+        rows && self.fits(total, extent)
+    }
+    /// Whether later rows of the loop mean earlier rows of the value.
+    pub const fn is_reversed(self) -> bool {
+        self.reversed
+    }
     /// Blocks of the loop must have a multiple of this many rows.
     pub const fn granule(self) -> i64 {
         self.div
@@ -116,6 +138,17 @@ mod tests {
         assert_eq!(rows.stride(4), (83, -12));
         assert!(rows.fits(31, 100));
         assert!(!rows.fits(32, 100));
+    }
+
+    #[test]
+    fn steps_are_taken_back() {
+        let from = Rows::IDENTITY.then(Step::scale(6, 2)).expect("small numbers");
+        for step in [Step::SAME, Step::scale(3, 5), Step::scale(5, 3), Step::Mirror { extent: 12 }] {
+            assert_eq!(from.before(step).and_then(|rows| rows.then(step)), Some(from), "{step:?}");
+        }
+        assert_eq!(Rows::IDENTITY.before(Step::Affine { mul: 2, div: 1, offset: 1 }), None, "half a row");
+        assert!(from.covers(4, 12));
+        assert!(!from.covers(4, 13));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which calls hide producers from a scatter or gather.
+//! Which calls hide producers from a scatter or gather, or the flow of large values.
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
@@ -47,6 +47,8 @@ pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
             }
         }
     }
+    let large = search.around_large(context);
+    targets.extend(large.filter(|target| seen.insert(target.calls.clone())));
     targets
 }
 
@@ -63,6 +65,29 @@ struct Search<'m> {
 }
 
 impl Search<'_> {
+    /// All calls that take or make a large part of the temporaries: they hide how large values flow.
+    fn around_large(&mut self, context: &Context<'_>) -> Option<Target> {
+        const LARGE: u64 = 16;
+        let least = Bytes(context.estimate.temporaries.get() / LARGE).max(context.options.min_saving).max(Bytes(1));
+        let mut calls = IndexSet::new();
+        if context.estimate.temporaries == Bytes::ZERO {
+            return None;
+        }
+        for (id, inst) in self.module.live_instructions() {
+            if inst.opcode == Opcode::Call
+                && bytes(self.module, id) >= least
+                && body::obstacle(self.module, id).is_none()
+            {
+                let around = self.calls_around(inst.parent);
+                calls.extend(if around.is_empty() { vec![id] } else { around });
+            }
+        }
+        let mut calls: Vec<InstructionId> = calls.into_iter().collect();
+        calls.sort_by_cached_key(|&id| self.place(id));
+        let sink = *calls.iter().max_by_key(|&&call| bytes(self.module, call))?;
+        Some(Target { sink, calls })
+    }
+
     fn calls_for(&mut self, sink: InstructionId) -> Vec<InstructionId> {
         let around = self.calls_around(self.module.instruction(sink).parent);
         let mut work = if around.is_empty() { vec![sink] } else { around };

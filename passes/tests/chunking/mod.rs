@@ -1,6 +1,7 @@
 //! Applying the chunk pass until it has nothing left to do, and running programs before and after.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod graphs;
 pub(crate) mod programs;
 
 use hlo_ir::graph::Users;

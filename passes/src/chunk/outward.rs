@@ -1,0 +1,284 @@
+//! Finds loops from the largest values outwards: what flows along with a dimension of them is computed on blocks, and what ends it is
+//! written or accumulated.
+//!
+//! Every large value and each of its dimensions is tried with four thresholds of what counts as large. Plans that save too little, or cost
+//! too much run time, are dropped; of the rest the best few are offered, and the manager measures them.
+
+mod closure;
+mod graph;
+mod price;
+mod reach;
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
+use hlo_memory::Bytes;
+use indexmap::IndexSet;
+
+use closure::{Plan, close};
+use graph::Graph;
+use price::Price;
+use reach::Flow;
+
+use super::build::build;
+use super::plan::{Planned, sharded};
+use super::region::{Region, Source, grow};
+use super::sink::{Kind, Sink};
+use super::size::{BlockSize, Limits};
+use super::sum::settle_sums;
+use crate::flow::Value;
+use crate::{Condition, Context, Finding, Grade, Outcome};
+
+/// Plans offered at a time.
+const MOST_OFFERS: usize = 4;
+/// Values from which plans are grown.
+const MOST_SEEDS: usize = 16;
+/// Loops save memory and cost run time in small programs; below this it is not worth it.
+const LEAST_GAIN: u64 = 8 << 20;
+
+/// A plan with its regions, sizes and price.
+struct Offer {
+    plan: Plan,
+    price: Price,
+    sizes: Vec<BlockSize>,
+    regions: Vec<Region>,
+}
+
+/// Findings about the large values of one computation.
+pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
+    if context.estimate.temporaries == Bytes::ZERO {
+        return Vec::new();
+    }
+    let graph = Graph::of(context, computation);
+    let flow = Flow::new(context, &graph);
+    let mut offers: Vec<Offer> = plans(&flow).into_iter().filter_map(|plan| offer(&flow, plan)).collect();
+    offers.sort_by_key(|offer| std::cmp::Reverse(offer.price.gain));
+    offers.truncate(MOST_OFFERS);
+    offers.into_iter().filter_map(|offer| finding(context, offer)).collect()
+}
+
+/// The plans that grow from the largest values; none twice.
+fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
+    let graph = flow.graph;
+    let least = flow.context.options.min_saving.get().max(1);
+    let values = graph.ops.iter().flat_map(|&op| graph.results(op)).copied();
+    let mut seeds: Vec<InstructionId> = values.filter(|&value| flow.is_big(value, least)).collect();
+    seeds.sort_by_key(|&value| std::cmp::Reverse(graph.bytes(value)));
+    let Some(largest) = seeds.first().map(|&value| graph.bytes(value)) else { return Vec::new() };
+    let mut plans = Vec::new();
+    let mut known = IndexSet::new();
+    let lowest = (flow.context.estimate.floor.get() / 32).clamp(least, (largest / 64).max(least));
+    for least in [largest - largest / 3, largest / 8, largest / 64, lowest] {
+        let mut grown: IndexSet<(InstructionId, usize)> = IndexSet::new();
+        let mut shapes: Vec<&[i64]> = Vec::new();
+        for &seed in seeds.iter().filter(|&&seed| graph.bytes(seed) >= least).take(MOST_SEEDS) {
+            let dims = graph.dims(seed);
+            if shapes.iter().filter(|&&other| other == dims).count() >= 4 {
+                continue;
+            }
+            shapes.push(dims);
+            let mut own: Vec<Plan> = Vec::new();
+            for dim in (0..dims.len()).filter(|&dim| dims[dim] > 1) {
+                if grown.contains(&(seed, dim)) {
+                    continue;
+                }
+                let reach = flow.reach(seed, dim, least);
+                grown.extend(reach.cuts.iter().map(|(&value, cut)| (value, cut.dim)));
+                own.extend(close(flow, &reach, least));
+            }
+            // What one dimension leaves to others is written, unless a second loop cuts another dimension.
+            let joined: Vec<Plan> =
+                pairs(own.len()).into_iter().filter_map(|(one, other)| own[one].join(&own[other])).collect();
+            plans.extend(own.into_iter().chain(joined).filter(|plan| known.insert(key(plan))));
+        }
+    }
+    plans
+}
+
+/// All pairs of two different numbers below `count`, in both orders.
+fn pairs(count: usize) -> Vec<(usize, usize)> {
+    (0..count).flat_map(|one| (0..count).map(move |other| (one, other))).filter(|(one, other)| one != other).collect()
+}
+
+/// What tells plans apart: members with their dimensions, and the sinks of each loop.
+fn key(plan: &Plan) -> Vec<(InstructionId, usize)> {
+    let mut key: Vec<_> = plan.members.iter().map(|(&value, cut)| (value, cut.dim)).collect();
+    key.sort_unstable();
+    let sinks = plan.loops.iter().enumerate();
+    key.extend(sinks.flat_map(|(index, sinks)| sinks.iter().map(move |sink| (sink.inst, index))));
+    key
+}
+
+/// Regions, block sizes and price of a plan; `None` if it cannot be made or is not worth it.
+fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
+    let context = flow.context;
+    for sinks in &mut plan.loops {
+        settle_sums(context.module, context.users, sinks, context.options.exactness);
+    }
+    let mut regions = Vec::new();
+    for (sinks, allowed) in plan.loops.iter().zip(&plan.allowed) {
+        let all: Vec<&Sink> = sinks.iter().collect();
+        let grades = sinks.iter().map(|sink| sink.grade(context.module, &all));
+        if grades.max()? > context.options.exactness {
+            return None;
+        }
+        let region = grow(context, &all, &all, &IndexSet::new(), Some(allowed)).ok()?;
+        if sharded(context.module, &all, &region).is_some() {
+            return None;
+        }
+        regions.push(region);
+    }
+    if is_cyclic(context.module, &plan, &regions) {
+        return None;
+    }
+    if decides_twice(flow, &plan, &regions) {
+        return None;
+    }
+    let price = Price::of(flow, &plan, &regions)?;
+    let sizes: Option<Vec<BlockSize>> =
+        (0..regions.len()).map(|index| size(context, &plan, &regions[index], &price, index)).collect();
+    let sizes = sizes?;
+    let least = context.options.min_saving.get().max(context.estimate.total.get() / 20);
+    let least = if context.options.chunk_bytes.is_some() { least } else { least.max(LEAST_GAIN) };
+    (price.gain >= least.max(1)).then_some(Offer { plan, price, sizes, regions })
+}
+
+/// The size of a block: a share of the program's arguments and outputs, but so large that iterations cost little.
+fn size(context: &Context<'_>, plan: &Plan, region: &Region, price: &Price, index: usize) -> Option<BlockSize> {
+    const MIB: u64 = 1 << 20;
+    const LEAST_BYTES: u64 = 64 << 10;
+    let row_bytes = price.row_bytes[index].max(1);
+    let rows = plan.rows(index);
+    let by_rule = Bytes((context.estimate.floor.get() / 16).clamp(4 * MIB, 64 * MIB));
+    let single = |sink: &Sink| matches!(sink.kind, Kind::Scatter { .. }) && sink.inner == 1;
+    let fewest = if plan.loops[index].iter().any(single) { 2 } else { 1 };
+    let cheap = if price.most_blocks < 2 { return None } else { (rows - 1) / price.most_blocks + 1 };
+    let least = i64::try_from(LEAST_BYTES / row_bytes).ok()?.clamp(fewest, 1 << 12).max(cheap);
+    let limits = Limits {
+        rows,
+        row_bytes,
+        granule: region.granule,
+        bytes: context.options.chunk_bytes.unwrap_or(by_rule),
+        least: if context.options.chunk_bytes.is_some() { fewest } else { least },
+        fewest,
+    };
+    limits.block_size()
+}
+
+/// Whether a loop reads something that only it or a later one makes.
+fn is_cyclic(module: &Module, plan: &Plan, regions: &[Region]) -> bool {
+    regions.iter().enumerate().any(|(index, region)| {
+        let outer = plan.loops[index].iter().flat_map(|sink| sink.outer_operands(module)).copied();
+        let needed = hlo_ir::graph::cone(module, inputs(region).map(|value| value.inst).chain(outer));
+        plan.loops[index..].iter().flatten().any(|sink| needed[sink.inst])
+    })
+}
+
+/// Whether something is computed on different blocks in several loops, where it can round differently, and a comparison, rounding or the like
+/// behind it could then decide differently.
+fn decides_twice(flow: &Flow<'_, '_>, plan: &Plan, regions: &[Region]) -> bool {
+    let module = flow.context.module;
+    let mut seen = IndexSet::new();
+    let mut tainted = SideTable::new(false);
+    for region in regions {
+        for op in region.inexact(module) {
+            if !seen.insert(op) {
+                tainted.set(op, true);
+            }
+        }
+    }
+    for &op in &flow.graph.ops {
+        if !flow.graph.results(op).iter().any(|value| plan.members.contains_key(value)) {
+            continue;
+        }
+        let below = flow.graph.operands(op).iter().any(|&operand| tainted[flow.graph.op(operand)]);
+        if below && is_discontinuous(module, op) {
+            return true;
+        }
+        tainted.set(op, tainted[op] || below);
+    }
+    false
+}
+
+/// Whether a small change of an operand can change the result by much.
+fn is_discontinuous(module: &Module, op: InstructionId) -> bool {
+    let inst = module.instruction(op);
+    let float = |shape: &hlo_ir::Shape| {
+        crate::flow::first_array(shape)
+            .is_some_and(|array| array.element_type.is_float() || array.element_type.is_complex())
+    };
+    match inst.opcode {
+        Opcode::Floor
+        | Opcode::Ceil
+        | Opcode::RoundNearestAfz
+        | Opcode::RoundNearestEven
+        | Opcode::Sign
+        | Opcode::Remainder
+        | Opcode::Sort
+        | Opcode::TopK
+        | Opcode::SelectAndScatter => true,
+        Opcode::Reduce => inst.operands.len() > 2,
+        // Comparisons, and conversions to integers.
+        _ => !float(&inst.shape) && inst.operands.iter().any(|&operand| float(module.shape(operand))),
+    }
+}
+
+/// What a loop reads from memory.
+fn inputs(region: &Region) -> impl Iterator<Item = Value> + '_ {
+    let read = region.blocks.iter().filter_map(|(block, source)| match source {
+        Source::Computed(_) => None,
+        Source::Read(_) => Some(block.value),
+        Source::ReadThrough(value, _) => Some(*value),
+    });
+    read.chain(region.wholes.iter().copied())
+}
+
+/// The members of a plan that stand in memory all the same.
+fn kept(plan: &Plan, regions: &[Region]) -> SideTable<InstructionId, bool> {
+    let mut kept = SideTable::new(false);
+    let written = plan.loops.iter().flatten().filter(|sink| matches!(sink.kind, Kind::Write { .. }));
+    let read = regions.iter().flat_map(inputs).map(|value| value.inst);
+    for value in written.map(|sink| sink.inst).chain(read) {
+        kept.set(value, true);
+    }
+    kept
+}
+
+fn finding(context: &Context<'_>, offer: Offer) -> Option<Finding> {
+    let Offer { plan, price, sizes, regions } = offer;
+    let mut planned: Vec<Planned<'_>> = plan
+        .loops
+        .iter()
+        .zip(regions.into_iter().zip(sizes))
+        .map(|(sinks, (region, size))| Planned::new(sinks.iter().collect(), region, size))
+        .collect();
+    let module = context.module;
+    let grade = planned.iter().map(|plan| plan.grade(module)).fold(Grade::Bitwise, Grade::max);
+    let note = planned.iter().map(Planned::note).collect::<Vec<_>>().join("; ");
+    let conditions = conditions(&planned);
+    let instruction = *plan.members.keys().max_by_key(|&&value| hlo_memory::size::shape_size(module.shape(value)))?;
+    let patch = build(module, context.options.target, &mut planned)?;
+    let wasted = Bytes(price.gain);
+    Some(Finding { instruction, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
+}
+
+fn conditions(planned: &[Planned<'_>]) -> Vec<Condition> {
+    let structure = |text: &str| Condition { text: text.to_owned(), discharged_by: "structure" };
+    let mut conditions =
+        vec![structure("every value inside the loop is computed from the same rows by the same operations")];
+    let mut kinds = planned.iter().flat_map(|plan| &plan.sinks).map(|sink| sink.kind);
+    if kinds.clone().any(|kind| matches!(kind, Kind::Scatter { .. })) {
+        conditions.push(structure(
+            "updates are applied in their original order: the first row dimension is cut, front to back",
+        ));
+    }
+    if kinds.any(|kind| matches!(kind, Kind::Reduce { .. } | Kind::Dot { .. })) {
+        conditions.push(structure(
+            "results of blocks are joined by the reduction's own operation, starting from its neutral element",
+        ));
+    }
+    conditions.extend(planned.iter().map(|Planned { size: BlockSize { rows, count, rest }, .. }| Condition {
+        text: format!("{count} blocks of {rows} rows and {rest} rows behind them are all rows"),
+        discharged_by: "shape",
+    }));
+    conditions
+}

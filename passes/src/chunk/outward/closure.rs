@@ -1,0 +1,280 @@
+//! From what could be computed on blocks to what should be: the large values and the small ones between them, in as many loops as their
+//! dependences demand.
+
+use hlo_ir::InstructionId;
+use hlo_ir::arena::SideTable;
+use indexmap::{IndexMap, IndexSet};
+
+use super::reach::{Cut, Flow, Reach};
+use crate::Grade;
+use crate::chunk::sink::{Kind, Sink};
+use crate::flow::{OperandFlow, exactness, is_transparent};
+
+/// What is computed on blocks, and where it goes.
+pub(super) struct Plan {
+    /// Values computed on blocks only, written or not, with their cut.
+    pub(super) members: IndexMap<InstructionId, Cut>,
+    /// The sinks of each loop, in the order of the loops.
+    pub(super) loops: Vec<Vec<Sink>>,
+    /// What each loop may compute.
+    pub(super) allowed: Vec<SideTable<InstructionId, bool>>,
+    /// For each member, whether results of the computation need it, and who else needs more of it than blocks.
+    wanted: IndexMap<InstructionId, Wanted>,
+}
+
+/// Who needs a member beyond the blocks of its plan.
+#[derive(Clone, Default)]
+struct Wanted {
+    /// Something that is not followed, or a later loop of the plan.
+    firmly: bool,
+    /// These instructions, which another plan could compute on other blocks.
+    by: IndexSet<InstructionId>,
+}
+
+impl Plan {
+    /// Rows of a loop.
+    pub(super) fn rows(&self, index: usize) -> i64 {
+        self.loops[index][0].rows
+    }
+    fn written(&self) -> IndexSet<InstructionId> {
+        let writes = self.loops.iter().flatten().filter(|sink| matches!(sink.kind, Kind::Write { .. }));
+        writes.map(|sink| sink.inst).collect()
+    }
+    fn makes(&self, op: InstructionId) -> bool {
+        self.allowed.iter().any(|allowed| allowed[op]) || self.loops.iter().flatten().any(|sink| sink.inst == op)
+    }
+    /// Whether a member is needed by nothing but blocks of this plan and blocks of `other`.
+    fn is_covered(&self, value: InstructionId, other: &Self) -> bool {
+        let Some(wanted) = self.wanted.get(&value) else { return true };
+        let inside = |op: &InstructionId| {
+            let theirs = other.wanted.get(&value).is_some_and(|theirs| !theirs.by.contains(op));
+            theirs && other.makes(*op)
+        };
+        !wanted.firmly && other.members.contains_key(&value) && wanted.by.iter().all(inside)
+    }
+    /// Both plans together: what one would have to write only for the other is computed again instead. `None` if that spares nothing.
+    pub(super) fn join(&self, other: &Self) -> Option<Self> {
+        let (own, theirs) = (self.written(), other.written());
+        let spared = |value: &InstructionId| self.is_covered(*value, other) && other.is_covered(*value, self);
+        if !own.union(&theirs).any(spared) {
+            return None;
+        }
+        let keeps = |sink: &&Sink| !matches!(sink.kind, Kind::Write { .. }) || !spared(&sink.inst);
+        let mut joined =
+            Self { members: other.members.clone(), loops: Vec::new(), allowed: Vec::new(), wanted: IndexMap::new() };
+        joined.members.extend(self.members.iter().map(|(&value, &cut)| (value, cut)));
+        let mut made: IndexSet<InstructionId> = IndexSet::new();
+        for plan in [self, other] {
+            for (sinks, allowed) in plan.loops.iter().zip(&plan.allowed) {
+                let sinks: Vec<Sink> =
+                    sinks.iter().filter(keeps).filter(|sink| made.insert(sink.inst)).cloned().collect();
+                if !sinks.is_empty() {
+                    joined.loops.push(sinks);
+                    joined.allowed.push(allowed.clone());
+                }
+            }
+        }
+        (joined.loops.len() > 1 && joined.loops.len() <= MOST_LOOPS).then_some(joined)
+    }
+}
+
+struct Closure<'a, 'b, 'm> {
+    flow: &'a Flow<'b, 'm>,
+    reach: &'a Reach,
+    least: u64,
+    members: IndexMap<InstructionId, Cut>,
+    sinks: IndexMap<InstructionId, Sink>,
+    /// The loop that computes an instruction of the plan, or after which another one can run.
+    level: SideTable<InstructionId, usize>,
+}
+
+/// Most loops of one plan.
+const MOST_LOOPS: usize = 3;
+
+/// The plan for everything of at least `least` bytes that was reached; `None` if it would be empty or need too many loops.
+pub(super) fn close(flow: &Flow<'_, '_>, reach: &Reach, least: u64) -> Option<Plan> {
+    let mut closure =
+        Closure { flow, reach, least, members: IndexMap::new(), sinks: IndexMap::new(), level: SideTable::new(0) };
+    closure.choose();
+    closure.set_levels();
+    closure.plan()
+}
+
+impl Closure<'_, '_, '_> {
+    /// Whether operand `number` of the member `op` is needed in the very blocks in which it was reached.
+    fn linked(&self, op: InstructionId, number: usize) -> Option<InstructionId> {
+        let graph = self.flow.graph;
+        let result = *graph.results(op).first()?;
+        let cut = self.reach.cuts.get(&result)?;
+        let flows = self.flow.pull(op, cut.dim)?;
+        let operand = *graph.operands(op).get(number)?;
+        let below = self.flow.below(operand, cut.rows, *flows.get(number)?, self.reach.total)?;
+        (self.reach.cuts.get(&operand) == Some(&below)).then_some(operand)
+    }
+    /// Operands of a reached instruction that are needed in the blocks in which they were reached.
+    fn links(&self, op: InstructionId) -> Vec<InstructionId> {
+        let count = self.flow.graph.operands(op).len();
+        (0..count).filter_map(|number| self.linked(op, number)).collect()
+    }
+    /// Operands of a sink in the blocks in which they were reached.
+    fn sink_links(&self, sink: &Sink) -> Vec<InstructionId> {
+        let cut = self.cut_values(sink);
+        let reached = cut.into_iter().filter(|(value, dim)| {
+            self.reach.cuts.get(value).is_some_and(|cut| cut.dim == *dim && cut.rows == sink.map)
+        });
+        reached.map(|(value, _)| value).collect()
+    }
+    /// The arrays behind the cut operands of a sink.
+    fn cut_values(&self, sink: &Sink) -> Vec<(InstructionId, usize)> {
+        let operands = &self.flow.graph.module.instruction(sink.inst).operands;
+        let value = |(operand, dim): (InstructionId, usize)| {
+            let number = operands.iter().position(|&id| id == operand)?;
+            Some((self.flow.graph.operands(sink.inst)[number], dim))
+        };
+        sink.cut_operands(self.flow.graph.module).into_iter().filter_map(value).collect()
+    }
+
+    /// Large values, small ones that read them, and whatever lies between two of these or between one and a sink.
+    fn choose(&mut self) {
+        let graph = self.flow.graph;
+        let big = |value: &InstructionId| self.flow.is_big(*value, self.least);
+        let sinks: Vec<&Sink> =
+            self.reach.sinks.values().filter(|sink| self.sink_links(sink).iter().any(big)).collect();
+        let mut need: IndexSet<InstructionId> = IndexSet::new();
+        let order: Vec<InstructionId> = graph.ops.iter().flat_map(|&op| graph.results(op)).copied().collect();
+        let reached = order.iter().filter(|value| self.reach.cuts.contains_key(*value));
+        for &value in reached.clone() {
+            if big(&value) || (!self.flow.free[value] && self.links(graph.op(value)).iter().any(big)) {
+                need.insert(value);
+            }
+        }
+        // Downwards from the needed ones, then upwards: what both meet lies between.
+        let mut after = need.clone();
+        for &value in reached.clone() {
+            if self.links(graph.op(value)).iter().any(|operand| after.contains(operand)) {
+                after.insert(value);
+            }
+        }
+        let mut before: IndexSet<InstructionId> = need.clone();
+        before.extend(sinks.iter().flat_map(|sink| self.sink_links(sink)));
+        for &value in reached.rev() {
+            if before.contains(&value) {
+                before.extend(self.links(graph.op(value)));
+            }
+        }
+        let members: IndexMap<InstructionId, Cut> = self
+            .reach
+            .cuts
+            .iter()
+            .filter(|(value, _)| after.contains(*value) && before.contains(*value))
+            .map(|(&value, &cut)| (value, cut))
+            .collect();
+        let sinks = sinks.into_iter().map(|sink| (sink.inst, sink.clone())).collect();
+        self.members = members;
+        self.sinks = sinks;
+    }
+
+    fn is_member(&self, op: InstructionId) -> bool {
+        self.flow.graph.results(op).first().is_some_and(|value| self.members.contains_key(value))
+    }
+
+    /// A sink is complete only after its loop; so is a member that is needed whole.
+    fn set_levels(&mut self) {
+        for &op in &self.flow.graph.ops {
+            let member = self.is_member(op);
+            let inside: Vec<InstructionId> = match self.sinks.get(&op) {
+                Some(sink) => self.sink_links(sink),
+                None if member => self.blocks(op),
+                None => Vec::new(),
+            };
+            let level = self.flow.graph.operands(op).iter().map(|operand| {
+                let below = self.flow.graph.op(*operand);
+                let in_loop = self.members.contains_key(operand) || self.sinks.contains_key(&below);
+                let same = inside.contains(operand) && self.members.contains_key(operand);
+                self.level[below] + usize::from(in_loop && !same)
+            });
+            let level = level.max().unwrap_or(0);
+            self.level.set(op, level);
+        }
+    }
+    /// Operands of a member of which it needs blocks, in whatever form.
+    fn blocks(&self, op: InstructionId) -> Vec<InstructionId> {
+        let Some(cut) = self.flow.graph.results(op).first().and_then(|value| self.members.get(value)) else {
+            return Vec::new();
+        };
+        let flows = self.flow.pull(op, cut.dim).unwrap_or_default();
+        let operands = self.flow.graph.operands(op).iter().zip(&flows);
+        operands.filter(|(_, flow)| matches!(flow, OperandFlow::Block { .. })).map(|(&operand, _)| operand).collect()
+    }
+
+    /// Who needs a member beyond blocks: if anybody does, it has to be written.
+    fn wanted(&self, value: InstructionId) -> Wanted {
+        let graph = self.flow.graph;
+        let level = self.level[graph.op(value)];
+        let again = exactness(graph.module, graph.module.instruction(graph.op(value))) == Grade::Bitwise;
+        let mut wanted = Wanted { firmly: graph.is_outside(value), by: IndexSet::new() };
+        for &(user, _) in graph.uses(value) {
+            let inside = match self.sinks.get(&user) {
+                Some(sink) => self.sink_links(sink).contains(&value) && !self.reads_whole(user, sink, value),
+                None => self.is_member(user) && self.blocks(user).contains(&value) && !self.needs_whole(user, value),
+            };
+            if !inside {
+                wanted.by.insert(user);
+            }
+            wanted.firmly |= inside && self.level[user] > level && !again;
+        }
+        wanted
+    }
+    fn needs_whole(&self, op: InstructionId, value: InstructionId) -> bool {
+        let Some(cut) = self.flow.graph.results(op).first().and_then(|value| self.members.get(value)) else {
+            return true;
+        };
+        let flows = self.flow.pull(op, cut.dim).unwrap_or_default();
+        let mut operands = self.flow.graph.operands(op).iter().zip(&flows);
+        operands.any(|(&operand, flow)| operand == value && *flow == OperandFlow::Whole)
+    }
+    /// Whether a sink reads `value` in another place than where it is cut.
+    fn reads_whole(&self, op: InstructionId, sink: &Sink, value: InstructionId) -> bool {
+        let places = self.flow.graph.operands(op).iter().filter(|&&operand| operand == value).count();
+        let cut = self.cut_values(sink).iter().filter(|(operand, _)| *operand == value).count();
+        places > cut
+    }
+
+    fn plan(self) -> Option<Plan> {
+        let graph = self.flow.graph;
+        let wanted: IndexMap<InstructionId, Wanted> =
+            self.members.keys().map(|&value| (value, self.wanted(value))).collect();
+        let is_written =
+            |(&value, wanted): (&InstructionId, &Wanted)| (wanted.firmly || !wanted.by.is_empty()).then_some(value);
+        let written: IndexSet<InstructionId> = wanted.iter().filter_map(is_written).collect();
+        let last = self.members.keys().map(|&value| self.level[graph.op(value)]);
+        let last = last.chain(self.sinks.keys().map(|&op| self.level[op])).max()?;
+        let mut plan = Plan { members: self.members.clone(), loops: Vec::new(), allowed: Vec::new(), wanted };
+        for level in 0..=last {
+            let here = |op: InstructionId| self.level[op] == level;
+            let writes = written.iter().filter(|&&value| here(graph.op(value))).map(|&value| {
+                let Cut { dim, rows } = self.members[&value];
+                Sink::plain(value, self.reach.total, rows, Kind::Write { dim })
+            });
+            let sinks: Vec<Sink> = self.sinks.values().filter(|sink| here(sink.inst)).cloned().chain(writes).collect();
+            if sinks.is_empty() {
+                continue;
+            }
+            let mut allowed = self.flow.free.clone();
+            for &value in self.members.keys() {
+                let op = graph.op(value);
+                let done = written.contains(&value) && self.level[op] < level;
+                allowed.set(op, self.level[op] <= level && !done);
+            }
+            plan.loops.push(sinks);
+            plan.allowed.push(allowed);
+        }
+        let hidden = |value: &InstructionId| {
+            let mut users = graph.uses(*value).iter();
+            users.any(|&(user, _)| is_transparent(graph.module, user)) && self.flow.is_big(*value, self.least)
+        };
+        // Once the call is inlined, the loop can go on where it would now have to write.
+        let hidden = written.iter().any(hidden);
+        (!hidden && !plan.loops.is_empty() && plan.loops.len() <= MOST_LOOPS).then_some(plan)
+    }
+}

@@ -1,0 +1,174 @@
+//! What a plan saves and what it costs, in bytes of memory traffic.
+
+use hlo_ir::{DotDims, InstructionId, Opcode};
+use indexmap::{IndexMap, IndexSet};
+
+use super::closure::Plan;
+use super::graph::Graph;
+use super::kept;
+use super::reach::Flow;
+use crate::chunk::region::{Block, Part, Region, Source};
+use crate::chunk::sink::{Kind, Sink};
+use crate::chunk::waste::is_view;
+use crate::flow::{is_fusible, producer};
+
+/// Gain and cost of a plan.
+pub(super) struct Price {
+    /// Bytes that do not have to be in memory at once any more.
+    pub(super) gain: u64,
+    /// For each loop, the bytes that one of its rows takes in memory.
+    pub(super) row_bytes: Vec<u64>,
+    /// Most iterations that cost little beside the work itself.
+    pub(super) most_blocks: i64,
+}
+
+/// Traffic of starting an iteration: some tens of microseconds.
+const ITERATION: f64 = 250e3;
+/// Whole operands below this stay in the cache from one iteration to the next.
+const CACHE: u64 = 4 << 20;
+/// Traffic that one multiplication and addition of a contraction is worth, per byte of its result.
+const CONTRACTION: f64 = 0.05;
+/// Share of the original cost that loops may add. Up to here run time is flat, because blocks that fit the cache save as much.
+const ALLOWANCE: f64 = 0.3;
+
+/// Share of the memory traffic spared that computing values again may cost.
+const SPARED: f64 = 0.75;
+
+impl Price {
+    /// The price of a plan; `None` if it computes so much again that it is not worth it.
+    pub(super) fn of(flow: &Flow<'_, '_>, plan: &Plan, regions: &[Region]) -> Option<Self> {
+        let graph = flow.graph;
+        let kept = kept(plan, regions);
+        let held = plan.members.keys().copied().filter(|&value| is_held(graph, value));
+        let gone: Vec<InstructionId> = held.filter(|&value| !kept[value]).collect();
+        let mut times: IndexMap<InstructionId, usize> = IndexMap::new();
+        for region in regions {
+            for op in computed(graph, region) {
+                *times.entry(op).or_insert(0) += 1;
+            }
+        }
+        let sinks = || plan.loops.iter().flatten();
+        let accumulators: u64 = sinks().filter(|sink| accumulates(sink)).map(|sink| graph.bytes(sink.inst)).sum();
+        let work = times.keys().map(|&op| work(graph, op)).sum::<f64>();
+        let work =
+            work + sinks().filter(|sink| accumulates(sink)).map(|sink| self::work(graph, sink.inst)).sum::<f64>();
+        let base = work + gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
+        let again = times.iter().map(|(&op, &count)| self::work(graph, op) * (count - 1) as f64).sum::<f64>();
+        let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region)).sum();
+        let per_block = 3.0 * accumulators as f64 + reread as f64 + ITERATION * plan.loops.len() as f64;
+        let spared = gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
+        let most_blocks = base * ALLOWANCE / per_block;
+        // A limit on the command line is an order: run time is not asked for.
+        let most_blocks = if flow.context.options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
+        if most_blocks < 2.0 || (most_blocks.is_finite() && again > spared * SPARED) {
+            return None;
+        }
+        let row_bytes =
+            regions.iter().enumerate().map(|(index, region)| row_bytes(graph, plan.rows(index), region)).collect();
+        let gone: u64 = gone.iter().map(|&value| graph.bytes(value)).sum();
+        Some(Self { gain: gone.saturating_sub(accumulators), row_bytes, most_blocks: most_blocks.min(1e15) as i64 })
+    }
+}
+
+fn accumulates(sink: &Sink) -> bool {
+    matches!(sink.kind, Kind::Reduce { .. } | Kind::Dot { .. })
+}
+
+/// Instructions that a region computes on blocks; each as often as it has forms.
+fn computed<'r>(graph: &'r Graph<'_>, region: &'r Region) -> impl Iterator<Item = InstructionId> + 'r {
+    let blocks = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
+    let forms: IndexSet<_> =
+        blocks.map(|(block, _)| (producer(graph.module, block.value.inst).0, block.dim, block.rows)).collect();
+    forms.into_iter().map(|(op, ..)| op)
+}
+
+/// What computing an instruction costs, its reads and writes of memory aside.
+fn work(graph: &Graph<'_>, op: InstructionId) -> f64 {
+    let inst = graph.module.instruction(op);
+    let bytes = graph.results(op).iter().map(|&value| graph.bytes(value)).sum::<u64>() as f64;
+    let read = || graph.operands(op).iter().map(|&operand| graph.bytes(operand)).max().unwrap_or(0) as f64;
+    match inst.opcode {
+        Opcode::Dot => {
+            let contracted = DotDims::of(inst).map_or(&[][..], |dims| dims.lhs_contracting);
+            let sizes = graph.operands(op).first().map_or(&[][..], |&lhs| graph.dims(lhs));
+            let product: i64 = contracted.iter().filter_map(|&dim| sizes.get(dim as usize)).product();
+            CONTRACTION * bytes * product as f64
+        }
+        Opcode::Convolution => CONTRACTION * read() * 64.0,
+        Opcode::Reduce | Opcode::ReduceWindow => 0.5 * read(),
+        Opcode::Sort => 20.0 * bytes,
+        Opcode::Gather | Opcode::Scatter => 2.0 * bytes,
+        opcode if is_transcendental(opcode) => bytes,
+        opcode if is_fusible(opcode) => 0.1 * bytes,
+        _ => 2.0 * bytes,
+    }
+}
+
+/// Whether a value has memory of its own: what makes it or some reader is not fused, or several readers would compute it again at a cost.
+fn is_held(graph: &Graph<'_>, value: InstructionId) -> bool {
+    // XLA:CPU gives large reductions of floats to a library.
+    let float = graph.module.instruction(value).array().is_some_and(|array| array.element_type.is_float());
+    let library = |op: InstructionId| float && graph.module.instruction(op).opcode == Opcode::Reduce;
+    let fusible = |op: InstructionId| is_fusible(graph.module.instruction(op).opcode);
+    let users: IndexSet<InstructionId> = graph.uses(value).iter().map(|(user, _)| *user).collect();
+    let op = graph.op(value);
+    let view = is_view(graph.module, op);
+    !view
+        && (!fusible(op)
+            || users.iter().any(|&user| !fusible(user) || library(user))
+            || (users.len() > 1 && is_expensive(graph, op)))
+}
+
+/// Whether XLA would not compute it again for every reader.
+fn is_expensive(graph: &Graph<'_>, op: InstructionId) -> bool {
+    let inst = graph.module.instruction(op);
+    match inst.opcode {
+        Opcode::Gather | Opcode::Reduce | Opcode::Atan2 | Opcode::Cbrt | Opcode::Sqrt | Opcode::Rsqrt => true,
+        Opcode::Divide | Opcode::Remainder => inst.array().is_some_and(|array| array.element_type.is_float()),
+        opcode => is_transcendental(opcode),
+    }
+}
+
+const fn is_transcendental(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Exponential
+            | Opcode::ExponentialMinusOne
+            | Opcode::Log
+            | Opcode::LogPlusOne
+            | Opcode::Logistic
+            | Opcode::Tanh
+            | Opcode::Tan
+            | Opcode::Power
+            | Opcode::Erf
+            | Opcode::Sine
+            | Opcode::Cosine
+    )
+}
+
+/// Bytes of the values that every iteration reads as a whole, unless they stay in the cache.
+fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
+    let sizes = region.wholes.iter().map(|value| graph.bytes(value.inst));
+    sizes.filter(|&bytes| bytes > CACHE).sum()
+}
+
+/// Bytes that a row of the loop takes: blocks that are held, and blocks read for instructions that are not fused.
+fn row_bytes(graph: &Graph<'_>, rows: i64, region: &Region) -> u64 {
+    let mut held: IndexSet<Block> = IndexSet::new();
+    for (block, source) in &region.blocks {
+        let Source::Computed(parts) = source else { continue };
+        let op = producer(graph.module, block.value.inst).0;
+        let free = parts.iter().all(|part| matches!(part, Part::Whole(_)));
+        if is_held(graph, block.value.inst) && !free {
+            held.insert(*block);
+        }
+        if !is_fusible(graph.module.instruction(op).opcode) {
+            held.extend(parts.iter().filter_map(|part| match part {
+                Part::Block(block) => Some(*block),
+                Part::Whole(_) => None,
+            }));
+        }
+    }
+    let bytes = held.iter().map(|block| graph.bytes(block.value.inst)).fold(0, u64::saturating_add);
+    bytes.div_ceil(rows as u64)
+}

@@ -1,0 +1,150 @@
+"""JAX programs of the families that blocks help: each at full size, where only XLA's bytes are asked for, and reduced, to be run.
+
+A program is `name -> (function, shapes at full size, reduced shapes, exactness, hand-written form or None)`; a shape is (dims, type).
+"""
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def attention(q, k, v):
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / 8.0
+    mask = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+    return jax.nn.softmax(jnp.where(mask, scores, -1e30), -1) @ v
+
+
+attention_gradient = jax.grad(lambda q, k, v: attention(q, k, v).sum(), (0, 1, 2))
+
+
+def one_head(q, k, v):
+    return jax.nn.softmax(q @ k.T / 8.0, -1) @ v
+
+
+def cross_entropy(x, w, y):
+    scores = x @ w
+    picked = jnp.take_along_axis(jax.nn.log_softmax(scores), y[:, None], 1)
+    return -picked.mean()
+
+
+def kernel_sum(x, y, w):
+    distance = jnp.sum((x[:, None, :] - y[None, :, :]) ** 2, -1)
+    return jnp.sum(w[None, :] * jnp.exp(-0.5 * distance), 1)
+
+
+def nearest(x, y):
+    return jnp.min(jnp.sqrt(jnp.sum((x[:, None, :] - y[None, :, :]) ** 2, -1)), 1)
+
+
+def assign(x, y):
+    return jnp.argmin(jnp.sum(x**2, -1)[:, None] + jnp.sum(y**2, -1)[None] - 2 * x @ y.T, 1)
+
+
+def clipped(w, x, y):
+    gradient = jax.grad(lambda w: jnp.sum((jnp.tanh(x @ w) - y) ** 2))(w)
+    return gradient / jnp.maximum(1.0, jnp.linalg.norm(gradient))
+
+
+def per_example(w, x, y):
+    return jnp.mean(jax.vmap(clipped, (None, 0, 0))(w, x, y), 0)
+
+
+def network(x, w1, w2):
+    return jnp.sum(jnp.tanh(jax.nn.gelu(x @ w1) @ w2) ** 2)
+
+
+def messages(x, source, target, w):
+    sent = jnp.tanh(x[source] @ w - x[target])
+    return jnp.zeros_like(x).at[target].add(sent)
+
+
+def bag(table, tokens):
+    return table[tokens].mean(1)
+
+
+def layer(x, w):
+    y = (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+    return jax.nn.gelu(y * w)
+
+
+def histogram(x):
+    return jnp.histogram(x, bins=100, range=(-3.0, 3.0))[0]
+
+
+def pooled(x):
+    windows = lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return jnp.sum(windows**2)
+
+
+def dropout(key, x):
+    return jnp.where(jax.random.bernoulli(jax.random.wrap_key_data(key), 0.9, x.shape), x / 0.9, 0.0)
+
+
+def by_rows(function, count):
+    """A hand-written form: `function` on blocks of the first argument's rows."""
+
+    def blocks(x, *rest):
+        parts = lax.map(lambda part: function(part, *rest), x.reshape(count, -1, *x.shape[1:]))
+        return parts.reshape(x.shape[0], *parts.shape[2:])
+
+    return blocks
+
+
+F32, S32, U32 = "float32", "int32", "uint32"
+PROGRAMS = {
+    "attention": (attention, [((2, 8, 4096, 64), F32)] * 3, [((1, 4, 1024, 64), F32)] * 3, "hlo-exact", None),
+    "attention-gradient": (
+        attention_gradient, [((2, 8, 4096, 64), F32)] * 3, [((1, 4, 1024, 64), F32)] * 3, "hlo-exact", None),
+    "one-head-gradient": (
+        jax.grad(lambda q, k, v: one_head(q, k, v).sum(), (0, 1, 2)),
+        [((16384, 64), F32)] * 3, [((2048, 64), F32)] * 3, "reassociate", None),
+    "cross-entropy-gradient": (
+        jax.value_and_grad(cross_entropy, (0, 1)),
+        [((8192, 1024), F32), ((1024, 128256), F32), ((8192,), S32)],
+        [((1024, 64), F32), ((64, 16384), F32), ((1024,), S32)], "reassociate", None),
+    "kernel-gradient": (
+        jax.grad(lambda x, y, w: kernel_sum(x, y, w).sum(), (0, 1, 2)),
+        [((100_000, 3), F32), ((100_000, 3), F32), ((100_000,), F32)],
+        [((4096, 3), F32), ((2048, 3), F32), ((2048,), F32)], "hlo-exact", None),
+    "nearest-gradient": (
+        jax.grad(lambda x, y: nearest(x, y).sum()), [((100_000, 3), F32)] * 2,
+        [((4096, 3), F32), ((2048, 3), F32)], "hlo-exact",
+        by_rows(jax.grad(lambda x, y: nearest(x, y).sum()), 1000)),
+    "assignment": (
+        assign, [((65536, 64), F32)] * 2, [((8192, 64), F32), ((4096, 64), F32)], "hlo-exact", by_rows(assign, 256)),
+    "set-and-sum": (
+        lambda x, i: jax.vmap(lambda i: x.at[i].set(7.0).sum())(i),
+        [((100_000,), F32), ((100_000,), S32)], [((4096,), F32), ((8192,), S32)], "hlo-exact", None),
+    "per-example-gradient": (
+        per_example, [((1024, 1024), F32), ((4096, 1024), F32), ((4096, 1024), F32)],
+        [((128, 128), F32), ((2048, 128), F32), ((2048, 128), F32)], "reassociate", None),
+    "network-gradient": (
+        jax.grad(network, (1, 2)), [((262144, 512), F32), ((512, 2048), F32), ((2048, 512), F32)],
+        [((32768, 64), F32), ((64, 512), F32), ((512, 64), F32)], "reassociate", None),
+    "graph-layer": (
+        messages, [((131072, 64), F32), ((4194304,), S32), ((4194304,), S32), ((64, 64), F32)],
+        [((4096, 32), F32), ((262144,), S32), ((262144,), S32), ((32, 32), F32)], "hlo-exact", None),
+    "graph-gradient": (
+        jax.grad(lambda x, s, t, w: jnp.sum(messages(x, s, t, w) ** 2), (0, 3)),
+        [((131072, 64), F32), ((4194304,), S32), ((4194304,), S32), ((64, 64), F32)],
+        [((4096, 32), F32), ((262144,), S32), ((262144,), S32), ((32, 32), F32)], "reassociate", None),
+    "embedding-bag": (
+        bag, [((32000, 256), F32), ((65536, 16), S32)], [((4096, 64), F32), ((32768, 16), S32)], "hlo-exact", None),
+    "embedding-bag-gradient": (
+        jax.grad(lambda t, i: jnp.sum(bag(t, i) ** 2)),
+        [((32000, 256), F32), ((65536, 16), S32)], [((4096, 64), F32), ((32768, 16), S32)], "hlo-exact", None),
+    "layer": (layer, [((65536, 2048), F32), ((2048,), F32)], [((16384, 512), F32), ((512,), F32)], "hlo-exact", None),
+    "histogram": (histogram, [((268435456,), F32)], [((4194304,), F32)], "hlo-exact", None),
+    "pooling-gradient": (
+        jax.grad(pooled), [((64, 256, 256, 64), F32)], [((32, 64, 64, 64), F32)], "hlo-exact", None),
+    "dropout": (
+        dropout, [((2,), U32), ((16384, 16384), F32)], [((2,), U32), ((2048, 2048), F32)], "hlo-exact", None),
+    "sorted-rows": (
+        lambda x: jnp.sort(x, 1)[:, :8], [((16384, 2048), F32)], [((4096, 1024), F32)], "hlo-exact", None),
+    "spectrum": (
+        lambda x: jnp.sum(jnp.abs(jnp.fft.fft2(x)) ** 2, (1, 2)),
+        [((256, 512, 512), F32)], [((64, 128, 128), F32)], "hlo-exact", None),
+    "gather": (lambda x, i: x[i], [((1048576, 64), F32), ((4194304,), S32)], [((4096, 64), F32), ((65536,), S32)],
+               "hlo-exact", None),
+    "product": (lambda x, w: jnp.sum(jax.nn.gelu(x @ w), 1), [((65536, 1024), F32), ((1024, 64), F32)],
+                [((16384, 256), F32), ((256, 64), F32)], "hlo-exact", None),
+}
