@@ -51,12 +51,11 @@ fn neutral(opcode: Opcode, element: ElementType) -> Option<SmolStr> {
         Opcode::Multiply if float || range.is_some() => text("1"),
         Opcode::Minimum if float => text("inf"),
         Opcode::Maximum if float => text("-inf"),
-        Opcode::Minimum => Some(range?.1.to_string().into()),
         Opcode::Maximum => Some(range?.0.to_string().into()),
         Opcode::And if pred => text("true"),
         Opcode::Or | Opcode::Xor if pred => text("false"),
         Opcode::And if range?.0 < 0 => text("-1"),
-        Opcode::And => Some(range?.1.to_string().into()),
+        Opcode::And | Opcode::Minimum => Some(range?.1.to_string().into()),
         Opcode::Add | Opcode::Or | Opcode::Xor if range.is_some() => text("0"),
         _ => None,
     }

@@ -4,7 +4,7 @@
 use crate::interpreter::random::Random;
 
 /// Sizes of dimensions; few, so that values meet.
-const SIZES: [i64; 3] = [6, 4, 10];
+const SIZES: [i64; 3] = [6, 7, 11];
 
 const COMPUTATIONS: &str = "
 %sum (a: s32[], b: s32[]) -> s32[] {
