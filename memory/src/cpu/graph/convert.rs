@@ -1,7 +1,9 @@
 //! From a module to the graph and back.
 
+use std::cell::RefCell;
+
 use hlo_ir::arena::{Arena, SideTable};
-use hlo_ir::module::{ModuleParts, TextStyle};
+use hlo_ir::module::{ModuleParts, StackTables, TextStyle};
 use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module};
 use indexmap::IndexMap;
 use smol_str::{SmolStr, format_smolstr};
@@ -35,6 +37,7 @@ impl Graph {
             bodies: Arena::new(),
             entry: module.entry(),
             seen: [0; 4],
+            order: RefCell::new(None),
         };
         let mut computations = SideTable::new(None);
         for &id in module.computation_ids() {
@@ -91,7 +94,7 @@ impl Graph {
         self.build(&schedule, false, &mut Names::unique()).module
     }
 
-    /// The unscheduled module together with the correspondence of its instructions. Names are not made unique.
+    /// The unscheduled module together with the correspondence of its instructions. Names are not made unique, metadata stays out.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.build(&Schedule::new(Vec::new()), false, &mut Names::as_they_are())
     }
@@ -137,7 +140,7 @@ impl Graph {
         let module = Module::from_parts(ModuleParts {
             name: self.name.clone(),
             attributes,
-            stack_tables: self.stack_tables.clone(),
+            stack_tables: if names.keeps_notes() { self.stack_tables.clone() } else { StackTables::default() },
             style: TextStyle::default(),
             instructions,
             computations,
@@ -154,7 +157,7 @@ impl Graph {
         names: &mut Names,
     ) -> Instruction {
         let mapped = |id: InstructionId| map[id].expect("an order defines operands before users");
-        let mut inst = self.inst(id).clone();
+        let mut inst = if names.keeps_notes() { self.inst(id).clone() } else { without_notes(self.inst(id)) };
         inst.parent = parent;
         inst.name = names.take(&inst.name);
         inst.operands.iter_mut().for_each(|operand| *operand = mapped(*operand));
@@ -164,6 +167,19 @@ impl Graph {
             inst.set_attribute(AttrKey::ControlPredecessors, AttrValue::Instructions(before));
         }
         inst
+    }
+}
+
+/// A copy of an instruction without what says only where it comes from.
+fn without_notes(inst: &Instruction) -> Instruction {
+    let is_note = |key: &AttrKey| matches!(key, AttrKey::Metadata | AttrKey::FrontendAttributes | AttrKey::Origin);
+    Instruction {
+        attributes: inst.attributes.iter().filter(|attribute| !is_note(&attribute.key)).cloned().collect(),
+        name: inst.name.clone(),
+        shape: inst.shape.clone(),
+        operands: inst.operands.clone(),
+        payload: inst.payload.clone(),
+        ..*inst
     }
 }
 
@@ -199,6 +215,10 @@ impl Names {
     }
     fn as_they_are() -> Self {
         Self { next: None }
+    }
+    /// Whether the module is made to be read; one that is only analyzed needs no metadata.
+    fn keeps_notes(&self) -> bool {
+        self.next.is_some()
     }
     /// `wanted`, or `wanted.1`, `wanted.2`, ... whichever is free.
     fn take(&mut self, wanted: &SmolStr) -> SmolStr {

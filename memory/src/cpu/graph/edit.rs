@@ -57,6 +57,7 @@ impl Graph {
             return;
         }
         let (slot, parent) = (node.slot, node.inst.parent);
+        *self.order.get_mut() = None;
         let calling = &mut self.bodies[parent].calling;
         if let Err(place) = calling.binary_search(&slot) {
             calling.insert(place, slot);
@@ -198,6 +199,9 @@ impl Graph {
         let slot = std::mem::replace(&mut self.nodes[id].slot, REMOVED);
         let parent = self.parent(id);
         self.bodies[parent].list[slot as usize] = None;
+        if self.bodies[parent].calling.binary_search(&slot).is_ok() {
+            *self.order.get_mut() = None;
+        }
         self.bodies[parent].live -= 1;
     }
 
@@ -303,6 +307,7 @@ impl Graph {
             self.bodies[target].list[slot] = Some(copy);
         }
         self.touch(target);
+        *self.order.get_mut() = None;
         self.bodies[target].calling.clear();
         self.list(target).collect::<Vec<_>>().into_iter().for_each(|copy| self.note_calls(copy));
         let root = copies[self.slot(self.root(source))];

@@ -76,6 +76,8 @@ pub(crate) struct Graph {
     entry: ComputationId,
     /// One bit for each opcode that an instruction ever had.
     seen: [u64; 4],
+    /// The order of computations, while no call has changed since it was asked for.
+    order: RefCell<Option<Vec<ComputationId>>>,
 }
 
 impl Graph {
@@ -86,6 +88,7 @@ impl Graph {
     /// Lets another computation be the entry.
     pub(crate) fn set_entry(&mut self, entry: ComputationId) {
         self.entry = entry;
+        *self.order.get_mut() = None;
     }
     /// An instruction. Its users and control dependencies are asked for separately.
     pub(crate) fn inst(&self, id: InstructionId) -> &Instruction {
@@ -232,12 +235,16 @@ impl Graph {
     }
     /// Sets or adds an attribute. Callees may be exchanged this way; control predecessors may not.
     pub(crate) fn set_attribute(&mut self, id: InstructionId, key: AttrKey, value: AttrValue) {
+        let calls = matches!(value, AttrValue::Computation(_) | AttrValue::Computations(_));
         self.nodes[id].inst.set_attribute(key, value);
-        self.note_calls(id);
+        if calls {
+            self.note_calls(id);
+        }
     }
     /// Removes an attribute.
     pub(crate) fn drop_attribute(&mut self, id: InstructionId, key: &AttrKey) {
         self.nodes[id].inst.attributes.retain(|attribute| attribute.key != *key);
+        *self.order.get_mut() = None;
     }
 }
 

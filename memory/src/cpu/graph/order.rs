@@ -63,6 +63,9 @@ impl Graph {
     ///
     /// Source: `HloModule::MakeComputationPostOrder` with `dfs_postorder` (xla/hlo/ir/hlo_module.cc).
     pub(crate) fn computation_order(&self) -> Vec<ComputationId> {
+        if let Some(known) = &*self.order.borrow() {
+            return known.clone();
+        }
         let mut visited = SideTable::new(false);
         visited.set(self.entry, true);
         let mut order = Vec::new();
@@ -82,6 +85,7 @@ impl Graph {
                 }
             }
         }
+        *self.order.borrow_mut() = Some(order.clone());
         order
     }
 
