@@ -36,10 +36,16 @@ pub(crate) struct RawArgs {
     /// Say what a pass does, when it is sound and when it does nothing, and exit
     #[arg(long, value_name = "PASS", conflicts_with_all = ["input", "output", "passes", "analyze", "check", "diff", "report"])]
     explain: Option<String>,
+    /// Print the completions of a shell and exit
+    #[arg(long, value_enum, value_name = "SHELL", exclusive = true)]
+    completions: Option<clap_complete::Shell>,
+    /// Print the manual page and exit
+    #[arg(long, exclusive = true)]
+    manual: bool,
     /// Rewrite nothing: print how much memory the module needs and who holds it
     #[arg(long, conflicts_with_all = ["output", "passes", "check", "diff"])]
     analyze: bool,
-    /// Write a full report; the end of the name picks its form: .json, .txt, .html, .perfetto.json or .pprof.pb.gz
+    /// Write a full report; the end of the name picks its form: .json, .txt, .html, .sarif, .perfetto.json or .pprof.pb.gz
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// How equal the results must stay
@@ -186,6 +192,10 @@ pub(crate) enum Action {
     ListPasses,
     /// Print the page of a pass.
     Explain(Box<dyn Pass>),
+    /// Print the manual page.
+    Manual,
+    /// Print the completions of a shell.
+    Completions(clap_complete::Shell),
     /// Print the memory of a module.
     Analyze(Job),
     /// Rewrite a module.
@@ -196,6 +206,8 @@ impl std::fmt::Debug for Action {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::ListPasses => f.write_str("ListPasses"),
+            Self::Manual => f.write_str("Manual"),
+            Self::Completions(shell) => f.debug_tuple("Completions").field(shell).finish(),
             Self::Explain(pass) => f.debug_tuple("Explain").field(&pass.name()).finish(),
             Self::Analyze(job) => f.debug_tuple("Analyze").field(job).finish(),
             Self::Rewrite(job, rewriting) => f.debug_tuple("Rewrite").field(job).field(rewriting).finish(),
@@ -268,6 +280,8 @@ impl RawArgs {
         let action = match &self.explain {
             Some(name) => Action::Explain(pipeline::find(name).map_err(|error| UsageError(error.to_string()))?),
             None if self.list_passes => Action::ListPasses,
+            None if self.manual => Action::Manual,
+            None if self.completions.is_some() => Action::Completions(self.completions.expect("it was just seen")),
             None if self.analyze => Action::Analyze(self.job()?),
             None => Action::Rewrite(self.job()?, self.rewriting()?),
         };
@@ -368,7 +382,7 @@ fn is_proto(path: &Path) -> bool {
 fn report_file(path: PathBuf, output: Option<&PathBuf>) -> Result<(PathBuf, Format), UsageError> {
     let Some(format) = Format::of(&path) else {
         return Err(UsageError(format!(
-            "--report `{}`: the file name must end in .json, .txt, .html, .perfetto.json or .pprof.pb.gz",
+            "--report `{}`: the file name must end in .json, .txt, .html, .sarif, .perfetto.json or .pprof.pb.gz",
             path.display()
         )));
     };

@@ -19,7 +19,7 @@ use crate::report::Report;
 use crate::results::{self, Run};
 use crate::verify_xla::{self, XlaError};
 use crate::watcher::{self, Watcher};
-use crate::{Exit, Failure, Optimized, analyze, api};
+use crate::{Exit, Failure, Optimized, analyze, api, shell};
 
 /// Runs the command line `arguments` (the program's name first) and answers the exit code. Everything it has to say was said.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -56,6 +56,8 @@ fn act(args: &Args, messages: Messages) -> Result<Exit, Problem> {
     match &args.action {
         Action::ListPasses => print(list_passes()),
         Action::Explain(pass) => print(format!("{}\n", pass.explanation().trim_end())),
+        Action::Completions(shell) => print(shell::completions(*shell)),
+        Action::Manual => print(shell::manual().expect("a page in memory can always be written")),
         Action::Analyze(job) => analyze_job(job, args, messages),
         Action::Rewrite(job, rewriting) => rewrite_job(job, rewriting, args, messages),
     }

@@ -28,6 +28,7 @@ mod progress;
 mod render;
 mod report;
 mod results;
+mod shell;
 mod size;
 mod summary;
 mod verify_xla;

@@ -25,6 +25,17 @@ fn version_is_printed() {
 }
 
 #[test]
+fn packagers_get_completions_and_a_manual() {
+    for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef hlo-opt"), ("fish", "complete -c hlo-opt")] {
+        let run = run(["--completions", shell]);
+        assert!(run.code == 0 && run.stdout.contains(sign) && run.stdout.contains("min-saving"), "{shell}: {run}");
+    }
+    let page = run(["--manual"]).stdout;
+    assert!(page.contains(".TH hlo-opt 1") && page.contains("min\\-saving") && page.contains("Exit codes"), "{page}");
+    assert_eq!(run(["--manual", S32]).code, 2);
+}
+
+#[test]
 fn passes_are_listed() {
     insta::assert_snapshot!(run(["--list-passes"]));
 }

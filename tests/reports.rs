@@ -36,6 +36,23 @@ fn json_report_of_the_founding_program() {
 }
 
 #[test]
+fn sarif_report_marks_the_lines_of_the_program() {
+    let found: Value = serde_json::from_str(&report("sarif", &[S32])).unwrap();
+    assert_eq!(found["version"], "2.1.0");
+    let run = &found["runs"][0];
+    let ids: Vec<_> = run["tool"]["driver"]["rules"].as_array().unwrap().iter().map(|rule| &rule["id"]).collect();
+    let results = run["results"].as_array().unwrap();
+    assert!(!results.is_empty() && results.iter().all(|result| ids.contains(&&result["ruleId"])), "{results:?}");
+    let place = &results[0]["locations"][0]["physicalLocation"];
+    assert_eq!(
+        (place["artifactLocation"]["uri"].as_str(), place["region"]["startLine"].as_u64()),
+        (Some("repro.py"), Some(4))
+    );
+    assert_eq!(results[0]["level"], "warning");
+    assert_eq!(results[0]["properties"]["bytes"], json(&[S32])["rewrites"][0]["saved_bytes"]);
+}
+
+#[test]
 fn text_report_of_the_founding_program() {
     insta::assert_snapshot!(report("txt", &[S32]));
 }

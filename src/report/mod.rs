@@ -7,6 +7,7 @@ mod html;
 mod json;
 mod json_details;
 mod pprof;
+mod sarif;
 mod text;
 mod trace;
 
@@ -32,15 +33,18 @@ pub(crate) enum Format {
     Trace,
     /// The peak by call stack, for pprof.
     Pprof,
+    /// Remarks beside the lines of the program, for code hosts.
+    Sarif,
 }
 
 /// Ends of file names and the forms they ask for; the first that fits counts.
-const ENDINGS: [(&str, Format); 5] = [
+const ENDINGS: [(&str, Format); 6] = [
     (".perfetto.json", Format::Trace),
     (".json", Format::Json),
     (".txt", Format::Text),
     (".html", Format::Html),
     (".pprof.pb.gz", Format::Pprof),
+    (".sarif", Format::Sarif),
 ];
 
 /// Name and version of this tool, as reports carry it.
@@ -90,6 +94,7 @@ impl<'a> Report<'a> {
             Format::Html => html::write(self).into_bytes(),
             Format::Trace => trace::write(self).into_bytes(),
             Format::Pprof => pprof::write(self),
+            Format::Sarif => sarif::write(self).into_bytes(),
         }
     }
     /// What explains the memory: before and after where something was rewritten, otherwise the one thing there is.
