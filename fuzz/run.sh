@@ -2,6 +2,7 @@
 # Fuzzes one target for a number of seconds: fuzz/run.sh TARGET SECONDS. A find does not end the run.
 # Needs cargo-fuzz (cargo install cargo-fuzz) and a C++ compiler; the stable toolchain is enough.
 # Inputs, finds and the build go below HLO_FUZZ_DIR, by default target/fuzz.
+# HLO_FUZZ_TIMEOUT is the time by the clock for one input, by default 10 seconds; a busy machine needs more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${1:?a target is missing: parse, parse_print_parse, verify, proto or optimize}
@@ -40,4 +41,4 @@ fi
 cd fuzz
 exec cargo fuzz run "$target" --sanitizer none --release --debug-assertions --target-dir "$work/build" "$corpus" -- \
     -fork=1 -ignore_crashes=1 -ignore_timeouts=1 -ignore_ooms=1 -artifact_prefix="$work/artifacts/$target/" \
-    -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -dict="$work/words.dict"
+    -max_total_time="$seconds" -timeout="${HLO_FUZZ_TIMEOUT:-10}" -rss_limit_mb=2048 -max_len=65536 -dict="$work/words.dict"
