@@ -59,7 +59,8 @@ program = ""
 
 def measured(name, function, *shapes, donate=(), static=(), **keywords):
     keywords = {key: value for key, value in keywords.items() if key not in ("top", "min_mib")}
-    row(name, function, shapes, None, donate_argnums=donate, static_argnums=static, **({} if not keywords else {"keywords": keywords}))
+    found = row(name, function, shapes, None, donate_argnums=donate, static_argnums=static, **({"keywords": keywords} if keywords else {}))
+    return *found, None
 
 
 def paired(name, before, after, *shapes, donate=(), small=None, top=2):  # noqa: ARG001 - the programs' own signature
@@ -118,7 +119,9 @@ def row(name, function, shapes, small, reduced=None, keywords=None, **given):
     except Exception as error:  # noqa: BLE001
         results = failure(error)
     sizes = ["" if count is None or tiny else human(count) for count in (before, after, floor)]
+    count = lambda number: 0 if number is None else number  # noqa: E731
     print(f"| {program} {name.replace('|', '/')} | {' | '.join(sizes)} | {kept[:110].replace('|', '/')} | {results} |", flush=True)
+    return count(before), count(floor)
 
 
 def failure(error):
