@@ -35,6 +35,7 @@ def main():
     if options.tool:
         job = board_rewritten.prepare(rows, options.tool, options.cache, options.parallel)
         board_sets.compile_one(job, options.cache)
+    if wanted is None or "rewritten" in wanted:
         rows += board_rewritten.collect(options.cache)
     estimate(rows, options.estimator)
     text = "\n".join(board(rows)) + "\n"
@@ -51,7 +52,7 @@ def arguments():
     parser.add_argument("--shared", help="folder with assignment.py, patterns.py and r01..r24")
     parser.add_argument("--sets", help=f"comma-separated: {', '.join(board_sets.NAMES)}, corpus; all when absent")
     parser.add_argument("--snapshot", help="write the board there and print the summary only")
-    parser.add_argument("--tool", help="the optimizer: its rewritten programs become one more set")
+    parser.add_argument("--tool", help="the optimizer: what it makes of the programs becomes one more set")
     parser.add_argument("--estimator", default=ESTIMATOR)
     parser.add_argument("--parallel", type=int, default=2, help="compilations at a time")
     parser.add_argument("--no-compile", action="store_true", help="only what the cache holds")

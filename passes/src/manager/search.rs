@@ -20,7 +20,8 @@ const MOST_STEPS: usize = 512;
 const MOST_TRIALS: usize = 4096;
 /// Fewest estimates that even the largest module gets.
 const FEWEST_TRIALS: usize = 64;
-/// Instructions looked at in all estimates together; an estimate takes about a microsecond per instruction, so this is some seconds.
+/// Instructions looked at in all estimates together; an estimate takes about twenty microseconds per instruction of a large module, so this
+/// is some minutes at worst.
 const INSTRUCTION_BUDGET: usize = 8_000_000;
 
 /// A change that was made and how to take it back.
