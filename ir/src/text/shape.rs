@@ -215,7 +215,10 @@ fn order_list(mut input: &str) -> Result<Dims, nom::Err<lex::Problem<'_>>> {
         if at.is_empty() {
             return Ok(dims);
         }
-        let Ok((rest, dim)) = bare_integer(at) else { return Err(errors::expected("a dimension number", at)) };
+        // From 2^63 on numbers wrap, and a layout does not begin with a minus.
+        let Some((rest, dim)) = bare_integer(at).ok().filter(|&(_, dim)| dim >= 0) else {
+            return Err(errors::expected("a dimension number", at));
+        };
         dims.push(dim);
         let rest = skip_blank(rest);
         input = rest.strip_prefix(',').unwrap_or(rest);
