@@ -6,7 +6,7 @@ use hlo_passes::Options;
 use hlo_passes::manager::{self, Nobody, Observer, RunError, RunReport};
 
 use crate::Pipeline;
-use crate::report::Report;
+use crate::report::{Report, xla_allocations, xla_memory_usage};
 
 /// A rewritten module and what was done to it.
 #[derive(Clone, Debug)]
@@ -60,6 +60,8 @@ impl Optimized {
 pub struct Analysis {
     /// Name of the module.
     pub module: String,
+    /// The compiler for which the figures hold.
+    pub target: Target,
     /// Its memory.
     pub estimate: Estimate,
     /// Who holds it at the peak, why, and what other interfaces would save.
@@ -142,9 +144,29 @@ pub fn optimize_observed(
 
 /// Says how much memory the module in `text` needs on `target`, and who holds it at the peak.
 pub fn analyze(text: &str, target: Target) -> Result<Analysis, Failure> {
+    explain(&read(text)?, target)
+}
+
+/// The same for the target that the module itself shows, as a scheduled one does.
+pub fn analyze_for_its_target(text: &str) -> Result<Analysis, Failure> {
     let module = read(text)?;
-    let (estimate, details) = hlo_memory::details(&module, target).map_err(Failure::Estimate)?;
-    Ok(Analysis { module: module.name.to_string(), estimate, details })
+    explain(&module, hlo_memory::target_of(&module))
+}
+
+fn explain(module: &Module, target: Target) -> Result<Analysis, Failure> {
+    let (estimate, details) = hlo_memory::details(module, target).map_err(Failure::Estimate)?;
+    Ok(Analysis { module: module.name.to_string(), target, estimate, details })
+}
+
+/// The buffer assignment of the module in `text` in the formats of XLA's own dumps: the list of allocations, an empty line, and the
+/// memory-usage report. An unscheduled module is taken through the model of XLA:CPU first.
+pub fn assignment_text(text: &str) -> Result<String, Failure> {
+    let module = read(text)?;
+    let compiled = (!module.is_scheduled()).then(|| hlo_memory::cpu::compile(&module)).transpose();
+    let compiled = compiled.map_err(Failure::Estimate)?;
+    let module = compiled.as_ref().unwrap_or(&module);
+    let assignment = hlo_memory::assignment::assign(module).map_err(Failure::Estimate)?;
+    Ok(xla_allocations(module, &assignment) + "\n" + &xla_memory_usage(module, &assignment))
 }
 
 /// Parses and verifies.

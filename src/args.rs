@@ -6,6 +6,7 @@ use clap::{Parser, ValueEnum};
 use hlo_ir::text::Style;
 use hlo_memory::{Bytes, Target};
 use hlo_passes::{Assumption, Grade, Options, Pass};
+use regex::Regex;
 
 use crate::input::Source;
 use crate::output::{self, Sink};
@@ -45,6 +46,12 @@ pub(crate) struct RawArgs {
     /// Rewrite nothing: print how much memory the module needs and who holds it
     #[arg(long, conflicts_with_all = ["output", "passes", "check", "diff"])]
     analyze: bool,
+    /// The module of an XLA dump folder given as INPUT: the one whose name matches
+    #[arg(long, value_name = "REGEX")]
+    module: Option<Regex>,
+    /// With --analyze: print this stage as XLA's own dumps do instead of our report
+    #[arg(long, value_enum, value_name = "STAGE", requires = "analyze", conflicts_with = "report")]
+    stage: Option<Stage>,
     /// Write a full report; the end of the name picks its form: .json, .txt, .html, .sarif, .perfetto.json or .pprof.pb.gz
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -54,9 +61,9 @@ pub(crate) struct RawArgs {
     /// Promises about the run-time data that rewrites may rely on
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
     assume: Vec<Promise>,
-    /// The compiler that will run the result
-    #[arg(long, value_enum, value_name = "TARGET", default_value_t = Compiler::Cpu)]
-    target: Compiler,
+    /// The compiler that will run the result [default: cpu; --analyze reads it off a scheduled module]
+    #[arg(long, value_enum, value_name = "TARGET")]
+    target: Option<Compiler>,
     /// Most bytes of block temporaries per loop [default: chosen for each loop]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     chunk_bytes: Option<Bytes>,
@@ -122,14 +129,21 @@ enum Promise {
     IndicesInBounds,
 }
 
+/// `--stage`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// The list of allocations and the memory-usage report
+    BufferAssignment,
+}
+
 /// `--target`.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Compiler {
     /// XLA:CPU
     Cpu,
-    /// XLA:TPU (no memory model yet)
+    /// XLA:TPU (only --analyze of scheduled modules)
     Tpu,
-    /// XLA:GPU (no memory model yet)
+    /// XLA:GPU (only --analyze of scheduled modules)
     Gpu,
 }
 
@@ -162,6 +176,16 @@ pub(crate) enum ErrorForm {
     Human,
     /// One JSON object per line, see docs/messages.md
     Json,
+}
+
+impl Compiler {
+    const fn target(self) -> Target {
+        match self {
+            Self::Cpu => Target::Cpu,
+            Self::Tpu => Target::Tpu,
+            Self::Gpu => Target::Gpu,
+        }
+    }
 }
 
 /// `--color`.
@@ -224,6 +248,12 @@ pub(crate) struct Job {
     pub(crate) split: bool,
     /// Where a report goes, if one is wanted.
     pub(crate) report: Option<(PathBuf, Format)>,
+    /// The module of a dump folder.
+    pub(crate) module: Option<Regex>,
+    /// The stage to print instead of a report.
+    pub(crate) stage: Option<Stage>,
+    /// The target that was named, if one was.
+    pub(crate) target: Option<Target>,
     /// Target, exactness and limits.
     pub(crate) options: Options,
 }
@@ -291,7 +321,9 @@ impl RawArgs {
     fn job(&self) -> Result<Job, UsageError> {
         let report = self.report.clone().map(|path| report_file(path, self.output.as_ref())).transpose()?;
         let source = Source::new(self.input.clone());
-        Ok(Job { source, split: self.split_input_file, report, options: self.options()? })
+        let (module, stage, target) = (self.module.clone(), self.stage, self.target.map(Compiler::target));
+        let (split, options) = (self.split_input_file, self.options()?);
+        Ok(Job { source, split, report, module, stage, target, options })
     }
 
     fn options(&self) -> Result<Options, UsageError> {
@@ -312,11 +344,12 @@ impl RawArgs {
 
     fn target(&self) -> Result<Target, UsageError> {
         let name = match self.target {
-            Compiler::Cpu => return Ok(Target::Cpu),
-            Compiler::Tpu => "tpu",
-            Compiler::Gpu => "gpu",
+            None | Some(Compiler::Cpu) => return Ok(Target::Cpu),
+            Some(target) if self.analyze => return Ok(target.target()),
+            Some(Compiler::Tpu) => "tpu",
+            Some(Compiler::Gpu) => "gpu",
         };
-        Err(UsageError(format!("there is no memory model for --target={name} yet; only cpu has one")))
+        Err(UsageError(format!("--target={name} has a memory model for --analyze only; only cpu can be rewritten for")))
     }
 
     const fn grade(&self) -> Grade {

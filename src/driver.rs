@@ -8,7 +8,8 @@ use clap::Parser as _;
 use hlo_ir::text;
 use hlo_passes::{Pass, PassKind};
 
-use crate::args::{Action, Args, Color, ErrorForm, Job, RawArgs, Rewriting};
+use crate::args::{Action, Args, Color, ErrorForm, Job, RawArgs, Rewriting, Stage, UsageError};
+use crate::folder::{self, Wanted};
 use crate::guard::guard;
 use crate::input::{self, Input, InputError, Source};
 use crate::messages::Messages;
@@ -86,12 +87,23 @@ fn list_passes() -> String {
     passes.iter().map(|pass| line(pass.as_ref()) + "\n").collect()
 }
 
+/// The file to read: the input itself, or of a dump folder the text of the module that was asked for.
+fn choose(job: &Job, wanted: Wanted) -> Result<Source, Problem> {
+    match &job.source {
+        Source::File(path) if path.is_dir() => Ok(Source::File(folder::pick(path, job.module.as_ref(), wanted)?)),
+        source if job.module.is_some() => {
+            Err(UsageError(format!("--module picks from a folder, but INPUT is `{source}`")).into())
+        }
+        source => Ok(source.clone()),
+    }
+}
+
 /// Reads the input; a person who typed no file name is told what the tool waits for.
-fn read(job: &Job, args: &Args, messages: Messages) -> Result<Input, InputError> {
-    if job.source == Source::Stdin && !args.quiet && io::stdin().is_terminal() {
+fn read(source: &Source, args: &Args, messages: Messages) -> Result<Input, InputError> {
+    if *source == Source::Stdin && !args.quiet && io::stdin().is_terminal() {
         messages.remark("hlo-opt: reading HLO text from standard input\n");
     }
-    let input = input::read(&job.source)?;
+    let input = input::read(source)?;
     messages.dropped(&input.dropped, &input.name);
     Ok(input)
 }
@@ -121,18 +133,30 @@ fn each<T>(
 
 /// `--analyze`.
 fn analyze_job(job: &Job, args: &Args, messages: Messages) -> Result<Exit, Problem> {
-    let input = read(job, args, messages)?;
+    let source = choose(job, Wanted::Scheduled)?;
+    let input = read(&source, args, messages)?;
     let progress = Progress::start(args.quiet || messages == Messages::Json);
     progress.stage("estimating memory");
-    let target = job.options.target;
-    let analyses = each(input, job, |text, _| api::analyze(text, target))?;
+    if job.stage == Some(Stage::BufferAssignment) {
+        let texts = each(input, job, |text, _| api::assignment_text(text))?;
+        drop(progress);
+        return print(texts.join("\n"));
+    }
+    let analyses = each(input, job, |text, _| match job.target {
+        Some(target) => api::analyze(text, target),
+        None => api::analyze_for_its_target(text),
+    })?;
     drop(progress);
+    let xla_total = match &source {
+        Source::File(path) => folder::own_total(path).filter(|_| analyses.len() == 1),
+        Source::Stdin => None,
+    };
     let mut outputs = Outputs::default();
     for (number, analysis) in analyses.iter().enumerate() {
-        let report = Report::of_analysis(analysis, target);
+        let report = Report::of_analysis(analysis, analysis.target).beside(xla_total);
         results::prepare_report(&mut outputs, job, (number, analyses.len()), &report)?;
     }
-    let texts: Vec<_> = analyses.iter().map(|analysis| analyze::text(analysis, target)).collect();
+    let texts: Vec<_> = analyses.iter().map(|analysis| analyze::text(analysis, xla_total)).collect();
     outputs.prepare(&Sink::Stdout, texts.join("\n"))?;
     outputs.commit()?;
     Ok(Exit::Done)
@@ -140,7 +164,7 @@ fn analyze_job(job: &Job, args: &Args, messages: Messages) -> Result<Exit, Probl
 
 /// The main job.
 fn rewrite_job(job: &Job, rewriting: &Rewriting, args: &Args, messages: Messages) -> Result<Exit, Problem> {
-    let input = read(job, args, messages)?;
+    let input = read(&choose(job, Wanted::Program)?, args, messages)?;
     let (name, silent) = (input.name.clone(), args.quiet || messages == Messages::Json);
     let watched = each(input, job, |text, number| {
         let watch = rewriting.watch.of_module(number);

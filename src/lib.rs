@@ -18,6 +18,7 @@ mod args;
 mod diff;
 mod driver;
 mod exit;
+mod folder;
 mod guard;
 mod input;
 mod messages;
@@ -36,7 +37,9 @@ mod watch_flags;
 mod watcher;
 mod why_not;
 
-pub use api::{Analysis, Failure, Optimized, analyze, optimize, optimize_observed};
+pub use api::{
+    Analysis, Failure, Optimized, analyze, analyze_for_its_target, assignment_text, optimize, optimize_observed,
+};
 pub use driver::run;
 pub use exit::Exit;
 pub use hlo_memory::{Bytes, Details, Estimate, Target};

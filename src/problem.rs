@@ -3,6 +3,7 @@
 use hlo_ir::Diagnostic;
 
 use crate::args::UsageError;
+use crate::folder::FolderError;
 use crate::input::InputError;
 use crate::messages::{Level, Messages, Origin};
 use crate::output::OutputError;
@@ -17,6 +18,8 @@ pub(crate) enum Problem {
     Usage(#[from] UsageError),
     #[error(transparent)]
     Input(#[from] InputError),
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     #[error(transparent)]
     Output(#[from] OutputError),
     #[error(transparent)]
@@ -61,7 +64,7 @@ impl Problem {
                 messages.problems(problems, "input", Origin { name: &source.to_string(), text: "" });
                 Exit::Input
             }
-            Self::Input(_) => plain("input", Exit::Input),
+            Self::Input(_) | Self::Folder(_) => plain("input", Exit::Input),
             Self::Output(_) | Self::Dump(_) => plain("output", Exit::Input),
             // Other results are a fault of the tool that rewrote, or of the compiler, and none of the user's.
             Self::Xla(XlaError::Differ(_)) => plain("xla-differs", Exit::Internal),

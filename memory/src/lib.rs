@@ -10,9 +10,11 @@ pub mod bytes;
 pub mod cpu;
 pub mod estimate;
 pub mod size;
+pub mod target;
 
 pub use attribution::{Attribution, Details};
 pub use bytes::Bytes;
 pub use estimate::{
     Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details, estimate,
 };
+pub use target::target_of;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use hlo_memory::attribution::{Attribution, Change, Group, Holder, Role, WhatIf};
+use hlo_memory::attribution::{Attribution, Change, Group, Hidden, Holder, Role, WhatIf};
 use hlo_memory::{Bytes, Details, Estimate};
 
 use super::text;
@@ -32,6 +32,7 @@ pub(super) fn text(estimate: &Estimate, details: &Details, most: usize) -> Strin
     groups(&mut out, "by source line", &attribution.by_source, peak);
     groups(&mut out, "by operation", &attribution.by_path, peak);
     gap(&mut out, estimate, attribution);
+    scratch(&mut out, &attribution.hidden);
     what_ifs(&mut out, &details.what_ifs);
     out
 }
@@ -113,6 +114,21 @@ fn gap(out: &mut String, estimate: &Estimate, attribution: &Attribution) {
     row(parts.idle, "temporaries' memory not in use at the peak");
     row(parts.constants, "constants");
     row(parts.thread_local, "scratch of reducers and comparators");
+}
+
+fn scratch(out: &mut String, hidden: &[Hidden]) {
+    let Some(first) = hidden.first() else { return };
+    let Hidden { instruction, computation, source, bytes } = first;
+    let others = match hidden.len() {
+        1 => String::new(),
+        count => format!(" ({} others need less or as much)", count - 1),
+    };
+    let at = text::place(source.as_deref());
+    writeln!(
+        out,
+        "beside the total: about {bytes} inside library fusion {instruction} of {computation}{at} while it runs{others}"
+    )
+    .expect(INFALLIBLE);
 }
 
 fn what_ifs(out: &mut String, what_ifs: &[WhatIf]) {

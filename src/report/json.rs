@@ -1,7 +1,7 @@
 //! The report as JSON, version 1. The structures below are the format: `docs/report.schema.json` says the same as a schema, and a test
 //! compares the two.
 
-use hlo_memory::{Details, Estimate, LiveBuffer};
+use hlo_memory::{Bytes, Details, Estimate, LiveBuffer};
 use hlo_passes::Condition;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite};
 use serde::Serialize;
@@ -37,6 +37,8 @@ struct JsonEstimate<'a> {
     largest: Vec<JsonBuffer<'a>>,
     aliased: u64,
     thread_local: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    xla_total_bytes: Option<u64>,
     caveats: &'a [String],
     details: JsonDetails<'a>,
 }
@@ -100,12 +102,13 @@ pub(super) fn compact(report: &Report<'_>) -> String {
 }
 
 fn document<'a>(report: &Report<'a>) -> JsonReport<'a> {
+    let xla_total_bytes = report.xla_total.map(Bytes::get);
     JsonReport {
         version: VERSION,
         tool: TOOL,
         module: report.module,
         target: target_name(report.target),
-        before: estimate(report.before, report.details[0]),
+        before: JsonEstimate { xla_total_bytes, ..estimate(report.before, report.details[0]) },
         after: estimate(report.after, report.details[1]),
         rewrites: report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect(),
         remarks: report.remarks.iter().map(remark).collect(),
@@ -129,6 +132,7 @@ fn estimate<'a>(estimate: &'a Estimate, details: &'a Details) -> JsonEstimate<'a
         largest: estimate.largest.iter().map(buffer).collect(),
         aliased: estimate.aliased.get(),
         thread_local: estimate.thread_local.get(),
+        xla_total_bytes: None,
         caveats: &estimate.caveats,
         details: json_details::details(details),
     }

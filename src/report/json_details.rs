@@ -1,7 +1,7 @@
 //! The part of the JSON report that explains an estimate: holders of the peak, sums, gap, what-ifs and the course of memory.
 
 use hlo_memory::Details;
-use hlo_memory::attribution::{Attribution, Change, Gap, Group, Holder, Point, WhatIf};
+use hlo_memory::attribution::{Attribution, Change, Gap, Group, Hidden, Holder, Point, WhatIf};
 use serde::Serialize;
 
 use super::holders;
@@ -15,6 +15,7 @@ pub(super) struct JsonDetails<'a> {
     by_source: Vec<JsonGroup<'a>>,
     by_path: Vec<JsonGroup<'a>>,
     gap: JsonGap<'a>,
+    hidden_scratch: Vec<JsonHidden<'a>>,
     what_if: Vec<JsonWhatIf<'a>>,
     timeline: Vec<JsonPoint<'a>>,
 }
@@ -62,6 +63,14 @@ struct JsonGap<'a> {
 }
 
 #[derive(Serialize)]
+struct JsonHidden<'a> {
+    instruction: &'a str,
+    computation: &'a str,
+    source: Option<&'a str>,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
 struct JsonWhatIf<'a> {
     change: &'static str,
     argument: Option<i64>,
@@ -82,8 +91,18 @@ struct JsonPoint<'a> {
 
 /// The JSON form of details.
 pub(super) fn details(details: &Details) -> JsonDetails<'_> {
-    let Attribution { peak_step, steps, holders, unlisted, unlisted_bytes, by_source, by_path, gap: parts, points } =
-        &details.attribution;
+    let Attribution {
+        peak_step,
+        steps,
+        holders,
+        unlisted,
+        unlisted_bytes,
+        by_source,
+        by_path,
+        gap: parts,
+        hidden,
+        points,
+    } = &details.attribution;
     JsonDetails {
         peak_step: *peak_step,
         steps: *steps,
@@ -92,6 +111,7 @@ pub(super) fn details(details: &Details) -> JsonDetails<'_> {
         by_source: by_source.iter().map(group).collect(),
         by_path: by_path.iter().map(group).collect(),
         gap: gap(parts),
+        hidden_scratch: hidden.iter().map(scratch).collect(),
         what_if: details.what_ifs.iter().map(what_if).collect(),
         timeline: points.iter().map(point).collect(),
     }
@@ -131,6 +151,15 @@ fn gap(gap: &Gap) -> JsonGap<'_> {
         idle: gap.idle.get(),
         constants: gap.constants.get(),
         thread_local: gap.thread_local.get(),
+    }
+}
+
+fn scratch(hidden: &Hidden) -> JsonHidden<'_> {
+    JsonHidden {
+        instruction: &hidden.instruction,
+        computation: &hidden.computation,
+        source: hidden.source.as_deref(),
+        bytes: hidden.bytes.get(),
     }
 }
 

@@ -10,15 +10,17 @@ mod pprof;
 mod sarif;
 mod text;
 mod trace;
+mod xla;
 
 use std::path::Path;
 
-use hlo_memory::{Details, Estimate, Target};
+use hlo_memory::{Bytes, Details, Estimate, Target};
 use hlo_passes::manager::{Remark, Rewrite, RunReport};
 
 use crate::Analysis;
 
 pub(crate) use text::{memory as memory_text, place, remark as remark_text, rewrite as rewrite_text};
+pub(crate) use xla::{allocations as xla_allocations, memory_usage as xla_memory_usage};
 
 /// The form of a report file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +68,7 @@ pub(crate) struct Report<'a> {
     before: &'a Estimate,
     after: &'a Estimate,
     details: [&'a Details; 2],
+    xla_total: Option<Bytes>,
     rewrites: &'a [Rewrite],
     remarks: &'a [Remark],
 }
@@ -74,13 +77,27 @@ impl<'a> Report<'a> {
     /// The report of a run of passes; `details` explain the memory before and after.
     pub(crate) fn of_run(module: &'a str, target: Target, run: &'a RunReport, details: &'a [Details; 2]) -> Self {
         let RunReport { before, after, rewrites, remarks, statistics: _ } = run;
-        Self { module, target, before, after, details: details.each_ref(), rewrites, remarks }
+        Self { module, target, before, after, details: details.each_ref(), xla_total: None, rewrites, remarks }
     }
     /// The report of a module that was only looked at.
     pub(crate) fn of_analysis(analysis: &'a Analysis, target: Target) -> Self {
-        let Analysis { module, estimate, details } = analysis;
+        let Analysis { module, estimate, details, .. } = analysis;
         let details = [details, details];
-        Self { module, target, before: estimate, after: estimate, details, rewrites: &[], remarks: &[] }
+        Self {
+            module,
+            target,
+            before: estimate,
+            after: estimate,
+            details,
+            xla_total: None,
+            rewrites: &[],
+            remarks: &[],
+        }
+    }
+    /// The same beside XLA's own total for the module.
+    pub(crate) const fn beside(mut self, xla_total: Option<Bytes>) -> Self {
+        self.xla_total = xla_total;
+        self
     }
     /// The report as JSON text.
     pub(crate) fn json(&self) -> String {

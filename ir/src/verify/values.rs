@@ -217,13 +217,9 @@ fn one_device(inside: &str) -> Verdict {
 fn tiles(text: &str) -> Verdict {
     let Some((dims, devices)) = text.split_once(']') else { return Err("has no end of its tile dimensions".into()) };
     let Some(tiles) = product(dims) else { return Err(format!("has tile dimensions [{}]", shortened(dims))) };
-    let count = match devices.strip_prefix("<=[").and_then(|rest| rest.split_once(']')) {
-        Some((reshape, _)) => product(reshape),
-        None => {
-            let list = devices.split([' ', '}']).next().unwrap_or_default();
-            Some(list.split(',').filter(|device| !device.is_empty()).count() as u64)
-        }
-    };
+    let iota = devices.strip_prefix("<=[").and_then(|rest| rest.split_once(']'));
+    let listed = || devices.split([' ', '}']).next().unwrap_or_default().split(',').filter(|device| !device.is_empty());
+    let count = iota.map_or_else(|| Some(listed().count() as u64), |(reshape, _)| product(reshape));
     match count {
         Some(1) if !devices.starts_with("<=") => Err("lists one device, which is no tiling".into()),
         Some(count) if count == tiles => Ok(()),

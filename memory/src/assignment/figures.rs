@@ -5,6 +5,7 @@ use smol_str::SmolStr;
 
 use super::Assignment;
 use super::allocation::{Block, Kind};
+use super::classes::Class;
 use super::timeline::Timeline;
 use super::values::ValueId;
 use crate::{Bytes, Estimate, LiveBuffer, Model, Peak};
@@ -79,6 +80,17 @@ impl Assignment<'_> {
         let line = self.flow.module.source_line(id).filter(|line| !line.file.is_empty())?;
         Some(format!("{}:{}", line.file, line.line))
     }
+    /// All instructions, and those of computations that the entry reaches.
+    fn reached(&self) -> (usize, usize) {
+        let module = self.flow.module;
+        let (mut all, mut reached) = (0, 0);
+        for &computation in module.computation_ids() {
+            let count = module.computation(computation).instructions.len();
+            all += count;
+            reached += if self.flow.classes.class(computation) == Class::Unreachable { 0 } else { count };
+        }
+        (all, reached)
+    }
     /// What the rules do not cover.
     fn caveats(&self) -> Vec<String> {
         let module = self.flow.module;
@@ -91,6 +103,12 @@ impl Assignment<'_> {
         let unknown = self.flow.places.order().iter().map(|&id| module.instruction(id));
         for inst in unknown.filter(|inst| inst.opcode == Opcode::Unknown) {
             caveats.push(format!("`{}` has an unknown opcode; it is taken to share no memory", inst.name));
+        }
+        let (all, reached) = self.reached();
+        if all > 2 * reached {
+            caveats.push(format!(
+                "the entry computation reaches {reached} of {all} instructions: the text may be cut off"
+            ));
         }
         caveats.sort();
         caveats.dedup();

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use hlo_ir::{InstructionId, Opcode, Shape, StackFrame};
+use hlo_ir::{InstructionId, Module, Opcode, Shape, StackFrame};
 use smol_str::SmolStr;
 
 use super::Assignment;
@@ -38,6 +38,10 @@ pub struct Origin {
 }
 
 impl Assignment<'_> {
+    /// The module whose buffers were assigned.
+    pub fn module(&self) -> &Module {
+        self.flow.module
+    }
     /// The step of the peak and all buffers alive there, largest first.
     pub fn held_at_peak(&self) -> Option<(u32, Vec<Held>)> {
         let timeline = Timeline::of(&self.blocks, &self.ranges, self.schedule.len());

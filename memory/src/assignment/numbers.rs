@@ -4,7 +4,7 @@
 //!
 //! Source: `HloDataflowAnalysis::InitializeInstructionValueSets` (xla/hlo/analysis/hlo_dataflow_analysis.cc).
 
-use hlo_ir::{Instruction, Shape};
+use hlo_ir::{ComputationId, Instruction, Shape};
 
 use super::Assignment;
 use super::classes::Class;
@@ -23,7 +23,13 @@ impl Numbers {
         let flow = &assignment.flow;
         let mut by_place = vec![0; flow.places.len()];
         let mut next = 0;
-        for &computation in flow.module.computation_ids() {
+        let classes = &flow.classes;
+        let computations = flow.module.computation_ids().iter().copied();
+        // Applied computations are there before fusions are made, and XLA's order of computations is that of their making as far as callees
+        // come first; the text is in another order.
+        let applied = |id: &ComputationId| classes.class(*id) == Class::ThreadLocal;
+        let order = computations.clone().filter(applied).chain(computations.filter(|id| !applied(id)));
+        for computation in order {
             match flow.classes.class(computation) {
                 Class::Unreachable => {}
                 Class::Fused => {

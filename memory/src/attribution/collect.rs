@@ -1,7 +1,7 @@
 //! Reads the attribution off an assignment.
 
 use super::groups::{self, Groups};
-use super::{Attribution, Gap, Holder, Point, Role, points};
+use super::{Attribution, Gap, Holder, Point, Role, points, scratch};
 use crate::assignment::{Assignment, Held};
 use crate::{Bytes, Estimate};
 
@@ -20,6 +20,7 @@ impl Attribution {
             holders,
             unlisted: rest.len(),
             unlisted_bytes: rest.iter().map(|held| held.bytes).sum(),
+            hidden: scratch::hidden(assignment),
             points: course(assignment, &estimate.timeline),
             ..Self::default()
         };

@@ -6,6 +6,7 @@
 mod collect;
 mod groups;
 mod points;
+mod scratch;
 pub mod what_if;
 
 use hlo_ir::StackFrame;
@@ -45,6 +46,8 @@ pub struct Attribution {
     pub by_path: Vec<Group>,
     /// What the gap consists of.
     pub gap: Gap,
+    /// Memory inside library fusions that is in no figure, largest first; it comes on top while the fusion runs.
+    pub hidden: Vec<Hidden>,
     /// Memory over the program, at most [`POINTS`] points; the largest value of every interval is kept.
     pub points: Vec<Point>,
 }
@@ -149,6 +152,19 @@ pub struct Gap {
     pub constants: Bytes,
     /// Scratch of applied computations (reducers, comparators).
     pub thread_local: Bytes,
+}
+
+/// Estimated memory of a library fusion that the compiler's report leaves out, and so do our figures.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hidden {
+    /// The fusion.
+    pub instruction: SmolStr,
+    /// The computation it stands in.
+    pub computation: SmolStr,
+    /// `file:line` of the user's program, if the module carries it.
+    pub source: Option<String>,
+    /// Its scratch.
+    pub bytes: Bytes,
 }
 
 /// Memory at one step.

@@ -245,6 +245,9 @@ section("Peak by source line", sides((estimate) => [treemap(estimate)]));
 section("Buffers alive at the peak", sides((estimate) => [
   make("h3", {}, `${size(estimate.peak.bytes)} while ${estimate.peak.instruction} of ${estimate.peak.computation} runs`), holders(estimate)]));
 section("Above the floor", sides(gap));
+if (data.before.xla_total_bytes !== undefined) section("XLA's own report", make("p", {}, `${size(data.before.xla_total_bytes)}, ours minus XLA's: ${data.before.total_bytes - data.before.xla_total_bytes} B`));
+if (data.before.details.hidden_scratch.length) section("Inside library fusions", make("p", { class: "soft" }, "Estimated scratch while the fusion runs; the total leaves it out."),
+  list(data.before.details.hidden_scratch.map((item) => `${size(item.bytes)} in ${item.instruction} of ${item.computation}${item.source ? " at " + item.source : ""}`)));
 if (data.before.details.what_if.length) section("What if", list(data.before.details.what_if.map((item) => `${size(item.saved_bytes)} less: ${item.note}`)));
 if (rewritten) section("Rewrites", list(data.rewrites.map((item) => `${item.pass} ${item.instruction}${item.source ? " at " + item.source : ""}: saves ${size(item.saved_bytes)}, ${item.grade}: ${item.note}`)));
 if (data.remarks.length) section("Remarks", list(data.remarks.map((item) => `${item.kind}: ${item.pass} ${item.instruction}, ${size(item.bytes)}: ${item.message} [${item.code}]`)));
