@@ -223,6 +223,22 @@ fn results_stay_equal() {
     assert!(different.is_empty(), "\nresults differ:\n{different}");
 }
 
+/// Minutes for random programs in an ordinary run: a few hundred on an idle machine. Long runs are in docs/testing.md.
+const RANDOM_MINUTES: &str = "3";
+
+#[test]
+fn random_programs_keep_their_results() {
+    let keep = workspace("random-programs");
+    let mut run = program("random_programs.py");
+    run.args(["--tool", env!("CARGO_BIN_EXE_hlo-opt"), "--count", "400", "--seed", "1", "--large-every", "16"]);
+    let output =
+        run.args(["--minutes", RANDOM_MINUTES]).arg("--keep").arg(keep).output().expect("the interpreter starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let passed = said.lines().last().and_then(|line| line.strip_suffix(" passed, 0 failed"));
+    let passed: usize = passed.and_then(|count| count.parse().ok()).unwrap_or(0);
+    assert!(output.status.success() && passed > 0, "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn xla_reads_our_print_as_the_same_module() {
     let folder = workspace("print");

@@ -2,6 +2,7 @@
 
 use hlo_ir::{AttrKey, DotDims, Instruction, Module};
 
+use super::free;
 use super::tensor::{Tensor, indices, wrap};
 
 pub(super) fn dot(inst: &Instruction, arrays: &[&Tensor]) -> Tensor {
@@ -28,9 +29,13 @@ pub(super) fn dot(inst: &Instruction, arrays: &[&Tensor]) -> Tensor {
         let product = |inner: &Vec<i64>| {
             let a = lhs.at(&place(lhs.shape.rank(), (dims.lhs_batch, batch), (dims.lhs_contracting, inner), left));
             let b = rhs.at(&place(rhs.shape.rank(), (dims.rhs_batch, batch), (dims.rhs_contracting, inner), right));
-            a.wrapping_mul(b)
+            (a, b)
         };
-        indices(&sizes).iter().map(product).fold(0, i64::wrapping_add)
+        let products = indices(&sizes);
+        if free::is_free(shape.element_type) {
+            return products.iter().map(product).fold(0, |sum, (a, b)| free::mix(shape.element_type, &[sum, a, b]));
+        }
+        products.iter().map(product).fold(0, |sum: i64, (a, b)| sum.wrapping_add(a.wrapping_mul(b)))
     })
 }
 

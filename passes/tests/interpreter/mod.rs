@@ -1,11 +1,12 @@
 //! A small interpreter of HLO on integers: the meaning of the opcodes that dimension flow has rules for, written for clarity.
 //!
 //! Every element is an `i64`, wrapped to its type after each operation; float types count in integers too, which is enough to see where
-//! data goes. Transforms and factorisations are stood in for by a mixing function of the elements they may read.
+//! data goes; with [`free`] they are terms instead. Transforms and factorisations are stood in for by a mixing function of the elements they may read.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 mod contract;
 mod elementwise;
+pub(crate) mod free;
 mod indexed;
 mod movement;
 pub(crate) mod random;

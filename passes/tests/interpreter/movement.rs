@@ -2,6 +2,7 @@
 
 use hlo_ir::{AttrKey, AttrValue, Instruction, Opcode};
 
+use super::free;
 use super::tensor::{Tensor, wrap};
 
 pub(super) fn compute(inst: &Instruction, arrays: &[&Tensor]) -> Tensor {
@@ -47,6 +48,10 @@ fn constant(inst: &Instruction) -> Tensor {
         _ => word.parse::<f64>().unwrap_or_else(|_| panic!("`{word}` is no number")) as i64,
     };
     let shape = inst.array().expect("constants are arrays");
+    if free::is_free(shape.element_type) {
+        let data = words.map(|word| free::constant(shape.element_type, word)).collect();
+        return Tensor { shape: shape.clone(), data };
+    }
     Tensor { shape: shape.clone(), data: words.map(number).map(|value| wrap(shape.element_type, value)).collect() }
 }
 

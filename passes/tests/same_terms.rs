@@ -1,0 +1,121 @@
+//! A checker of rewritten programs that shares no code with the passes: every element of every result must be built by the same operations
+//! from the same elements of the arguments, in the same order. Floats are terms here, not numbers; integers are computed.
+
+mod common;
+mod interpreter;
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use hlo_ir::{ArrayShape, ElementType, Module, text, verify};
+use hlo_memory::{Bytes, ModelEstimator};
+use hlo_passes::manager::{default_pipeline, run};
+use hlo_passes::{Grade, Options};
+use interpreter::random::Random;
+use interpreter::tensor::Tensor;
+use interpreter::{Data, free};
+
+/// Arrays with more elements than this make the interpreter too slow for an ordinary test.
+const MOST_ELEMENTS: u64 = 4000;
+
+/// Programs in which a sum that starts from zeros is added to another: the loop goes on from the other instead, as XLA itself does.
+const MERGED: [&str; 1] = ["loop-residuals-small/fires-index-stack.before.hlo"];
+
+/// Programs of the corpus that are small enough to be interpreted.
+fn programs() -> Vec<PathBuf> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus");
+    let folders = ["chunk-small", "direct-index-small", "founding-small", "loop-residuals-small"];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(corpus.join(folder)).expect("the corpus is readable"));
+    let mut files: Vec<PathBuf> = files.map(|entry| entry.expect("its entries too").path()).collect();
+    files.retain(|path| path.to_str().is_some_and(|path| path.ends_with(".before.hlo")));
+    files.sort();
+    files
+}
+
+fn is_small(module: &Module) -> bool {
+    module.live_instructions().all(|(_, inst)| {
+        inst.array().is_none_or(|array| array.elements().is_some_and(|elements| elements <= MOST_ELEMENTS))
+    })
+}
+
+/// Arguments: integers around the bounds of the dimensions, floats each a term of its own.
+fn arguments(module: &Module, random: &mut Random) -> Vec<Data> {
+    let parameters = module.parameters(module.entry()).into_iter();
+    parameters.map(|id| Data::Array(argument(module.instruction(id).array().expect("arrays only"), random))).collect()
+}
+
+fn argument(shape: &ArrayShape, random: &mut Random) -> Tensor {
+    Tensor::build(shape, |_| match shape.element_type {
+        ElementType::Pred => random.range(0, 2),
+        integer if integer.is_integer() => random.range(-4, 20),
+        float => {
+            let spare = 64 - float.bits();
+            ((random.next() << spare) as i64) >> spare
+        }
+    })
+}
+
+/// The program as the default pipeline rewrites it in blocks of about so many bytes; `None` if it stays or a sum is regrouped.
+fn rewritten(module: &Module, chunk_bytes: u64) -> Option<Module> {
+    let mut module = text::parse(&text::print(module)).expect("our own print");
+    let options = Options { min_saving: Bytes(1), chunk_bytes: Some(Bytes(chunk_bytes)), ..Options::default() };
+    let report =
+        run(&mut module, &default_pipeline(), &options, &ModelEstimator::default()).expect("it has an estimate");
+    let grade = report.rewrites.iter().map(|rewrite| rewrite.grade).max()?;
+    (grade <= Grade::HloExact).then_some(module)
+}
+
+/// Whether both programs build the same terms; `None` if the interpreter lacks an operation of one of them.
+fn same_terms(before: &Module, after: &Module, seed: u64, sums_are_bags: bool) -> Option<bool> {
+    let arguments = arguments(before, &mut Random(seed));
+    let results = |module: &Module| {
+        catch_unwind(AssertUnwindSafe(|| free::with(sums_are_bags, || interpreter::run(module, &arguments)))).ok()
+    };
+    Some(results(before)? == results(after)?)
+}
+
+/// A program of the corpus with a prime number of rows that is soon interpreted.
+fn read(path: &Path) -> Module {
+    let source = fs::read_to_string(path).expect("a corpus file");
+    let short = text::parse(&source.replace("5003", "211")).expect("legal text");
+    assert_eq!(verify::verify(&short), [], "{}", path.display());
+    short
+}
+
+#[test]
+fn every_element_of_the_corpus_is_built_the_same_way() {
+    let (mut compared, mut unknown) = (0, Vec::new());
+    for path in programs() {
+        let before = read(&path);
+        if !is_small(&before) {
+            continue;
+        }
+        let merged = MERGED.iter().any(|name| path.ends_with(name));
+        for chunk_bytes in [200, 3000] {
+            let Some(after) = rewritten(&before, chunk_bytes) else { continue };
+            match same_terms(&before, &after, chunk_bytes, merged) {
+                Some(same) => assert!(same, "{} in blocks of {chunk_bytes} bytes", path.display()),
+                None => unknown.push(path.file_name().expect("a file").to_owned()),
+            }
+            compared += 1;
+        }
+    }
+    assert!(unknown.is_empty(), "the interpreter lacks an operation of {unknown:?}");
+    assert!(compared > 60, "only {compared} rewritten programs were compared");
+}
+
+#[test]
+fn planted_errors_are_seen() {
+    let path = programs().into_iter().find(|path| path.ends_with("chunk-small/fires-grad-sin.before.hlo"));
+    let before = read(&path.expect("it is there"));
+    let after = text::print(&rewritten(&before, 200).expect("it fires"));
+    let planted = |old: &str, new: &str| {
+        assert!(after.contains(old), "{old} is not in the rewritten program:\n{after}");
+        let wrong = text::parse(&after.replacen(old, new, 1)).expect("still legal text");
+        same_terms(&before, &wrong, 1, false)
+    };
+    assert_eq!(planted("HloModule", "HloModule"), Some(true));
+    assert_eq!(planted("s32[] multiply(", "s32[] add("), Some(false), "blocks start at the wrong row");
+    assert_eq!(planted("cosine(", "sine("), Some(false), "another function");
+}
