@@ -52,6 +52,17 @@ fn the_referee_catches_planted_errors() {
     );
 }
 
+#[test]
+fn the_scoreboard_says_which_estimates_are_off() {
+    let output = program("test_scoreboard.py").output().expect("the interpreter starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("5 of 5 checks"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 #[cfg(unix)]
 #[test]
 fn without_python_the_reason_is_clear() {
