@@ -24,7 +24,8 @@
 //! `--assume=indices-in-bounds` promises it.
 //!
 //! Only XLA:CPU is given a narrower index type than before; for other targets one convert to the old type stays, because XLA:TPU
-//! computes addresses of several components in the narrow type and gets them wrong.
+//! computes addresses of several components in the narrow type and gets them wrong. For XLA:GPU nothing is rewritten (`fused-on-target`):
+//! it computes indices inside the scatter, and never holds the copy.
 //!
 //! Stays away, with a remark, if a value may lie where the indices differ (`range-unknown` if the program wraps it around, `clamped` if it
 //! moves it into the bounds, `computed` if it changes even an index in bounds, which no promise covers), if the components come from several arrays (`several-sources`), are a part of the columns (`column-subset`) or repeat one
@@ -43,7 +44,7 @@ use hlo_memory::{Bytes, Target, size};
 use indexmap::IndexMap;
 
 use crate::range::Ranges;
-use crate::{Assumption, Context, Finding, Grade, Outcome, Pass, PassKind};
+use crate::{Assumption, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 use proof::{Plan, Verdict};
 use sink::Sink;
 
@@ -103,6 +104,9 @@ impl Index {
         let mut closest: Option<(u8, Outcome)> = None;
         for source in self.sources(context) {
             let reason = match proof::assess(context, ranges, self, source) {
+                _ if context.options.target == Target::Gpu && stands_in_memory(module, source) => {
+                    return vec![self.pointless()];
+                }
                 Verdict::Proven(plan) => {
                     found.insert(0, self.finding(module, Grade::Bitwise, bytes, &plan));
                     break;
@@ -127,6 +131,13 @@ impl Index {
             found.push(Finding { instruction: self.sinks[0].id, grade: Grade::Bitwise, wasted: bytes, outcome });
         }
         found
+    }
+
+    /// What to say where the compiler makes no copy of the indices.
+    fn pointless(&self) -> Finding {
+        let message = "XLA:GPU computes indices inside the scatter or gather: there is no copy to save".to_owned();
+        let outcome = Outcome::Missed(Reason { code: "fused-on-target", message });
+        Finding { instruction: self.sinks[0].id, grade: Grade::Bitwise, wasted: Bytes::ZERO, outcome }
     }
 
     /// Arrays that could be read instead: those that are not what is read already, under another shape.

@@ -281,6 +281,14 @@ fn what_is_read_already_is_not_offered_again() {
 }
 
 #[test]
+fn the_gpu_compiler_makes_no_copy_to_save() {
+    let source = indexed("u8[50,3]", "  %a = s32[50,3] convert(%i)\n  %j = s32[50,3] copy(%a)", SCATTER);
+    assert!(!verdict(&source, Vec::new()).contains("fused-on-target"), "XLA:CPU makes one");
+    let gpu = report(&source, &options(Target::Gpu, vec![Assumption::IndicesInBounds]));
+    assert!(gpu.contains(": missed fused-on-target of 0 B: XLA:GPU") && gpu.lines().count() == 1, "{gpu}");
+}
+
+#[test]
 fn other_sources_are_told_apart() {
     let cases = [
         ("s32[50,4]", "  %j = s32[50,3] slice(%i), slice={[0:50], [1:4]}", "column-subset"),
