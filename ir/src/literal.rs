@@ -101,9 +101,9 @@ impl<'a> Literal<'a> {
         let fits = if element_type.is_integer() || element_type == ElementType::Pred {
             integer(element_type, token).is_some()
         } else if element_type.is_complex() {
-            token.starts_with('(')
+            is_complex(element_type, token)
         } else {
-            float(element_type, token).is_some()
+            is_float(element_type, token)
         };
         if fits { Ok(()) } else { Err(format!("`{token}` is not a value of type {}", element_type.name())) }
     }
@@ -244,6 +244,26 @@ fn float(element_type: ElementType, token: &str) -> Option<f64> {
     (rounded.is_finite() || is_nan(token) || token.ends_with("inf")).then_some(rounded)
 }
 
+/// Whether a token is a value of a real floating-point type. Small types without infinity or NaN have none.
+fn is_float(element_type: ElementType, token: &str) -> bool {
+    match element_type {
+        ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64 if is_nan(token) => {
+            bits(element_type, token).is_some()
+        }
+        ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64 => {
+            float(element_type, token).is_some()
+        }
+        _ => crate::proto::small_bits(element_type, token).is_some(),
+    }
+}
+
+/// Whether a token is `(real, imaginary)`.
+fn is_complex(element_type: ElementType, token: &str) -> bool {
+    let part = if element_type == ElementType::C64 { ElementType::F32 } else { ElementType::F64 };
+    let inside = token.strip_prefix('(').and_then(|text| text.strip_suffix(')')).and_then(|text| text.split_once(','));
+    inside.is_some_and(|(real, imaginary)| is_float(part, real.trim()) && is_float(part, imaginary.trim()))
+}
+
 /// Whether a value is zero in every bit.
 fn is_zero(element_type: ElementType, token: &str) -> bool {
     let positive_zero = |text: &str| text.trim().parse::<f64>().is_ok_and(|value| value.to_bits() == 0);
@@ -289,12 +309,15 @@ fn bits(element_type: ElementType, token: &str) -> Option<u64> {
     })
 }
 
-/// `nan`, `-nan`, `nan(0x1)`: the payload replaces the mantissa of the plain quiet one.
+/// `nan`, `-nan`, `nan(0x1)`: the payload replaces the mantissa of the plain quiet one. It must fit and cannot be zero, which would be infinity.
 fn nan_bits(token: &str, width: u32, mantissa: u32) -> Option<u64> {
     let payload = match token.split_once('(') {
         None => 1 << (mantissa - 1),
         Some((_, hex)) => u64::from_str_radix(hex.strip_suffix(')')?.strip_prefix("0x")?, 16).ok()?,
     };
+    if payload == 0 || payload >> mantissa != 0 {
+        return None;
+    }
     let exponent = ((1_u64 << (width - 1 - mantissa)) - 1) << mantissa;
     let sign = if token.starts_with('-') { 1 << (width - 1) } else { 0 };
     Some(sign | exponent | payload)
@@ -424,6 +447,39 @@ mod tests {
         assert_eq!(bits_of(ElementType::F16, "5.9604645e-08"), 0x0001);
         assert_eq!(bits_of(ElementType::F16, "0.33325"), 0x3555);
         assert_eq!(bits_of(ElementType::F16, "-2"), 0xc000);
+    }
+    #[test]
+    fn knows_the_range_of_every_floating_point_type() {
+        // What jaxlib 0.10.2 takes and refuses; but it makes something else of infinities and NaNs that a type does not have.
+        for (name, taken, refused) in [
+            ("f8e4m3fn", "448 464 nan -nan 1e-10 -1e-20", "465 500 inf nan(0x1)"),
+            ("f8e5m2", "57344 61439 inf nan(0x1)", "61440 65536 nan(0x4) nan(0x0)"),
+            ("f8e4m3", "240 247 inf nan", "248 1e300"),
+            ("f8e3m4", "15.5 15.7 inf", "15.75 16"),
+            ("f8e4m3b11fnuz", "30 nan", "31 32 inf"),
+            ("f8e4m3fnuz", "240 247 nan", "248 256"),
+            ("f8e5m2fnuz", "57344 nan", "61440"),
+            ("f8e8m0fnu", "1 3 1.8e38 1e-45 nan", "0 -1 3e38 1e39"),
+            ("f4e2m1fn", "6 7.5 8 -6", "nan inf x"),
+            ("f6e3m2fn", "28 32", "nan"),
+            ("f6e2m3fn", "7.5 8", "inf"),
+            ("f16", "65519 nan(0x1) nan(0x3ff) -nan(0x200)", "65520 nan(0x400) nan(0x0)"),
+            ("bf16", "3.3e38 nan(0x7f)", "3.4e38 nan(0x80)"),
+            ("f64", "1e308 nan(0xfffffffffffff)", "1e309 nan(0x10000000000000)"),
+            ("c64", "(inf,nan) (1,2)", "(1e39,0) (1,1e400) 1 (1)"),
+            ("u64", "18446744073709551615 -1", "18446744073709551616"),
+            ("s2", "1 -2", "2"),
+            ("u1", "1 0", "2 -1"),
+        ] {
+            let element_type = ElementType::from_name(name).expect("a type");
+            let is_value = |text: &str| Literal::new(text, &ArrayShape::scalar(element_type)).check().is_ok();
+            for text in taken.split(' ') {
+                assert!(is_value(text), "{name} {text}");
+            }
+            for text in refused.split(' ') {
+                assert!(!is_value(text), "{name} {text}");
+            }
+        }
     }
     #[test]
     fn sixteen_bit_formats_round_trip() {

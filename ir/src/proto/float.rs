@@ -71,13 +71,16 @@ impl Format {
 
 /// The bits of a value of an 8-bit or smaller floating-point type, rounded to nearest, ties to even. `None` for other types and
 /// values out of range.
-pub(super) fn small_bits(element_type: ElementType, token: &str) -> Option<u64> {
+pub(crate) fn small_bits(element_type: ElementType, token: &str) -> Option<u64> {
     let negative = token.starts_with('-');
     let is_nan = token.trim_start_matches('-').starts_with("nan");
     if element_type == ElementType::F8e8m0fnu {
         return if is_nan { Some(255) } else { e8m0(token.parse().ok()?) };
     }
     let format = Format::of(element_type).filter(|format| format.exponent + format.mantissa < 8)?;
+    if !is_nan && !token.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == 'i') {
+        return None;
+    }
     let signed = |pattern: u64| if negative { pattern | format.sign() } else { pattern };
     if is_nan {
         return nan(format, token)
@@ -96,6 +99,8 @@ pub(super) fn small_bits(element_type: ElementType, token: &str) -> Option<u64> 
 fn nan(format: Format, token: &str) -> Option<u64> {
     match format.special {
         Special::None => None,
+        // There is one NaN only: it has no payload.
+        Special::Fnuz | Special::Fn if token.contains('(') => None,
         Special::Fnuz => Some(format.sign()),
         Special::Fn => Some(format.sign() - 1),
         Special::Ieee => {
@@ -103,7 +108,8 @@ fn nan(format: Format, token: &str) -> Option<u64> {
                 Some((_, hex)) => u64::from_str_radix(hex.trim_end_matches(')'), 16).ok()?,
                 None => 1 << (format.mantissa - 1),
             };
-            Some((format.largest() + 1) | (payload & ((1 << format.mantissa) - 1)))
+            let fits = payload > 0 && payload >> format.mantissa == 0;
+            fits.then_some((format.largest() + 1) | payload)
         }
     }
 }
@@ -115,7 +121,9 @@ fn round(format: Format, value: f64) -> Option<u64> {
     if value > top {
         // Half a step above the largest value still rounds to it.
         let step = top - format.magnitude(high - 1);
-        return (value < top + step / 2.0 || (format.special == Special::None)).then_some(high);
+        let (half, is_even) = (top + step / 2.0, high.is_multiple_of(2));
+        let rounds = value < half || value <= half && is_even;
+        return (rounds || format.special == Special::None).then_some(high);
     }
     while low + 1 < high {
         let middle = u64::midpoint(low, high);
@@ -132,7 +140,8 @@ fn e8m0(value: f64) -> Option<u64> {
             let distance = |pattern: i32| (f64::powi(2.0, pattern - 127) - value).abs();
             distance(a).total_cmp(&distance(b))
         })
-        .filter(|_| value > 0.0)
+        // Half a step above the largest power, 2^127, is out of range.
+        .filter(|_| value > 0.0 && value < f64::powi(2.0, 127) * 1.5)
         .map(|pattern| pattern as u64)
 }
 

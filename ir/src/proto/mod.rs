@@ -37,6 +37,8 @@ mod sharding;
 mod unknown;
 mod write;
 
+pub(crate) use float::small_bits;
+
 pub use buffers::{Allocation, Assigned, BufferAssignment, LogicalBuffer};
 
 use crate::{Diagnostic, Module};
@@ -64,6 +66,11 @@ pub struct Decoded {
 /// Writes a module as a serialized `HloProto`, which XLA reads. An error names every attribute that has no field.
 pub fn write(module: &Module) -> Result<Encoded, Vec<Diagnostic>> {
     write::write(module)
+}
+
+/// Whether the text of a `frontend_attributes` value can be read: keys with strings or dictionaries.
+pub(crate) fn check_frontend_attributes(text: &str) -> Result<(), String> {
+    metadata::frontend(text).map(|_| ()).map_err(|problem| format!("cannot be read: {problem}"))
 }
 
 /// Reads a serialized `HloProto` or `HloModuleProto`.

@@ -1,15 +1,20 @@
 //! The printer: writes a module the way XLA's dumps are written, in the style it was read in.
 
 use std::fmt::Write as _;
+use std::ops::Range;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 
 use crate::attribute::{Alias, PadDim, SliceDim, WindowDim};
 use crate::module::Payload;
-use crate::shape::Dims;
+use crate::shape::{Dims, ShapeRef};
 use crate::{AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module};
 
 /// Writes `module` the way XLA's dumps are written, in the style it was read in.
 pub fn print(module: &Module) -> String {
-    let mut printer = Printer { module, out: String::new() };
+    let mut printer = Printer { module, out: String::new(), shapes: IndexMap::default() };
     printer.header();
     for &id in module.computation_ids() {
         printer.computation(id);
@@ -23,6 +28,8 @@ pub fn print(module: &Module) -> String {
 struct Printer<'m> {
     module: &'m Module,
     out: String,
+    /// Texts of shapes by their address: a module has few shapes and writes them often. The module keeps them alive meanwhile.
+    shapes: IndexMap<usize, Range<usize>, FxBuildHasher>,
 }
 
 impl Printer<'_> {
@@ -31,6 +38,18 @@ impl Printer<'_> {
     }
     fn number(&mut self, number: impl std::fmt::Display) {
         write!(self.out, "{number}").expect("writing to a string cannot fail");
+    }
+
+    /// A shape: written once, copied from there afterwards.
+    fn shape(&mut self, shape: &ShapeRef) {
+        let address = Arc::as_ptr(shape).addr();
+        if let Some(range) = self.shapes.get(&address) {
+            self.out.extend_from_within(range.clone());
+            return;
+        }
+        let start = self.out.len();
+        self.number(shape);
+        self.shapes.insert(address, start..self.out.len());
     }
 
     fn header(&mut self) {
@@ -82,7 +101,7 @@ impl Printer<'_> {
     fn instruction(&mut self, inst: &Instruction) {
         self.name(&inst.name);
         self.push(" = ");
-        self.number(&inst.shape);
+        self.shape(&inst.shape);
         self.push(" ");
         self.push(inst.opcode_name());
         self.push("(");

@@ -47,6 +47,11 @@ fn value(module: &Module, inst: &Instruction, attribute: &Attribute) -> Verdict 
         K::Sharding => sharding(&without_comments(text)),
         K::OperandLayoutConstraints => layouts(module, inst),
         K::ParameterReplication => replication(inst, text),
+        K::BackendConfig => string_or_dictionary(text),
+        K::FrontendAttributes => crate::proto::check_frontend_attributes(text),
+        K::Unknown(name) if name == "api_version" && text == "API_VERSION_UNSPECIFIED" => {
+            Err("must say which version it is".to_owned())
+        }
         K::Unknown(name) if name == "api_version" => begins(text, "API_VERSION_"),
         K::Unknown(name) if name == "epsilon" => number(text),
         K::Unknown(name) if name == "async_execution_thread" => thread(module, inst, text),
@@ -67,6 +72,10 @@ fn one_of(text: &str, words: &[&str]) -> Verdict {
 
 fn begins(text: &str, start: &str) -> Verdict {
     if text.starts_with(start) { Ok(()) } else { Err(format!("is {}, but must begin with {start}", shortened(text))) }
+}
+
+fn string_or_dictionary(text: &str) -> Verdict {
+    if text.starts_with('{') { Ok(()) } else { string(text) }
 }
 
 fn string(text: &str) -> Verdict {
