@@ -84,11 +84,11 @@ impl Partitioner<'_, '_> {
                 let wanted = sharding::all_in(self.cx.inst(of), "xla.sdy.in_shardings")?.get(index)?.clone();
                 let operand = *self.cx.operands(of).get(index)?;
                 let local = self.resharded(operand, &wanted)?;
-                Some(self.copied_twice(id, local))
+                Some(self.copied_twice(local))
             }
             (_, Some("xla.sdy.LocalToGlobalShape")) => {
                 let local = self.map[*self.cx.operands(of).get(index)?]?;
-                Some(self.copied_twice(id, local))
+                Some(self.copied_twice(local))
             }
             (_, Some("xla.sdy.FuncResultSharding" | "Sharding")) => {
                 let wanted = self.shardings.get(self.cx, id);
@@ -128,7 +128,7 @@ impl Partitioner<'_, '_> {
     }
 
     /// Shardy marks each end of a manual computation with a copy, the partitioner makes another one.
-    fn copied_twice(&mut self, _at: Id, local: Id) -> Id {
+    fn copied_twice(&mut self, local: Id) -> Id {
         let shape = self.cx.shape(local).clone();
         let first = self.add(shape.clone(), Opcode::Copy, &[local], Vec::new());
         self.add(shape, Opcode::Copy, &[first], Vec::new())
