@@ -86,6 +86,28 @@ fn a_buffer_says_what_it_is_and_who_reads_it() {
 }
 
 #[test]
+fn what_the_compiler_made_from_an_argument_is_named_so() {
+    let (_, details) = explain(
+        "HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = bf16[256]{0} parameter(0), metadata={op_name=\"state.w[\\'k\\']\"}
+  wide = f32[256]{0} convert(x), metadata={op_name=\"state.w[\\'k\\']\"}
+  other = f32[256]{0} sine(wide), metadata={op_name=\"div\"}
+  back = f32[256]{0} reverse(wide), dimensions={0}
+  ROOT z = f32[768]{0} concatenate(wide, back, other), dimensions={0}
+}
+",
+    );
+    let told = &details.attribution;
+    let keys = |groups: &[Group]| groups.iter().map(|group| group.key.clone()).collect::<Vec<_>>();
+    assert!(keys(&told.by_source).contains(&"(copies of arguments)".to_owned()), "{:?}", told.by_source);
+    assert!(keys(&told.by_path).contains(&"div".to_owned()), "{:?}", told.by_path);
+    let copy = told.holders.iter().find(|holder| holder.buffer.instruction == "wide").expect("it is read twice");
+    assert_eq!(copy.buffer.op_name.as_deref(), Some("state.w['k']"));
+}
+
+#[test]
 fn a_donation_is_offered_only_where_it_needs_no_copy() {
     let (_, details) = explain(
         "HloModule m, is_scheduled=true
@@ -138,4 +160,43 @@ ENTRY e {{
     };
     assert_eq!((parameter, to.name(), bound, offer.saved), (1, "u8", 200, Bytes(4096 * 3)));
     assert_eq!(narrow(&gather(", s32[4096,1]{1,0}) tuple(rows, index)")), None, "the index is also returned");
+}
+
+/// A library fusion that computes `softmax(q k) v`, with the scores inside, or a sum of exponentials, with nothing but tiles inside.
+fn library(inside: &str, root: &str) -> String {
+    format!(
+        "HloModule m, is_scheduled=true
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}}
+
+body {{
+  q = f32[512,64]{{1,0}} parameter(0)
+  k = f32[512,64]{{1,0}} parameter(1)
+  zero = f32[] constant(0)
+{inside}  ROOT r = f32[512]{{0}} reduce({root}, zero), dimensions={{1}}, to_apply=add
+}}
+
+ENTRY e {{
+  x = f32[512,64]{{1,0}} parameter(0)
+  y = f32[512,64]{{1,0}} parameter(1)
+  ROOT f = f32[512]{{0}} fusion(x, y), kind=kCustom, calls=body, metadata={{op_name=\"jit(f)/lse\" source_file=\"f.py\" source_line=2}}
+}}
+"
+    )
+}
+
+#[test]
+fn a_product_inside_a_library_fusion_is_hidden_scratch_and_tiles_are_not() {
+    let scores = "  s = f32[512,512]{1,0} dot(q, k), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n  w = f32[512,512]{1,0} exponential(s)\n";
+    let (estimate, details) = explain(&library(scores, "w"));
+    let [hidden] = details.attribution.hidden.as_slice() else { panic!("{:?}", details.attribution.hidden) };
+    assert_eq!((hidden.instruction.as_str(), hidden.bytes), ("f", Bytes(512 * 512 * 4)));
+    assert_eq!(hidden.source.as_deref(), Some("f.py:2"));
+    assert!(estimate.total < hidden.bytes, "the total does not count it");
+    let (_, details) = explain(&library("  w = f32[512,64]{1,0} exponential(q)\n", "w"));
+    assert!(details.attribution.hidden.is_empty());
 }

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use hlo_ir::{InstructionId, Module, Opcode, Shape, StackFrame};
+use indexmap::IndexSet;
 use smol_str::SmolStr;
 
 use super::Assignment;
@@ -41,6 +42,12 @@ impl Assignment<'_> {
     /// The module whose buffers were assigned.
     pub fn module(&self) -> &Module {
         self.flow.module
+    }
+    /// What the user's program calls the arguments.
+    pub(crate) fn argument_names(&self) -> IndexSet<SmolStr> {
+        let module = self.flow.module;
+        let parameters = module.parameters(module.entry());
+        parameters.into_iter().filter_map(|id| module.instruction(id).metadata("op_name").map(unquoted)).collect()
     }
     /// The step of the peak and all buffers alive there, largest first.
     pub fn held_at_peak(&self) -> Option<(u32, Vec<Held>)> {

@@ -31,22 +31,20 @@ impl Attribution {
     fn sum(&mut self, assignment: &Assignment<'_>, estimate: &Estimate, held: &[Held]) {
         let (mut by_source, mut by_path, mut temporaries) = (Groups::default(), Groups::default(), Groups::default());
         let mut used = Bytes::ZERO;
+        let arguments = assignment.argument_names();
         for held in held {
             let origin = assignment.origin(held);
             let (name, bytes) = (&origin.instruction, held.bytes.get());
-            let unnamed = format!("({})", nameless(held.role, origin.op_name.as_deref()));
+            let is_copy = origin.op_name.as_ref().is_some_and(|name| arguments.contains(name));
+            let unnamed = format!("({})", nameless(held.role, is_copy));
             let source = origin.source.unwrap_or_else(|| unnamed.clone());
             if held.role == Role::Temporary {
                 temporaries.add(source.clone(), name, bytes);
                 used += held.bytes;
             }
             by_source.add(source, name, bytes);
-            let path = origin
-                .op_name
-                .as_deref()
-                .map(groups::path)
-                .filter(|_| origin.op_name.as_deref().is_some_and(|name| name.contains('/')));
-            let path = path.filter(|_| held.role.argument().is_none()).map_or(unnamed, str::to_owned);
+            let path = origin.op_name.as_deref().filter(|_| held.role.argument().is_none() && !is_copy);
+            let path = path.map_or(unnamed, |name| groups::path(name).to_owned());
             by_path.add(path, name, bytes);
         }
         self.by_source = by_source.sorted();
@@ -60,13 +58,12 @@ impl Attribution {
     }
 }
 
-/// What buffers without a source line are called. JAX names operations `jit(f)/...` and arguments as the program writes them, so a temporary
-/// that carries an argument's name was made from it by the compiler.
-fn nameless(role: Role, op_name: Option<&str>) -> &'static str {
+/// What buffers without a source line are called. A temporary that carries an argument's name was made from it by the compiler.
+const fn nameless(role: Role, is_copy: bool) -> &'static str {
     match role {
         Role::Argument { .. } => "arguments",
         Role::Constant => "constants",
-        _ if op_name.is_some_and(|name| !name.contains('/')) => "copies of arguments",
+        _ if is_copy => "copies of arguments",
         Role::Output | Role::Temporary | Role::InOutput => "no source line",
     }
 }

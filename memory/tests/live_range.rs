@@ -1,0 +1,105 @@
+//! Scheduled modules of GPUs and TPUs: which target a module shows, what its arrays take, and what is not in main memory.
+
+use hlo_ir::Module;
+use hlo_memory::{Bytes, Estimate, Model, Target, estimate, target_of};
+
+fn parse(text: &str) -> Module {
+    hlo_ir::text::parse(text).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+fn measure(text: &str, target: Target) -> Estimate {
+    let module = parse(text);
+    assert_eq!(target_of(&module), target);
+    estimate(&module, target).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn tpu_arrays_are_padded_and_vector_memory_is_free() {
+    let figures = measure(
+        "HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = f32[1000,37]{0,1:T(8,128)} parameter(0)
+  near = f32[1000,37]{0,1:T(8,128)S(1)} sine(x)
+  far = f32[1000,37]{1,0:T(8,128)} copy(near)
+  ROOT r = f32[1000]{0:T(1024)} custom-call(far), custom_call_target=\"Sum\"
+}
+",
+        Target::Tpu,
+    );
+    assert_eq!(figures.model, Model::LiveRange);
+    assert_eq!(figures.arguments, Bytes(1024 * 40 * 4));
+    // Rows of 37 are padded to 128; `near` lies in vector memory and takes nothing.
+    assert_eq!(figures.temporaries, Bytes(1000 * 128 * 4));
+    assert_eq!(figures.outputs, Bytes(4096));
+}
+
+#[test]
+fn the_source_of_an_asynchronous_copy_lives_until_it_is_done() {
+    let text = |between: &str| {
+        format!(
+            "HloModule m, is_scheduled=true
+
+ENTRY e {{
+  x = f32[8,128]{{1,0:T(8,128)}} parameter(0)
+  s = f32[8,128]{{1,0:T(8,128)}} sine(x)
+  start = (f32[8,128]{{1,0:T(8,128)S(1)}}, f32[8,128]{{1,0:T(8,128)}}, u32[]{{:S(2)}}) copy-start(s)
+{between}  done = f32[8,128]{{1,0:T(8,128)S(1)}} copy-done(start)
+  ROOT r = f32[8,128]{{1,0:T(8,128)}} cosine(done)
+}}
+"
+        )
+    };
+    let quiet = measure(&text(""), Target::Tpu);
+    let busy = measure(
+        &text("  other = f32[8,128]{1,0:T(8,128)} tanh(x)\n  use = f32[8,128]{1,0:T(8,128)} copy(other)\n"),
+        Target::Tpu,
+    );
+    assert!(busy.peak.bytes > quiet.peak.bytes, "{} and {}", busy.peak.bytes, quiet.peak.bytes);
+}
+
+#[test]
+fn a_gpu_module_shows_itself_and_its_arrays_are_dense() {
+    let figures = measure(
+        "HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = f32[1000,37]{1,0} parameter(0)
+  y = f32[37,1000]{1,0} parameter(1)
+  ROOT r = (f32[1000,1000]{1,0}, s8[4096]{0}) custom-call(x, y), custom_call_target=\"__cublas$gemm\"
+}
+",
+        Target::Gpu,
+    );
+    assert_eq!(figures.model, Model::LiveRange);
+    assert_eq!((figures.arguments, figures.floor), (Bytes(296_000), Bytes(296_000 + 4_000_000 + 4096 + 16)));
+}
+
+#[test]
+fn an_unscheduled_module_has_a_model_for_cpu_only() {
+    let module = parse("HloModule m\n\nENTRY e {\n  ROOT x = f32[8]{0} parameter(0)\n}\n");
+    assert_eq!(target_of(&module), Target::Cpu);
+    assert!(estimate(&module, Target::Gpu).is_err());
+    assert!(estimate(&module, Target::Cpu).is_ok());
+}
+
+#[test]
+fn a_text_that_was_cut_off_is_noticed() {
+    let figures = measure(
+        "HloModule m, is_scheduled=true
+
+%body (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  %a = f32[8]{0} sine(%p)
+  %b = f32[8]{0} sine(%a)
+  ROOT %c = f32[8]{0} sine(%b)
+}
+
+%last (q: f32[]) -> f32[] {
+  ROOT %q = f32[] parameter(0)
+}
+",
+        Target::Cpu,
+    );
+    assert!(figures.caveats.iter().any(|caveat| caveat.contains("1 of 5 instructions")), "{:?}", figures.caveats);
+}
