@@ -66,7 +66,7 @@ class Jitted:
         return Lowered(Lowering(self._plain.lower(*args, **kwargs)), self._options, self._name(), self._lock)
 
     def memory_report(self, *args, **kwargs) -> MemoryReport:
-        """Bytes before and after for these arguments (shapes will do); without arguments, of the signature called last.
+        """Bytes before and after for these arguments (shapes will do); without arguments, of the signature met last.
 
         Compiles where the judge is XLA; allocates nothing of the program's size. Raises ValueError if nothing was called yet.
         """
@@ -115,7 +115,10 @@ class Jitted:
             lowered = self._plain.lower(*args, **kwargs)
         except Exception:  # noqa: BLE001 - JAX is about to raise the same error, with the traceback users know
             return
-        self._reports.append(planned(Lowering(lowered), self._options, self._name(), self._lock))
+        report = planned(Lowering(lowered), self._options, self._name(), self._lock)
+        # A program that JAX does not cache (one with callbacks) comes by at every call.
+        if not any(known is report for known in self._reports):
+            self._reports.append(report)
 
 
 def _restored(fun, options, given):
