@@ -193,10 +193,13 @@ fn ways() -> Vec<(&'static str, Option<&'static str>, Options, u32)> {
     ]
 }
 
-/// Whether a pair agrees as far as the weakest grade of its rewrites asks.
-fn agrees(grade: Grade, answer: &Value) -> bool {
+/// Whether a pair agrees as far as the weakest grade of its rewrites asks. Where sums of NaN are computed in another loop, which of two
+/// payloads survives is up to the compiler (`docs/grades.md`), and nothing but payloads may differ.
+fn agrees(grade: Grade, sums_move: bool, answer: &Value) -> bool {
     match grade {
-        Grade::Bitwise | Grade::Assume => answer["bitwise"] == json!(true),
+        Grade::Bitwise | Grade::Assume => {
+            answer["bitwise"] == json!(true) || (sums_move && answer["nan_payload_only"] == json!(true))
+        }
         Grade::HloExact | Grade::Reassociate => {
             answer["max_rel_error"].as_f64().is_some_and(|error| error <= HLO_EXACT_ERROR)
         }
@@ -219,7 +222,8 @@ fn results_stay_equal() {
                 let after = save(&folder, &format!("{group}-{name}-{way}.hlo"), &outcome.text);
                 let before = root().join(corpus(group, &name, "before.hlo"));
                 requests.push(json!({"cmd": "same", "before": before, "after": after, "cases": cases}));
-                about.push((format!("{group}/{name} {way}"), grade));
+                let sums_move = outcome.report.rewrites.iter().any(|rewrite| rewrite.pass == "roll");
+                about.push((format!("{group}/{name} {way}"), grade, sums_move));
                 seen.push(outcome.text);
             }
         }
@@ -229,8 +233,10 @@ fn results_stay_equal() {
     let different: String = about
         .iter()
         .zip(&answers)
-        .filter(|((_, grade), answer)| !agrees(*grade, answer))
-        .fold(String::new(), |list, ((label, grade), answer)| format!("{list}{label} ({}): {answer}\n", grade.name()));
+        .filter(|((_, grade, sums_move), answer)| !agrees(*grade, *sums_move, answer))
+        .fold(String::new(), |list, ((label, grade, _), answer)| {
+            format!("{list}{label} ({}): {answer}\n", grade.name())
+        });
     assert!(different.is_empty(), "\nresults differ:\n{different}");
 }
 

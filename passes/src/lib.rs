@@ -14,6 +14,9 @@ pub mod loop_residuals;
 pub mod manager;
 pub mod pass;
 pub mod range;
+pub mod replication;
+pub mod roll;
+pub mod tie;
 
 pub use pass::{Assumption, Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
 
@@ -25,5 +28,8 @@ pub fn all() -> Vec<Box<dyn Pass>> {
         Box::new(direct_index::DirectIndex),
         Box::new(inline_calls::InlineCalls::default()),
         Box::new(loop_residuals::LoopResiduals),
+        Box::new(replication::Replication),
+        Box::new(roll::Roll),
+        Box::new(tie::Tie),
     ]
 }

@@ -10,6 +10,12 @@ pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
         Box::new(crate::direct_index::DirectIndex),
         Box::new(crate::chunk::Chunk),
         Box::new(crate::loop_residuals::LoopResiduals),
+        // After the block loops: where both gain the same, no loop around all copies is needed.
+        Box::new(crate::roll::Roll),
+        // Behind roll: a loop also makes the module smaller.
+        Box::new(crate::tie::Tie),
+        // Changes nothing: it only speaks.
+        Box::new(crate::replication::Replication),
         // Calls hide producers from the rewrites above. A call is inlined only where a rewrite then gains; others stay calls.
         Box::new(Enabling(Box::new(InlineCalls::where_needed()))),
         // A dead user can hold a value that a rewrite wants to drop. Last, because inlining may leave dead code behind.

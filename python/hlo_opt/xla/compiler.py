@@ -71,6 +71,8 @@ def compile_text(jax, text, partitions=1):
         build = options.executable_build_options
         build.num_partitions = partitions
         build.use_spmd_partitioning = True
+        # Annotations of Shardy mean nothing to the older partitioner.
+        build.use_shardy_partitioner = "xla.sdy" in text
     options.num_replicas, options.num_partitions = 1, partitions
     client = devices[0].client
     executable = client.compile_and_load(mlir, xla_client.DeviceList(devices), options)

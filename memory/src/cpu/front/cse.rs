@@ -4,7 +4,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use hlo_ir::arena::{Id as _, SideTable};
+use hlo_ir::arena::Id as _;
 use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Opcode, Payload};
 use indexmap::IndexMap;
@@ -113,7 +113,20 @@ fn hash(cx: &Cx<'_>, id: Id) -> u64 {
     (inst.opcode, operand_key(cx, id)).hash(&mut hasher);
     inst.array().map(|array| &array.dims).hash(&mut hasher);
     inst.ints(&AttrKey::Dimensions).hash(&mut hasher);
+    for callee in inst.called_computations() {
+        hash_callee(cx, callee, &mut hasher);
+    }
     hasher.finish()
+}
+
+/// Part of what tells computations apart: without it, a thousand fusions that read a thousand slices of one array would be compared with
+/// each other one by one.
+fn hash_callee(cx: &Cx<'_>, callee: ComputationId, hasher: &mut DefaultHasher) {
+    for id in cx.post_order(callee) {
+        let inst = cx.inst(id);
+        (inst.opcode, inst.operands.len(), inst.attribute(&AttrKey::Slice)).hash(hasher);
+        cx.literal(id).map(|literal| literal.hash()).hash(hasher);
+    }
 }
 
 fn same_operand(cx: &Cx<'_>, a: Id, b: Id) -> bool {
@@ -187,17 +200,18 @@ pub(crate) fn same_computation(cx: &Cx<'_>, a: ComputationId, b: ComputationId) 
     if order_a.len() != order_b.len() {
         return false;
     }
-    let mut partner: SideTable<Id, Option<Id>> = SideTable::new(None);
+    // A map, not a table by id: most computations compared are tiny, and a table would be as long as the module.
+    let mut partner: IndexMap<Id, Id> = IndexMap::new();
     for (&x, &y) in order_a.iter().zip(&order_b) {
-        partner.set(x, Some(y));
+        partner.insert(x, y);
         if !same_step(cx, x, y, &partner) {
             return false;
         }
     }
-    partner[cx.root(a)] == Some(cx.root(b))
+    partner.get(&cx.root(a)) == Some(&cx.root(b))
 }
 
-fn same_step(cx: &Cx<'_>, x: Id, y: Id, partner: &SideTable<Id, Option<Id>>) -> bool {
+fn same_step(cx: &Cx<'_>, x: Id, y: Id, partner: &IndexMap<Id, Id>) -> bool {
     let payload = |id: Id| match &cx.inst(id).payload {
         Payload::Literal(_) => None,
         other => Some(other.clone()),
@@ -209,5 +223,5 @@ fn same_step(cx: &Cx<'_>, x: Id, y: Id, partner: &SideTable<Id, Option<Id>>) -> 
         && cx.literal(x) == cx.literal(y)
         && same_attributes(cx, x, y)
         && ops_x.len() == ops_y.len()
-        && ops_x.iter().zip(ops_y).all(|(&p, &q)| partner[p] == Some(q))
+        && ops_x.iter().zip(ops_y).all(|(&p, &q)| partner.get(&p) == Some(&q))
 }

@@ -1,0 +1,195 @@
+//! Turns copies of the same work, left behind by a loop that the program's own language unrolled, back into one loop.
+//!
+//! Waste: a Python `for` loop over an expensive function becomes as many copies of it as the loop has steps. XLA:CPU schedules for
+//! concurrency, so the temporaries of all copies live side by side, and the compiler works on every copy.
+//!
+//! ```text
+//! %a = f32[4,4] slice(%xs), slice={[0:1], ...}
+//! %b = f32[4,4] slice(%xs), slice={[1:2], ...}          while (k < 3) {
+//! %c = f32[4,4] slice(%xs), slice={[2:3], ...}            %x = dynamic-slice(%xs, k, ...)
+//! %fa, %fb, %fc = f(%a), f(%b), f(%c)            =>       %sum = add(%sum, f(%x))
+//! %s = add(%fa, %fb)                                    }
+//! ROOT %r = add(%s, %fc)
+//! ```
+//!
+//! Copies are found by hashing what each value is computed from, slice positions and scalar constants left out, and then compared
+//! instruction by instruction, called computations included. What differs between copies may be the positions of slices and scalar
+//! constants: those become an affine function of the step, or a small table. Values handed from one copy to the next are carried
+//! by the loop. The copies may meet in a chain of `add`, `multiply`, `maximum`, `minimum`, `and`, `or` or `xor`, in a
+//! `concatenate`, in the results of the program, or in the last value.
+//!
+//! Sound because every step runs the instructions of its copy on the same operands, and the chain runs from the first copy to the last
+//! with its operands in their places. A chain that begins with the first copy's own value starts from the neutral element (-0.0 for
+//! sums of floats), which changes no bits. Grade: bitwise; hlo-exact where a float product meets a sum at the border of the loop or near
+//! something that depends on the step, because there the compiler may decide anew whether to contract the two.
+//!
+//! Stays away from scheduled modules and from instructions with side effects or control dependencies. Remarks say why copies stay:
+//! `differs` (an instruction does something else in one copy), `separate-arrays` (copies read arrays of their own, which would have
+//! to be stacked), `residuals` (later work reads what each copy computed, so the loop would store it all), `repeated` (some copies
+//! share work), `depends` (the copies need each other's results out of order), `sharded` (the values lie across devices),
+//! `hoisted-copy` (XLA:TPU would convert the whole stack that the loop reads to bf16 before it).
+
+mod alike;
+mod body;
+mod chains;
+mod contract;
+mod emit;
+mod lockstep;
+mod meets;
+mod scope;
+mod seeds;
+mod sequence;
+mod state;
+
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
+use hlo_memory::{Bytes, Target, size};
+
+use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
+use alike::Likeness;
+use lockstep::{Copies, Role};
+use meets::Meets;
+
+/// Fewest copies that are worth a loop.
+const FEWEST_COPIES: usize = 3;
+/// Elements of a stack that XLA:TPU can hold as bf16 in its fast memory (100 MiB of 128); larger stacks are copied in main memory.
+const TPU_STACK: u64 = 50 << 20;
+
+/// The pass; see the module's text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Roll;
+
+impl Pass for Roll {
+    fn name(&self) -> &'static str {
+        "roll"
+    }
+    fn summary(&self) -> &'static str {
+        "turn unrolled copies of the same work back into one loop"
+    }
+    crate::explanation!("roll.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::Rewrite
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        if context.module.is_scheduled() {
+            return Vec::new();
+        }
+        let mut likeness = Likeness::new(context.module);
+        let computations = scope::running(context.module);
+        computations.into_iter().flat_map(|scope| seeds::search(context, &mut likeness, scope)).collect()
+    }
+}
+
+/// Computations that run as such: the entry and what it reaches through calls, loops and branches.
+pub(crate) fn running(module: &Module) -> Vec<ComputationId> {
+    scope::running(module).into_iter().map(|scope| scope.computation).collect()
+}
+
+/// Rows of three or more results that are computed alike, though perhaps from other arrays.
+pub(crate) fn alike_results(context: &Context<'_>, computation: ComputationId) -> Vec<Vec<InstructionId>> {
+    seeds::meeting(context, &Likeness::new(context.module), computation)
+}
+
+/// Whether XLA gives what the instruction computes memory of its own, or its operands: work that consists of other instructions only runs
+/// inside its users.
+pub(crate) fn is_heavy(opcode: Opcode) -> bool {
+    use Opcode as O;
+    matches!(
+        opcode,
+        O::Call
+            | O::Cholesky
+            | O::Conditional
+            | O::Convolution
+            | O::CustomCall
+            | O::Dot
+            | O::Fft
+            | O::RaggedDot
+            | O::Reduce
+            | O::ReduceWindow
+            | O::RngBitGenerator
+            | O::Scatter
+            | O::SelectAndScatter
+            | O::Sort
+            | O::TopK
+            | O::TriangularSolve
+            | O::While
+    )
+}
+
+/// Copies found, and where their values go.
+struct Rolled {
+    copies: Copies,
+    meets: Meets,
+}
+
+impl Rolled {
+    /// Bytes of the temporaries that all copies but one hold: a loop has one set of them.
+    fn wasted(&self, module: &Module) -> Bytes {
+        let largest = self.copies.computed().map(|(_, column)| bytes(module, column.ids[0])).max().unwrap_or_default();
+        Bytes(largest.get().saturating_mul(self.copies.len as u64 - 1))
+    }
+
+    /// What the pass says about the copies.
+    fn finding(self, context: &Context<'_>) -> Finding {
+        let module = context.module;
+        let (wasted, instruction) = (self.wasted(module), self.meets.owner(&self.copies));
+        let outcome = match self.obstacle(context, wasted) {
+            Some(reason) => Outcome::Missed(reason),
+            None => Outcome::Rewrite {
+                note: self.note(module),
+                conditions: self.conditions(),
+                patch: emit::patch(module, &self),
+            },
+        };
+        let grade =
+            if contract::may_contract(module, &self.copies, &self.meets) { Grade::HloExact } else { Grade::Bitwise };
+        Finding { instruction, grade, wasted, outcome }
+    }
+
+    fn obstacle(&self, context: &Context<'_>, wasted: Bytes) -> Option<Reason> {
+        let module = context.module;
+        let kept = self.meets.residuals(module, &self.copies);
+        if kept + kept >= wasted {
+            let message = format!(
+                "{} copies of the same work, but later work reads {kept} that they computed: the loop would have to store them",
+                self.copies.len
+            );
+            return Some(Reason { code: "residuals", message });
+        }
+        let stack = (context.options.target == Target::Tpu).then(|| self.float_stack_read_for_a_dot(module))??;
+        let name = &module.instruction(stack).name;
+        let message = format!("XLA:TPU would convert all of `{name}` to bf16 before the loop, and keep the copy");
+        Some(Reason { code: "hoisted-copy", message })
+    }
+
+    /// A large stack of floats that the loop would slice, while its body multiplies matrices.
+    fn float_stack_read_for_a_dot(&self, module: &Module) -> Option<InstructionId> {
+        let is_dot = |id: InstructionId| module.instruction(id).opcode == Opcode::Dot;
+        self.copies.computed().find(|(_, column)| is_dot(column.ids[0]))?;
+        let large = |id: &InstructionId| {
+            let array = module.instruction(*id).array();
+            array.is_some_and(|array| array.element_type.is_float() && array.elements().is_none_or(|n| n >= TPU_STACK))
+        };
+        let shared = self.copies.columns.iter().filter(|column| matches!(column.role, Role::Shared));
+        shared.map(|column| column.ids[0]).find(large)
+    }
+
+    fn note(&self, module: &Module) -> String {
+        let body = self.copies.computed().count();
+        let before = module.live_instructions().count();
+        format!("{} copies of {body} instructions in one loop; the module has {before} instructions", self.copies.len)
+    }
+
+    fn conditions(&self) -> Vec<Condition> {
+        let condition = |text: &str| Condition { text: text.to_owned(), discharged_by: "structure" };
+        let mut conditions = vec![condition("every copy runs the same instructions on values that a loop can give it")];
+        if self.meets.accumulates() {
+            conditions.push(condition("the chain joins the copies from the first to the last, as the loop does"));
+        }
+        conditions
+    }
+}
+
+/// Bytes of a value; a tuple counts as nothing.
+fn bytes(module: &Module, id: InstructionId) -> Bytes {
+    size::shape_size(module.shape(id)).unwrap_or_default()
+}

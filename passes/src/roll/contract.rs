@@ -1,0 +1,104 @@
+//! Where a loop may change how a compiler contracts a float product and a sum into one operation: the one way in which rolling can
+//! change bits.
+//!
+//! XLA contracts what it fuses. What it fuses can change at the border of the loop, and around slices and constants that now depend on the
+//! step; elsewhere a copy is surrounded by the same instructions as before.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{InstructionId, Module, Opcode};
+
+use super::lockstep::{Copies, Role, starts};
+use super::meets::Meets;
+
+/// Whether bits could change.
+pub(super) fn may_contract(module: &Module, copies: &Copies, meets: &Meets) -> bool {
+    at_border(module, copies, meets) || around_steps(module, copies)
+}
+
+/// Whether a product enters or leaves the loop, or is joined by a chain of sums.
+fn at_border(module: &Module, copies: &Copies, meets: &Meets) -> bool {
+    let first = |column: usize| copies.columns[column].ids[0];
+    let sums = meets.accumulations.iter().filter(|(_, accumulation)| accumulation.opcode == Opcode::Add);
+    let products = meets.accumulations.iter().filter(|(_, accumulation)| accumulation.opcode == Opcode::Multiply);
+    let borders = sums.flat_map(|(columns, _)| columns).map(|&column| first(column));
+    let borders = borders.chain(products.map(|(_, accumulation)| accumulation.links[0]));
+    let borders = borders.chain(meets.stacks.iter().map(|stack| first(stack.column)));
+    let borders = borders.chain(meets.lasts.iter().map(|&column| first(column)));
+    let borders = borders.chain(meets.each.iter().map(|each| first(each.column)));
+    borders.chain(copies.inputs()).any(|id| product(module, id).is_some())
+}
+
+/// Whether a product of something that depends on the step meets a sum.
+fn around_steps(module: &Module, copies: &Copies) -> bool {
+    let steps = depends_on_step(module, copies);
+    let sums = copies.computed().filter(|(_, column)| {
+        let inst = module.instruction(column.ids[0]);
+        matches!(inst.opcode, Opcode::Add | Opcode::Subtract) && is_real(module, column.ids[0])
+    });
+    let mut terms = sums.flat_map(|(_, column)| &module.instruction(column.ids[0]).operands);
+    terms.any(|&id| product(module, id).is_some_and(|product| steps[product]))
+}
+
+/// Values of the first copy that are computed from the step by operations that a compiler fuses.
+fn depends_on_step(module: &Module, copies: &Copies) -> SideTable<InstructionId, bool> {
+    let moves = |ids: &[InstructionId]| ids.iter().any(|&id| starts(module, id) != starts(module, ids[0]));
+    let mut depends = SideTable::new(false);
+    for column in &copies.columns {
+        let steps = match &column.role {
+            Role::Constants | Role::Carried(_) => true,
+            Role::Computed(_) => moves(&column.ids),
+            Role::Shared | Role::Open => false,
+        };
+        if steps {
+            depends.set(column.ids[0], true);
+        }
+    }
+    let Some((_, any)) = copies.computed().next() else { return depends };
+    let parent = module.instruction(any.ids[0]).parent;
+    for (id, inst) in module.instructions_of(parent) {
+        if copies.computes(id) && is_fused(inst.opcode) && inst.operands.iter().any(|&operand| depends[operand]) {
+            depends.set(id, true);
+        }
+    }
+    depends
+}
+
+fn is_fused(opcode: Opcode) -> bool {
+    opcode.is_elementwise()
+        || is_movement(opcode)
+        || matches!(opcode, Opcode::DynamicSlice | Opcode::Pad | Opcode::Concatenate)
+}
+
+fn is_movement(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Reshape
+            | Opcode::Broadcast
+            | Opcode::Transpose
+            | Opcode::Convert
+            | Opcode::Copy
+            | Opcode::Slice
+            | Opcode::Reverse
+            | Opcode::Negate
+            | Opcode::Bitcast
+    )
+}
+
+/// The product of floats that a value is, perhaps moved or converted.
+fn product(module: &Module, mut id: InstructionId) -> Option<InstructionId> {
+    loop {
+        let inst = module.instruction(id);
+        if inst.opcode == Opcode::Multiply {
+            return is_real(module, id).then_some(id);
+        }
+        if !is_movement(inst.opcode) {
+            return None;
+        }
+        id = *inst.operands.first()?;
+    }
+}
+
+fn is_real(module: &Module, id: InstructionId) -> bool {
+    let array = module.instruction(id).array();
+    array.is_some_and(|array| array.element_type.is_float() || array.element_type.is_complex())
+}

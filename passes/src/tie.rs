@@ -1,0 +1,120 @@
+//! Forces an order that XLA's scheduler would not take, so that large temporaries do not wait side by side for their turn.
+//!
+//! Waste: XLA:CPU schedules for concurrency: whatever can be computed early is. A hundred histograms first make a hundred index arrays;
+//! weights in bf16 or int8 are all widened before the first product; sharded weights are all gathered at once; what `jax.checkpoint`
+//! wants computed again late is merged with its first computation, or computed at once.
+//!
+//! ```text
+//! %w = bf16[8,8] parameter(1)                %t = s32[] bitcast-convert(one element of %x)
+//!                                            %z = s32[] clamp(0, %t, 0)
+//!                                      =>    %never = pred[8,8] broadcast(compare(%z, 0), direction=NE)
+//!                                            %late = bf16[8,8] select(%never, zeros, %w)
+//! ROOT %d = dot(%x, %w)                      ROOT %d = dot(%x, %late)
+//! ```
+//!
+//! The `select` waits for `%x` and hands on `%w` untouched: `clamp(0, t, 0)` is zero for every `t`, but no pass of XLA looks through it, and
+//! control dependencies and barriers are gone before XLA:CPU schedules. The tie stands at an input of the region it delays, where it is
+//! fused into the first user and needs no memory of its own.
+//!
+//! Three places are looked at, each as one change. *Weights*: an operand of a `dot` that is widened, computed from parameters, or sharded
+//! waits for the other operand. *Recomputation*: the large value behind an `opt-barrier` waits for the latest value in it. *Copies*: of
+//! independent pieces of the same work, each waits for the one before.
+//!
+//! Sound because `select` hands on every bit, and because a value is never tied to something computed from it. Grade: bitwise.
+//!
+//! Stays away from scheduled modules. Every change is kept only if the estimate of the default schedule falls. On XLA:GPU the
+//! weights of a product are not tied (`dot-weights`): the select cannot enter the kernel of the product, so a copy would appear.
+
+mod copies;
+mod emit;
+mod recompute;
+mod weights;
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::edit::Patch;
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
+use hlo_memory::{Bytes, size};
+
+use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
+
+/// The pass; see the module's text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tie;
+
+impl Pass for Tie {
+    fn name(&self) -> &'static str {
+        "tie"
+    }
+    fn summary(&self) -> &'static str {
+        "let large temporaries wait until they are needed"
+    }
+    crate::explanation!("tie.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::Rewrite
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        if context.module.is_scheduled() {
+            return Vec::new();
+        }
+        let computations = crate::roll::running(context.module);
+        let all = computations.into_iter().flat_map(|computation| {
+            let found = [weights::find(context, computation), recompute::find(context, computation)];
+            found.into_iter().flatten().chain(copies::find(context, computation))
+        });
+        all.filter(|finding| finding.wasted >= context.options.min_saving && finding.wasted > Bytes::ZERO).collect()
+    }
+}
+
+/// A finding that ties `count` values.
+fn finding(instruction: InstructionId, wasted: Bytes, patch: Patch, note: String) -> Finding {
+    let condition = Condition {
+        text: "no value is tied to something computed from it, and the tie hands on every bit".to_owned(),
+        discharged_by: "structure",
+    };
+    let outcome = Outcome::Rewrite { patch, note, conditions: vec![condition] };
+    Finding { instruction, grade: Grade::Bitwise, wasted, outcome }
+}
+
+/// Bytes of a value; a tuple counts as nothing.
+fn bytes(module: &Module, id: InstructionId) -> Bytes {
+    match module.instruction(id).array() {
+        Some(_) => size::shape_size(module.shape(id)).unwrap_or_default(),
+        None => Bytes::ZERO,
+    }
+}
+
+/// Values that are computed from constants only.
+fn constants(module: &Module, computation: ComputationId) -> SideTable<InstructionId, bool> {
+    let mut constant = SideTable::new(false);
+    for (id, inst) in module.instructions_of(computation) {
+        let free = inst.parameter_number().is_none() && inst.called_computations().next().is_none();
+        let pure = free && !hlo_ir::edit::has_side_effect(module, id);
+        constant.set(id, pure && inst.operands.iter().all(|&operand| constant[operand]));
+    }
+    constant
+}
+
+/// Where each instruction stands.
+fn positions(module: &Module, computation: ComputationId) -> SideTable<InstructionId, usize> {
+    let mut position = SideTable::new(0);
+    for (number, &id) in module.computation(computation).instructions.iter().enumerate() {
+        position.set(id, number);
+    }
+    position
+}
+
+/// Whether a value waits for another already: what [`emit::Ties::tie`] makes, by structure.
+fn is_tied(module: &Module, id: InstructionId) -> bool {
+    let through = |id: InstructionId| match module.instruction(id).opcode {
+        Opcode::Broadcast => module.instruction(id).operands[0],
+        _ => id,
+    };
+    let select = module.instruction(id);
+    if select.opcode != Opcode::Select {
+        return false;
+    }
+    let compare = module.instruction(through(select.operands[0]));
+    let Some(&clamp) = compare.operands.first().filter(|_| compare.opcode == Opcode::Compare) else { return false };
+    let clamp = module.instruction(clamp);
+    clamp.opcode == Opcode::Clamp && clamp.operands.first() == clamp.operands.last()
+}

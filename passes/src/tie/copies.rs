@@ -1,0 +1,138 @@
+//! Independent pieces of the same work: each waits for the result of the one before.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode};
+use hlo_memory::Bytes;
+use indexmap::IndexMap;
+
+use super::emit::Ties;
+use super::{bytes, constants, finding, is_tied};
+use crate::{Context, Finding};
+
+/// A value counts as large if it has this share of the largest one of its piece, or more.
+const SHARE: u64 = 8;
+
+/// One finding for each row of pieces.
+pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
+    let module = context.module;
+    let constant = constants(module, computation);
+    let rows = crate::roll::alike_results(context, computation);
+    rows.into_iter().filter_map(|results| tie_row(module, computation, &constant, &results)).collect()
+}
+
+fn tie_row(
+    module: &Module,
+    computation: ComputationId,
+    constant: &SideTable<InstructionId, bool>,
+    results: &[InstructionId],
+) -> Option<Finding> {
+    let pieces = Pieces::new(module, computation, results);
+    let mut ties = Ties::new(module);
+    if !results.iter().all(|&result| ties.can_wait_for(result)) {
+        return None;
+    }
+    let own = module.instructions_of(computation).filter(|(id, _)| pieces.of[*id].is_some());
+    if !own.map(|(_, inst)| inst.opcode).any(crate::roll::is_heavy) {
+        return None;
+    }
+    let sizes = pieces.largest(module, constant, results.len());
+    let mut waiting: SideTable<InstructionId, bool> = SideTable::new(false);
+    let mut rewritten: IndexMap<InstructionId, Instruction> = IndexMap::new();
+    for (id, inst) in module.instructions_of(computation) {
+        let Some(piece) = pieces.of[id].filter(|&piece| piece > 0) else { continue };
+        if inst.operands.iter().any(|&operand| waiting[operand] && pieces.of[operand] == Some(piece)) {
+            waiting.set(id, true);
+            continue;
+        }
+        let large = bytes(module, id).get().saturating_mul(SHARE) >= sizes[piece].get();
+        if !large || constant[id] || pieces.is_view(module, id) {
+            continue;
+        }
+        let Some(place) = pieces.place_to_tie(module, &ties, constant, inst) else { continue };
+        if is_tied(module, inst.operands[place]) {
+            return None;
+        }
+        let new = rewritten.entry(id).or_insert_with(|| inst.clone());
+        new.operands[place] = ties.tie(inst.operands[place], results[piece - 1]);
+        waiting.set(id, true);
+    }
+    if rewritten.is_empty() {
+        return None;
+    }
+    rewritten.into_iter().for_each(|(id, new)| ties.patch.rewrite(id, new));
+    let wasted = Bytes(sizes.iter().skip(1).map(|bytes| bytes.get()).sum());
+    let note = format!("each of {} pieces of the same work waits for the one before", results.len());
+    Some(finding(results[results.len() - 1], wasted, ties.patch, note))
+}
+
+/// Which piece each instruction belongs to; what several share belongs to none.
+struct Pieces {
+    of: SideTable<InstructionId, Option<usize>>,
+}
+
+impl Pieces {
+    fn new(module: &Module, computation: ComputationId, results: &[InstructionId]) -> Self {
+        let mut of: SideTable<InstructionId, Option<usize>> = SideTable::new(None);
+        let mut shared: SideTable<InstructionId, bool> = SideTable::new(false);
+        for (piece, &result) in results.iter().enumerate() {
+            let mut work = vec![result];
+            while let Some(id) = work.pop() {
+                match of[id] {
+                    Some(other) if other != piece => shared.set(id, true),
+                    Some(_) => {}
+                    None => {
+                        of.set(id, Some(piece));
+                        work.extend(module.instruction(id).operands.iter().copied());
+                    }
+                }
+            }
+        }
+        let list = &module.computation(computation).instructions;
+        for &id in list.iter().rev() {
+            let inst = module.instruction(id);
+            if shared[id] {
+                inst.operands.iter().for_each(|&operand| shared.set(operand, true));
+            }
+            if shared[id] || inst.parameter_number().is_some() {
+                of.set(id, None);
+            }
+        }
+        Self { of }
+    }
+
+    /// Bytes of the largest value of each piece.
+    fn largest(&self, module: &Module, constant: &SideTable<InstructionId, bool>, count: usize) -> Vec<Bytes> {
+        let mut largest = vec![Bytes::ZERO; count];
+        for (id, _) in module.live_instructions() {
+            if let Some(piece) = self.of[id].filter(|_| !constant[id]) {
+                largest[piece] = largest[piece].max(bytes(module, id));
+            }
+        }
+        largest
+    }
+
+    /// Whether an instruction only reads something that stands in memory already.
+    fn is_view(&self, module: &Module, id: InstructionId) -> bool {
+        let inst = module.instruction(id);
+        let moves = matches!(inst.opcode, Opcode::Slice | Opcode::Reshape | Opcode::Bitcast | Opcode::GetTupleElement);
+        moves && inst.operands.iter().all(|&operand| self.of[operand].is_none() || self.is_view(module, operand))
+    }
+
+    /// The operand that should wait: the smallest one of the piece's own, or else the smallest one that stands in memory.
+    fn place_to_tie(
+        &self,
+        module: &Module,
+        ties: &Ties<'_>,
+        constant: &SideTable<InstructionId, bool>,
+        inst: &Instruction,
+    ) -> Option<usize> {
+        let places = (0..inst.operands.len()).filter(|&place| {
+            let operand = inst.operands[place];
+            !constant[operand] && ties.can_tie(operand)
+        });
+        places.min_by_key(|&place| {
+            let operand = inst.operands[place];
+            (self.of[operand].is_none(), bytes(module, operand))
+        })
+    }
+}

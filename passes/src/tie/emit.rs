@@ -1,0 +1,131 @@
+//! The tie itself: a value that is handed on untouched, but only once another value is there.
+
+use hlo_ir::edit::Patch;
+use hlo_ir::module::Payload;
+use hlo_ir::shape::ShapeRef;
+use hlo_ir::{
+    AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
+    attribute::SliceDim,
+};
+use indexmap::IndexMap;
+
+/// Adds ties to one computation.
+pub(super) struct Ties<'a> {
+    module: &'a Module,
+    pub(super) patch: Patch,
+    /// The predicate that is never true, for each value waited for.
+    never: IndexMap<InstructionId, InstructionId>,
+    pub(super) count: usize,
+}
+
+impl<'a> Ties<'a> {
+    pub(super) fn new(module: &'a Module) -> Self {
+        Self { module, patch: Patch::new(module), never: IndexMap::new(), count: 0 }
+    }
+
+    /// Whether something can wait for this value: an array with elements that have bits.
+    pub(super) fn can_wait_for(&self, id: InstructionId) -> bool {
+        let array = self.module.instruction(id).array();
+        array.is_some_and(|array| {
+            !array.is_dynamic()
+                && array.elements().is_some_and(|count| count > 0)
+                && (array.element_type == ElementType::Pred
+                    || array.element_type.is_integer()
+                    || matches!(
+                        array.element_type,
+                        ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64
+                    ))
+        })
+    }
+    /// Whether this value can be handed on by a `select`.
+    pub(super) fn can_tie(&self, id: InstructionId) -> bool {
+        let array = self.module.instruction(id).array();
+        array.is_some_and(|array| !array.is_dynamic() && !array.element_type.is_complex())
+    }
+
+    /// `value`, but only when `after` is there.
+    pub(super) fn tie(&mut self, value: InstructionId, after: InstructionId) -> InstructionId {
+        let inst = self.module.instruction(value);
+        let (to, shape, name) = (inst.parent, inst.shape.clone(), inst.name.clone());
+        let metadata = inst.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned();
+        let element = inst.array().map_or(ElementType::Pred, |array| array.element_type);
+        let never = self.never(to, after);
+        let mask_shape: ShapeRef = match inst.array() {
+            Some(array) => Shape::Array(array.with_element_type(ElementType::Pred)).into(),
+            None => shape.clone(),
+        };
+        let never = self.spread(to, never, mask_shape);
+        let zero = self.constant(to, element, if element == ElementType::Pred { "false" } else { "0" });
+        let zero = self.spread(to, zero, shape.clone());
+        let mut select = Instruction::new(format!("{name}.tied"), shape, Opcode::Select, [never, zero, value]);
+        select.attributes.extend(metadata);
+        // A value that lies across devices keeps doing so.
+        let sharding =
+            |attribute: &&Attribute| matches!(attribute.key, AttrKey::Sharding | AttrKey::FrontendAttributes);
+        select.attributes.extend(self.module.instruction(value).attributes.iter().filter(sharding).cloned());
+        self.count += 1;
+        let tied = self.patch.add(to, select);
+        self.patch.stems_from(tied, value);
+        tied
+    }
+
+    /// A predicate that is false once `after` is there.
+    fn never(&mut self, to: ComputationId, after: InstructionId) -> InstructionId {
+        if let Some(&known) = self.never.get(&after) {
+            return known;
+        }
+        let number = self.number(to, after);
+        let zero = self.constant(to, ElementType::S32, "0");
+        let scalar = || Shape::array(ElementType::S32, []);
+        let clamped = self.patch.add(to, Instruction::new("tie_zero", scalar(), Opcode::Clamp, [zero, number, zero]));
+        let compare =
+            Instruction::new("tie_never", Shape::array(ElementType::Pred, []), Opcode::Compare, [clamped, zero])
+                .with(Attribute::word(AttrKey::Direction, "NE"));
+        let never = self.patch.add(to, compare);
+        self.never.insert(after, never);
+        never
+    }
+
+    /// Some integer made of the first element of `after`.
+    fn number(&mut self, to: ComputationId, after: InstructionId) -> InstructionId {
+        let Some(array) = self.module.instruction(after).array().cloned() else { return after };
+        let mut value = after;
+        if !array.is_scalar() {
+            let ones = Shape::array(array.element_type, array.dims.iter().map(|_| 1));
+            let bounds = array.dims.iter().map(|_| SliceDim { start: 0, limit: 1, stride: 1 }).collect();
+            let slice = Instruction::new("tie_element", ones, Opcode::Slice, [value])
+                .with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds)));
+            value = self.patch.add(to, slice);
+            let scalar = Shape::array(array.element_type, []);
+            value = self.patch.add(to, Instruction::new("tie_element", scalar, Opcode::Reshape, [value]));
+        }
+        let mut element = array.element_type;
+        // Bits, not values: no conversion of a NaN or an infinity to an integer is left to the compiler.
+        if element.is_float() && element != ElementType::F32 {
+            element = ElementType::F32;
+            value =
+                self.patch.add(to, Instruction::new("tie_float", Shape::array(element, []), Opcode::Convert, [value]));
+        }
+        let target = Shape::array(ElementType::S32, []);
+        match element {
+            ElementType::S32 => value,
+            ElementType::F32 => {
+                self.patch.add(to, Instruction::new("tie_bits", target, Opcode::BitcastConvert, [value]))
+            }
+            _ => self.patch.add(to, Instruction::new("tie_bits", target, Opcode::Convert, [value])),
+        }
+    }
+
+    fn constant(&mut self, to: ComputationId, element: ElementType, text: &str) -> InstructionId {
+        let inst = Instruction::new("tie_constant", Shape::array(element, []), Opcode::Constant, []);
+        self.patch.add(to, inst.with_payload(Payload::Literal(text.into())))
+    }
+    /// A scalar in every element of a shape.
+    fn spread(&mut self, to: ComputationId, scalar: InstructionId, shape: ShapeRef) -> InstructionId {
+        if shape.as_array().is_some_and(hlo_ir::ArrayShape::is_scalar) {
+            return scalar;
+        }
+        let spread = Instruction::new("tie_spread", shape, Opcode::Broadcast, [scalar]);
+        self.patch.add(to, spread.with(Attribute::ints(AttrKey::Dimensions, [])))
+    }
+}

@@ -1,0 +1,166 @@
+//! What roll finds in hand-written modules, what it emits, and why it stays away.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use std::fmt::Write as _;
+
+use hlo_ir::graph::Users;
+use hlo_ir::{Module, text, verify};
+use hlo_memory::{Bytes, Target};
+use hlo_passes::roll::Roll;
+use hlo_passes::{Context, Finding, Options, Outcome, Pass};
+
+/// Everything roll says about a module, for any saving.
+fn find(module: &Module, target: Target) -> Vec<Finding> {
+    let options = Options { min_saving: Bytes(1), target, ..Options::default() };
+    let (users, estimate) = (Users::of(module), common::estimate(Bytes(0), Vec::new()));
+    Roll.find(&Context { module, users: &users, estimate: &estimate, options: &options })
+}
+
+/// The module behind the first rewrite.
+fn rolled(source: &str) -> String {
+    let mut module = common::module(source);
+    let rewrite = find(&module, Target::Cpu).into_iter().find_map(|finding| match finding.outcome {
+        Outcome::Rewrite { patch, .. } => Some(patch),
+        _ => None,
+    });
+    rewrite.expect("copies are found").apply(&mut module).expect("the patch fits");
+    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+    text::print(&module)
+}
+
+/// Codes of everything missed, in order.
+fn codes(source: &str, target: Target) -> Vec<&'static str> {
+    let code = |finding: Finding| match finding.outcome {
+        Outcome::Missed(reason) | Outcome::Withheld { reason, .. } => reason.code,
+        Outcome::Rewrite { .. } => "rewrite",
+    };
+    find(&common::module(source), target).into_iter().map(code).collect()
+}
+
+/// `count` copies of a product of one row block with itself, joined by `opcode`; the block of copy `k` starts at `start(k)`.
+fn copies(count: usize, opcode: &str, start: impl Fn(usize) -> usize) -> String {
+    let mut lines = "  %xs = f32[4096,64] parameter(0)\n".to_owned();
+    for k in 0..count {
+        let (from, to) = (start(k), start(k) + 64);
+        writeln!(lines, "  %s.{k} = f32[64,64] slice(%xs), slice={{[{from}:{to}], [0:64]}}").unwrap();
+        writeln!(lines, "  %t.{k} = f32[64,64] tanh(%s.{k})").unwrap();
+        writeln!(
+            lines,
+            "  %d.{k} = f32[64,64] dot(%t.{k}, %s.{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        )
+        .unwrap();
+        if k == 1 {
+            writeln!(lines, "  %a.1 = f32[64,64] {opcode}(%d.0, %d.1)").unwrap();
+        } else if k > 1 {
+            let root = if k + 1 == count { "ROOT " } else { "" };
+            writeln!(lines, "  {root}%a.{k} = f32[64,64] {opcode}(%a.{}, %d.{k})", k - 1).unwrap();
+        }
+    }
+    lines
+}
+
+#[test]
+fn a_sum_starts_from_the_zero_that_keeps_signs() {
+    let after = rolled(&copies(4, "add", |k| 64 * k));
+    assert!(after.contains("constant(-0.0)"), "{after}");
+    assert!(after.contains("constant(64)") && after.contains("multiply("), "blocks lie 64 rows apart: {after}");
+    assert_eq!(after.matches(" dot(").count(), 1, "{after}");
+}
+
+#[test]
+fn positions_without_a_rule_become_a_table() {
+    let after = rolled(&copies(4, "maximum", |k| [0, 7, 300, 64][k]));
+    assert!(
+        after.contains("s32[4]{0} constant({0, 7, 300, 64})") || after.contains("constant({0, 7, 300, 64})"),
+        "{after}"
+    );
+    assert!(after.contains("constant(-inf)"), "{after}");
+}
+
+#[test]
+fn two_copies_stay() {
+    let two = copies(2, "add", |k| 64 * k).replace("  %a.1", "  ROOT %a.1");
+    assert_eq!(codes(&two, Target::Cpu), [""; 0]);
+}
+
+#[test]
+fn a_thousand_copies_make_one_loop() {
+    let after = rolled(&copies(1000, "add", |k| 3 * k));
+    assert!(after.lines().count() < 50, "{} lines are left", after.lines().count());
+    assert!(after.contains("constant(1000)"), "{after}");
+}
+
+#[test]
+fn stacks_keep_their_order_also_backwards() {
+    let source = copies(3, "add", |k| 64 * k).replace("ROOT ", "");
+    for (order, starts) in [("%d.0, %d.1, %d.2", "next_step"), ("%d.2, %d.1, %d.0", "constant(-64)")] {
+        let after = rolled(&format!("{source}  ROOT %c = f32[192,64] concatenate({order}), dimensions={{0}}"));
+        assert!(after.contains("dynamic-update-slice") && after.contains(starts), "{after}");
+        assert!(!after.contains("concatenate"), "{after}");
+    }
+}
+
+#[test]
+fn values_that_later_work_reads_one_by_one_are_residuals() {
+    let chain = "  %x.0 = f32[64,64] parameter(0)
+  %w = f32[64,64] parameter(1)
+  %x.1 = f32[64,64] dot(%x.0, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %x.2 = f32[64,64] dot(%x.1, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %x.3 = f32[64,64] dot(%x.2, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %x.4 = f32[64,64] dot(%x.3, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %p = f32[64,64] multiply(%x.1, %x.3)
+  %q = f32[64,64] subtract(%p, %x.2)
+  ROOT %r = f32[64,64] divide(%q, %x.4)";
+    assert_eq!(codes(chain, Target::Cpu), ["residuals"]);
+}
+
+#[test]
+fn what_depends_on_the_copies_is_no_input_of_the_loop() {
+    // The second half of the copies reads a value computed from the first half.
+    let source = copies(6, "add", |k| 64 * k).replace("tanh(%s.5)", "multiply(%s.5, %a.2)");
+    let after = rolled(&source);
+    assert!(
+        after.contains("constant(3)") && after.contains("%t.5 = f32[64,64] multiply"),
+        "three copies come first: {after}"
+    );
+}
+
+#[test]
+fn side_effects_and_control_dependencies_stay() {
+    let source = copies(4, "add", |k| 64 * k);
+    let ordered = source.replace("tanh(%s.2)", "tanh(%s.2), control-predecessors={%t.1}");
+    assert!(!codes(&ordered, Target::Cpu).contains(&"rewrite"));
+}
+
+#[test]
+fn on_tpu_large_stacks_of_floats_are_not_sliced_in_a_loop_for_dots() {
+    let source = copies(4, "add", |k| 64 * k).replace("[4096,64]", "[4194304,64]");
+    assert_eq!(codes(&source, Target::Tpu), ["hoisted-copy"]);
+    assert_eq!(codes(&source, Target::Gpu), ["rewrite"]);
+    let small = copies(4, "add", |k| 64 * k);
+    assert_eq!(codes(&small, Target::Tpu), ["rewrite"]);
+}
+
+#[test]
+fn called_computations_are_compared_by_content() {
+    let body = |name: &str, opcode: &str| {
+        format!(
+            "%{name} {{\n  %a.{name} = f32[] parameter(0)\n  %b.{name} = f32[] parameter(1)\n  ROOT %r.{name} = f32[] {opcode}(%a.{name}, %b.{name})\n}}\n\n"
+        )
+    };
+    let source = |last: &str| {
+        let mut text =
+            format!("HloModule m\n\n{}{}{}ENTRY %main {{\n", body("f", "add"), body("g", "add"), body("h", last));
+        text += "  %xs = f32[3,64] parameter(0)\n  %zero = f32[] constant(0)\n";
+        for (k, name) in ["f", "g", "h"].iter().enumerate() {
+            writeln!(text, "  %s.{k} = f32[1,64] slice(%xs), slice={{[{k}:{}], [0:64]}}", k + 1).unwrap();
+            writeln!(text, "  %v.{k} = f32[] reduce(%s.{k}, %zero), dimensions={{0,1}}, to_apply=%{name}").unwrap();
+        }
+        text + "  %t = f32[] add(%v.0, %v.1)\n  ROOT %u = f32[] add(%t, %v.2)\n}\n"
+    };
+    let said = |text: &str| find(&common::parse(text), Target::Cpu).len();
+    assert_eq!((said(&source("add")), said(&source("maximum"))), (1, 0));
+}

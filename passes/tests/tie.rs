@@ -1,0 +1,120 @@
+//! What tie lets wait, and that it does so once.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod common;
+
+use std::fmt::Write as _;
+
+use hlo_ir::graph::Users;
+use hlo_ir::{Module, text, verify};
+use hlo_memory::{Bytes, Target};
+use hlo_passes::tie::Tie;
+use hlo_passes::{Context, Finding, Options, Outcome, Pass};
+
+fn find(module: &Module, target: Target) -> Vec<Finding> {
+    let options = Options { min_saving: Bytes(1), target, ..Options::default() };
+    let (users, estimate) = (Users::of(module), common::estimate(Bytes(0), Vec::new()));
+    Tie.find(&Context { module, users: &users, estimate: &estimate, options: &options })
+}
+
+/// The module with every rewrite applied, one after the other, and how many there were.
+fn tied(module: &mut Module) -> usize {
+    let mut count = 0;
+    while let Some(patch) = find(module, Target::Cpu).into_iter().find_map(|finding| match finding.outcome {
+        Outcome::Rewrite { patch, .. } => Some(patch),
+        _ => None,
+    }) {
+        patch.apply(module).expect("the patch fits");
+        assert_eq!(verify::verify(module), [], "{}", text::print(module));
+        count += 1;
+        assert!(count < 10, "the same is tied again and again");
+    }
+    count
+}
+
+/// A net of `layers` layers with weights of this type.
+fn net(layers: usize, element: &str) -> Module {
+    let mut lines = format!("  %x.0 = {element}[8,64] parameter(0)\n");
+    for k in 1..=layers {
+        writeln!(lines, "  %w.{k} = {element}[64,64] parameter({k})").unwrap();
+        let root = if k == layers { "ROOT " } else { "" };
+        let before = k - 1;
+        writeln!(
+            lines,
+            "  {root}%x.{k} = {element}[8,64] dot(%x.{before}, %w.{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        )
+        .unwrap();
+    }
+    common::module(&lines)
+}
+
+#[test]
+fn widened_weights_wait_for_the_other_operand() {
+    let mut module = net(4, "bf16");
+    assert_eq!(tied(&mut module), 1);
+    let after = text::print(&module);
+    assert_eq!(after.matches(" select(").count(), 3, "the first product waits for nothing: {after}");
+    assert_eq!(after.matches(" clamp(").count(), 3, "{after}");
+}
+
+#[test]
+fn weights_that_are_read_in_place_do_not_wait() {
+    assert_eq!(tied(&mut net(4, "f32")), 0);
+}
+
+#[test]
+fn on_gpu_weights_do_not_wait() {
+    let findings = find(&net(4, "bf16"), Target::Gpu);
+    let [Finding { outcome: Outcome::Missed(reason), .. }] = findings.as_slice() else { panic!("{findings:?}") };
+    assert_eq!(reason.code, "dot-weights");
+}
+
+#[test]
+fn recomputation_waits_for_the_latest_value_of_its_barrier() {
+    let mut module = common::module(
+        "  %x = f32[64,64] parameter(0)
+  %w = f32[64,64] parameter(1)
+  %late = f32[64,64] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %t = (f32[64,64], f32[64,64]) tuple(%x, %late)
+  %b = (f32[64,64], f32[64,64]) opt-barrier(%t)
+  %bx = f32[64,64] get-tuple-element(%b), index=0
+  %bl = f32[64,64] get-tuple-element(%b), index=1
+  %again = f32[64,64] dot(%bx, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %r = f32[64,64] multiply(%again, %bl)",
+    );
+    assert_eq!(tied(&mut module), 1);
+    let after = text::print(&module);
+    assert!(after.contains("%again = f32[64,64] dot(%bx.tied, %w)"), "{after}");
+    assert!(after.contains("slice(%late)"), "{after}");
+}
+
+#[test]
+fn pieces_of_the_same_work_wait_for_each_other() {
+    let mut lines = String::new();
+    for k in 0..3 {
+        writeln!(lines, "  %x.{k} = f32[4096] parameter({k})\n  %s.{k} = f32[4096] sine(%x.{k})").unwrap();
+        writeln!(lines, "  %o.{k} = f32[4096] sort(%s.{k}), dimensions={{0}}, to_apply=%less").unwrap();
+        writeln!(lines, "  %e.{k} = f32[1] slice(%o.{k}), slice={{[0:1]}}").unwrap();
+    }
+    let less = "%less {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = pred[] compare(%a, %b), direction=LT\n}";
+    let root = "  ROOT %t = (f32[1], f32[1], f32[1]) tuple(%e.0, %e.1, %e.2)";
+    let mut module = common::parse(&format!("HloModule m\n\n{less}\n\nENTRY %main {{\n{lines}{root}\n}}\n"));
+    assert_eq!(tied(&mut module), 1);
+    let after = text::print(&module);
+    assert!(after.contains("sine(%x.1.tied)") && after.contains("sine(%x.2.tied)"), "{after}");
+    assert!(after.contains("sine(%x.0)"), "{after}");
+}
+
+#[test]
+fn pieces_that_need_each_other_are_left_alone() {
+    // The third piece is computed from the second: what comes before it is no piece of its own.
+    let mut module = common::module(
+        "  %x = f32[4096] parameter(0)
+  %a = f32[4096] sine(%x)
+  %b = f32[4096] sine(%a)
+  %c = f32[4096] sine(%b)
+  ROOT %t = (f32[4096], f32[4096], f32[4096]) tuple(%a, %b, %c)",
+    );
+    assert_eq!(tied(&mut module), 0);
+}
