@@ -140,9 +140,9 @@ fn open(module: &Module, site: InstructionId) -> Option<Opened> {
     if callers[body].len() != 1 || callers[condition].len() != 1 {
         return None;
     }
-    let mut side = Body::new(module, body, usize::MAX)?;
+    let mut inner = Body::new(module, body, usize::MAX)?;
     let operands = module.instruction(inst.operands[0]).operands.iter().copied().enumerate();
-    let given = operands.filter(|&(element, _)| side.hands_on(module, element)).collect();
+    let given = operands.filter(|&(element, _)| inner.hands_on(module, element)).collect();
     Some(Opened { site, initial: inst.operands[0], condition, body, parameter, given })
 }
 
@@ -163,7 +163,7 @@ fn reads(module: &Module, site: InstructionId, opened: &Opened, stack: usize, el
     if !unused(condition, state) || !unused(inst.parent, site) {
         return None;
     }
-    let mut side = Body::new(module, opened.body, usize::MAX)?;
+    let mut inner = Body::new(module, opened.body, usize::MAX)?;
     let root = module.computation(opened.body).root;
     let mut found = Vec::new();
     let taken = module.instructions_of(opened.body).map(|(id, _)| id).filter(|&id| {
@@ -174,26 +174,26 @@ fn reads(module: &Module, site: InstructionId, opened: &Opened, stack: usize, el
     });
     for id in taken {
         for user in users(module, id).into_iter().filter(|&user| user != root) {
-            found.push(Read { site: user, stack, row: row(module, &mut side, user, element)? });
+            found.push(Read { site: user, stack, row: row(module, &mut inner, user, element)? });
         }
     }
     Some(found)
 }
 
 /// The number of the row that `user` reads of an element, if that is all it does.
-fn row(module: &Module, side: &mut Body, user: InstructionId, element: usize) -> Option<InstructionId> {
+fn row(module: &Module, inner: &mut Body, user: InstructionId, element: usize) -> Option<InstructionId> {
     if edit::has_side_effect(module, user) || module.instruction(user).array().is_none() {
         return None;
     }
-    let value = side.top(module, user);
-    let slice = side.strip(module, value);
+    let value = inner.top(module, user);
+    let slice = inner.strip(module, value);
     let inst = module.instruction(slice.inst);
     if inst.opcode != Opcode::DynamicSlice {
         return None;
     }
-    let source = side.resolve(module, inst.operands[0], slice);
-    let start = side.row_start(module, slice, 1)?;
+    let source = inner.resolve(module, inst.operands[0], slice);
+    let start = inner.row_start(module, slice, 1)?;
     let (whole, part) = (module.instruction(inst.operands[0]).array()?, inst.array()?);
     let one_row = part.dims.first() == Some(&1) && part.dims[1..] == whole.dims[1..];
-    (one_row && start.frame == 0 && side.element(module, source) == Some(element)).then_some(start.inst)
+    (one_row && start.frame == 0 && inner.element(module, source) == Some(element)).then_some(start.inst)
 }
