@@ -43,6 +43,12 @@ struct Offer {
     regions: Vec<Region>,
 }
 
+impl Offer {
+    fn slowdown(&self) -> f64 {
+        self.price.slowdown(self.sizes.iter().map(|size| size.count).max().unwrap_or(0))
+    }
+}
+
 /// Findings about the large values of one computation.
 pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
     if context.estimate.temporaries == Bytes::ZERO {
@@ -52,8 +58,22 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     let flow = Flow::new(context, &graph);
     let mut offers: Vec<Offer> = plans(&flow).into_iter().filter_map(|plan| offer(&flow, plan)).collect();
     offers.sort_by_key(|offer| std::cmp::Reverse(offer.price.gain));
+    let mut offers = affordable(offers);
     offers.truncate(MOST_OFFERS);
     offers.into_iter().filter_map(|offer| finding(context, offer)).collect()
+}
+
+/// The offers without those to which another one of almost the same gain is clearly preferable for its run time.
+fn affordable(offers: Vec<Offer>) -> Vec<Offer> {
+    /// Gain that may be given up, as a divisor, and run time that must be won for it, as a share of the original.
+    const GAIN: u64 = 10;
+    const TIME: f64 = 0.1;
+    let judged: Vec<(u64, f64)> = offers.iter().map(|offer| (offer.price.gain, offer.slowdown())).collect();
+    let beaten = |&(gain, slowdown): &(u64, f64)| {
+        judged.iter().any(|(other, time)| *other >= gain - gain / GAIN && time + TIME < slowdown)
+    };
+    let keep: Vec<bool> = judged.iter().map(|offer| !beaten(offer)).collect();
+    offers.into_iter().zip(keep).filter_map(|(offer, keep)| keep.then_some(offer)).collect()
 }
 
 /// The plans that grow from the largest values; none twice.

@@ -20,6 +20,10 @@ pub(super) struct Price {
     pub(super) row_bytes: Vec<u64>,
     /// Most iterations that cost little beside the work itself.
     pub(super) most_blocks: i64,
+    /// Cost of the original, of what is computed again, and of an iteration of all loops, as memory traffic.
+    base: f64,
+    again: f64,
+    per_block: f64,
 }
 
 /// Traffic of starting an iteration: some tens of microseconds.
@@ -31,8 +35,15 @@ const CONTRACTION: f64 = 0.05;
 /// Share of the original cost that loops may add. Up to here run time is flat, because blocks that fit the cache save as much.
 const ALLOWANCE: f64 = 0.3;
 
+/// The same where a budget is not met.
+const URGENT_ALLOWANCE: f64 = 2.0;
 /// Share of the memory traffic spared that computing values again may cost.
-const SPARED: f64 = 0.75;
+const SPARED: f64 = 0.35;
+
+/// Values are computed again for the sake of run time at most to this share of the original cost...
+const SMALL_SHARE: f64 = 0.05;
+/// ...unless this many bytes are at stake: then memory decides whether the program runs at all.
+const AGAIN: u64 = 2 << 30;
 
 impl Price {
     /// The price of a plan; `None` if it computes so much again that it is not worth it.
@@ -57,16 +68,31 @@ impl Price {
         let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region)).sum();
         let per_block = 3.0 * accumulators as f64 + reread as f64 + ITERATION * plan.loops.len() as f64;
         let spared = gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
-        let most_blocks = base * ALLOWANCE / per_block;
+        let options = flow.context.options;
+        let urgent = options.budget.is_some_and(|budget| flow.context.estimate.total > budget);
+        let most_blocks = base * if urgent { URGENT_ALLOWANCE } else { ALLOWANCE } / per_block;
         // A limit on the command line is an order: run time is not asked for.
-        let most_blocks = if flow.context.options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
-        if most_blocks < 2.0 || (most_blocks.is_finite() && again > spared * SPARED) {
+        let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
+        let small = gone.iter().map(|&value| graph.bytes(value)).sum::<u64>() < AGAIN;
+        let affordable = urgent || again <= base * SMALL_SHARE || (!small && again <= spared * SPARED);
+        if most_blocks < 2.0 || (most_blocks.is_finite() && !affordable) {
             return None;
         }
         let row_bytes =
             regions.iter().enumerate().map(|(index, region)| row_bytes(graph, plan.rows(index), region)).collect();
         let gone: u64 = gone.iter().map(|&value| graph.bytes(value)).sum();
-        Some(Self { gain: gone.saturating_sub(accumulators), row_bytes, most_blocks: most_blocks.min(1e15) as i64 })
+        Some(Self {
+            gain: gone.saturating_sub(accumulators),
+            row_bytes,
+            most_blocks: most_blocks.min(1e15) as i64,
+            base,
+            again,
+            per_block,
+        })
+    }
+    /// What the loops cost beyond the work itself, with the iterations of the longest, as a share of the original cost.
+    pub(super) fn slowdown(&self, blocks: i64) -> f64 {
+        (self.again + self.per_block * blocks as f64) / self.base
     }
 }
 
