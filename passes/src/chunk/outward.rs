@@ -58,7 +58,8 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     let flow = Flow::new(context, &graph);
     let mut offers: Vec<Offer> = plans(&flow).into_iter().filter_map(|plan| offer(&flow, plan)).collect();
     offers.sort_by_key(|offer| std::cmp::Reverse(offer.price.gain));
-    let mut offers = affordable(offers);
+    // A limit on the command line is an order: run time is not asked for.
+    let mut offers = if context.options.chunk_bytes.is_some() { offers } else { affordable(offers) };
     offers.truncate(MOST_OFFERS);
     offers.into_iter().filter_map(|offer| finding(context, offer)).collect()
 }
