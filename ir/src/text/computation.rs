@@ -19,7 +19,8 @@ pub(super) fn computation<'a>(state: &mut State<'a>, input: &'a str) -> Res<'a, 
     let Ok((input, (name, percent))) = name(at) else { return Err(errors::expected("a computation name", at)) };
     let (input, result) = program_shape(state, input)?;
     if state.computations.is_empty() {
-        state.module.style.percent = percent;
+        state.module.style.percent =
+            if super::print::is_reserved(name) { first_instruction_has_percent(input) } else { percent };
         state.module.style.program_shape = result.is_some();
     }
     if let Some(&previous) = state.computations.get(name) {
@@ -163,4 +164,11 @@ fn finish(state: &mut State<'_>, scope: Scope<'_>, name: SmolStr) -> Computation
     }
     state.module.order.push(id);
     id
+}
+
+/// Whether the first instruction behind a head carries a `%` that its name does not need.
+fn first_instruction_has_percent(head_end: &str) -> bool {
+    let Some((_, body)) = head_end.split_once('{') else { return false };
+    let body = opt(keyword("ROOT")).parse(body).map_or(body, |(rest, _)| rest);
+    matches!(name(body), Ok((_, (name, true))) if !super::print::is_reserved(name))
 }
