@@ -163,6 +163,18 @@ impl Shape {
             _ => false,
         }
     }
+    /// As [`Self::compatible`], but a size and a bound of the same number agree: what XLA's parser asks of the shapes in front of operands
+    /// and of the result in a computation's head (source: `ShapeUtil::Compatible`, xla/shape_util.h).
+    pub fn compatible_bounds(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Array(a), Self::Array(b)) => a.element_type == b.element_type && a.dims == b.dims,
+            (Self::Tuple(a), Self::Tuple(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.compatible_bounds(y))
+            }
+            (Self::Buffer(a), Self::Buffer(b)) => a.compatible_bounds(b),
+            _ => self.compatible(other),
+        }
+    }
     /// The sub-shape at a tuple index; the shape itself for an empty index.
     pub fn at(&self, index: &[i64]) -> Option<&Self> {
         index.iter().try_fold(self, |shape, &i| shape.as_tuple()?.get(usize::try_from(i).ok()?).map(Arc::as_ref))

@@ -21,9 +21,8 @@ fn need_token(request: &Request<'_>, index: usize) -> Result<(), String> {
     }
 }
 
-/// The data, a context and a token.
+/// The data, a context and a token. XLA's verifier does not ask for a token as the second operand.
 pub(super) fn send(request: &Request<'_>) -> Inferred {
-    need_token(request, 1)?;
     Ok(Shape::tuple([request.operand(0)?.clone(), context(), token()]))
 }
 
@@ -66,9 +65,9 @@ pub(super) fn outfeed(request: &Request<'_>) -> Inferred {
     Ok(token())
 }
 
-/// A token, of tokens.
-pub(super) fn after_all(request: &Request<'_>) -> Inferred {
-    (0..request.operands.len()).try_for_each(|index| need_token(request, index))?;
+/// A token, of anything: XLA's verifier does not ask for tokens.
+#[expect(clippy::unnecessary_wraps, reason = "a rule of the table")]
+pub(super) fn after_all(_: &Request<'_>) -> Inferred {
     Ok(token())
 }
 

@@ -20,6 +20,9 @@ pub(super) fn defaults(module: &Module, inst: &Instruction, to: &mut pb::HloInst
     match inst.opcode {
         O::Convolution | O::ReduceWindow | O::SelectAndScatter => to.window = Some(pb_dims::Window::default()),
         O::CustomCall => to.custom_call_api_version = 1,
+        O::Outfeed => {
+            to.outfeed_shape = inst.operands.first().and_then(|&operand| shape::write(module.shape(operand)).ok());
+        }
         O::Pad => to.padding_config = Some(pb_dims::PaddingConfig::default()),
         O::Dot | O::ScaledDot => to.dot_dimension_numbers = Some(pb_dims::DotDimensionNumbers::default()),
         O::Gather => to.gather_dimension_numbers = Some(pb_dims::GatherDimensionNumbers::default()),
@@ -269,6 +272,7 @@ fn common(inst: &Instruction, key: &str, value: Value<'_>, to: &mut pb::HloInstr
         ("sharding", _) => to.sharding = Some(sharding::write(value.text()?)?),
         ("frontend_attributes", _) => to.frontend_attributes = Some(metadata::frontend(value.text()?)?),
         ("statistics", _) => to.statistics_viz = Some(metadata::statistics(value.text()?)?),
+        ("origin", _) => to.original_value = Some(value.with(super::origin::write)?),
         ("result_accuracy", _) => to.result_accuracy = Some(metadata::accuracy(value.text()?)?),
         ("metadata", _) => to.metadata = Some(value.with(metadata::write)?),
         ("backend_config", _) => to.backend_config = value.config()?,
@@ -287,26 +291,12 @@ fn common(inst: &Instruction, key: &str, value: Value<'_>, to: &mut pb::HloInstr
         ("domain", _) => domain(value, to)?,
         ("literal", _) if inst.opcode == Opcode::CustomCall => {
             let text = value.text()?;
-            let at = literal_start(text).ok_or("a shape and a value expected")?;
-            to.literal = literal::write(one_shape(&text[..at])?.as_ref(), &text[at..])?;
+            let (value, shape) = text::leading_shape(text)?;
+            to.literal = literal::write(&shape, value)?;
         }
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-/// Where the value begins behind the shape of `s32[2]{0} {1, 2}`.
-fn literal_start(text: &str) -> Option<usize> {
-    if text.starts_with('(') {
-        let mut depth = 0_i64;
-        return text
-            .find(|symbol| {
-                depth += i64::from(symbol == '(') - i64::from(symbol == ')');
-                depth == 0
-            })
-            .map(|at| at + 1);
-    }
-    text.find(' ')
 }
 
 /// The message's entry is the operand's side, the text's entry the user's.

@@ -4,6 +4,9 @@ use super::message::dims as pb;
 use super::scan::Fit;
 use crate::attribute::WindowDim;
 
+/// More dimensions than this are damage.
+const MAX_RANK: usize = 64;
+
 /// One dimension of a window as a message.
 pub(super) fn window_dimension(dim: &WindowDim) -> pb::WindowDimension {
     pb::WindowDimension {
@@ -70,13 +73,20 @@ pub(super) fn write_labels(text: &str) -> Fit<pb::ConvolutionDimensionNumbers> {
 /// The labels of dimension numbers.
 pub(super) fn labels_text(dims: &pb::ConvolutionDimensionNumbers) -> Fit<String> {
     let labels = |named: [(i64, char); 2], spatial: &[i64]| {
-        let mut labels = vec![None; spatial.len() + 2];
+        // A dimension without a number, which `?` stands for, has no place in the message but the gap it leaves.
+        let last = named.iter().map(|named| named.0).chain(spatial.iter().copied()).max().unwrap_or(0);
+        let count = usize::try_from(last).ok().filter(|&last| last < MAX_RANK).ok_or("dimension numbers are out of range")?;
+        let mut labels = vec![None; count + 1];
         let digits = spatial.iter().enumerate().map(|(index, &dim)| (dim, char::from_digit(index as u32, 10)));
         for (dim, label) in named.into_iter().map(|(dim, label)| (dim, Some(label))).chain(digits) {
             let place = usize::try_from(dim).ok().and_then(|dim| labels.get_mut(dim));
-            *place.ok_or_else(|| format!("dimension number {dim} is out of range"))? = label;
+            let place = place.ok_or_else(|| format!("dimension number {dim} is out of range"))?;
+            if place.is_some() || label.is_none() {
+                return Err("dimension numbers repeat or are too many".to_owned());
+            }
+            *place = label;
         }
-        labels.into_iter().collect::<Option<String>>().ok_or_else(|| "dimension numbers repeat".to_owned())
+        Ok(labels.into_iter().map(|label| label.unwrap_or('?')).collect::<String>())
     };
     let input = labels(
         [(dims.input_batch_dimension, 'b'), (dims.input_feature_dimension, 'f')],

@@ -148,7 +148,9 @@ fn e8m0(value: f64) -> Option<u64> {
 /// The text of a bit pattern of a real floating-point type, as XLA prints it, but with a negative zero that XLA reads back.
 pub(super) fn text(element_type: ElementType, bits: u64) -> String {
     if element_type == ElementType::F8e8m0fnu {
-        return if bits == 255 { "nan".to_owned() } else { general(f64::powi(2.0, bits as i32 - 127), 2) };
+        // XLA reads back the two digits that it prints itself for the smallest power, 2^-127, as the next one.
+        let digits = if bits == 0 { 6 } else { 2 };
+        return if bits == 255 { "nan".to_owned() } else { general(f64::powi(2.0, bits as i32 - 127), digits) };
     }
     let Some(format) = Format::of(element_type) else { return bits.to_string() };
     let (negative, pattern) = (bits & format.sign() != 0, bits & (format.sign() - 1));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::float::general;
-use super::message::{dims as pb_dims, module as pb};
+use super::message::{dims as pb_dims, module as pb, shape as pb_shape};
 use super::scan::{Fit, braces, dict_or_quote, grouped, joined, quote};
 use super::{convolution, literal, metadata, names, shape, sharding};
 
@@ -147,7 +147,7 @@ impl Line<'_, '_> {
         let inst = self.inst;
         if let Some(window) = &inst.window {
             // A scalar reduce-window has a window, an empty one; a convolution without spatial dimensions is printed without.
-            let wanted = !window.dimensions.is_empty() || self.is(&["reduce-window", "select-and-scatter"]);
+            let wanted = !window.dimensions.is_empty() || !self.is(&["convolution"]);
             self.put_if(wanted, "window", convolution::window_text(window));
         }
         if let Some(dims) = &inst.convolution_dimension_numbers {
@@ -374,7 +374,7 @@ impl Line<'_, '_> {
             let pairs = inst.source_target_pairs.iter().map(|pair| braces(&[pair.source, pair.target]));
             self.put("source_target_pairs", grouped(pairs, ","));
             if !inst.dynamic_slice_sizes.is_empty() {
-                return Err("`dynamic_slice_sizes` of a collective-permute cannot be read".to_owned());
+                self.put("slice_sizes", grouped(self.sent_slices()?, ","));
             }
         }
         self.put_if(inst.constrain_layout && !self.is(&["custom-call"]), "constrain_layout", true);
@@ -383,6 +383,37 @@ impl Line<'_, '_> {
         }
         self.put_if(inst.use_global_device_ids, "use_global_device_ids", true);
         Ok(())
+    }
+
+    /// The sizes of the slices that a collective-permute sends: the message has one list for all, each slice of the rank of what it is
+    /// taken from. Source: `HloInstruction::CreateFromProto` (xla/hlo/ir/hlo_instruction.cc).
+    fn sent_slices(&self) -> Fit<Vec<String>> {
+        let shape = |index: usize| {
+            let inst = self.inst.operand_ids.get(index).and_then(|id| self.by_id.get(&(id & 0xffff_ffff)));
+            inst.and_then(|inst| inst.shape.as_ref()).ok_or("an operand of a collective-permute is missing")
+        };
+        let (from, places) = (shape(0)?, shape(2)?);
+        let is_list = |places: Option<&pb_shape::Shape>| places.is_some_and(|place| !place.tuple_shapes.is_empty());
+        let ranks: Vec<usize> = if from.tuple_shapes.is_empty() {
+            let count = if is_list(places.tuple_shapes.first()) { places.tuple_shapes.len() } else { 1 };
+            vec![from.dimensions.len(); count]
+        } else {
+            let first = places.tuple_shapes.first();
+            let several = first.is_some_and(|first| is_list(first.tuple_shapes.first()));
+            let count = |index: usize| places.tuple_shapes.get(index).map_or(0, |place| place.tuple_shapes.len());
+            let each = |(index, part): (usize, &pb_shape::Shape)| {
+                std::iter::repeat_n(part.dimensions.len(), if several { count(index) } else { 1 })
+            };
+            from.tuple_shapes.iter().enumerate().flat_map(each).collect()
+        };
+        let mut sizes = self.inst.dynamic_slice_sizes.as_slice();
+        let mut slices = Vec::with_capacity(ranks.len());
+        for rank in ranks {
+            let (slice, rest) = sizes.split_at_checked(rank).ok_or("`dynamic_slice_sizes` has too few numbers")?;
+            slices.push(braces(slice));
+            sizes = rest;
+        }
+        if sizes.is_empty() { Ok(slices) } else { Err("`dynamic_slice_sizes` has too many numbers".to_owned()) }
     }
 
     fn called(&mut self) -> Fit<()> {
@@ -444,6 +475,9 @@ impl Line<'_, '_> {
         if let Some(accuracy) = &inst.result_accuracy {
             let text = metadata::accuracy_text(accuracy)?;
             self.put_if(!text.is_empty(), "result_accuracy", text);
+        }
+        if let Some(value) = &inst.original_value {
+            self.put("origin", super::origin::read(value)?);
         }
         if let Some(data) = &inst.metadata {
             let text = metadata::read(data)?;

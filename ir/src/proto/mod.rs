@@ -21,6 +21,7 @@
 //! assert_eq!(text::print(&decoded.module), source);
 //! ```
 
+mod asynchronous;
 mod attributes;
 mod buffers;
 mod convolution;
@@ -30,6 +31,7 @@ mod literal;
 mod message;
 mod metadata;
 mod names;
+mod origin;
 mod read;
 mod scan;
 mod shape;
@@ -71,6 +73,25 @@ pub fn write(module: &Module) -> Result<Encoded, Vec<Diagnostic>> {
 /// Whether the text of a `frontend_attributes` value can be read: keys with strings or dictionaries.
 pub(crate) fn check_frontend_attributes(text: &str) -> Result<(), String> {
     metadata::frontend(text).map(|_| ()).map_err(|problem| format!("cannot be read: {problem}"))
+}
+
+/// Whether the text of a `result_accuracy` value can be read: a mode or a tolerance.
+pub(crate) fn check_result_accuracy(text: &str) -> Result<(), String> {
+    metadata::accuracy(text).map(|_| ())
+}
+
+/// Whether XLA can read every string in the text of a value: only some letters may follow a backslash.
+pub(crate) fn check_strings(text: &str) -> Result<(), String> {
+    if !text.contains('\\') {
+        return Ok(());
+    }
+    let mut rest = text;
+    while let Some(at) = rest.find(['"', '\'']) {
+        let mut cursor = scan::Cursor::new(&rest[at..]);
+        cursor.bytes().map_err(|problem| format!("has a string that cannot be read: {problem}"))?;
+        rest = cursor.rest;
+    }
+    Ok(())
 }
 
 /// Reads a serialized `HloProto` or `HloModuleProto`.

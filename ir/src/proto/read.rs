@@ -115,8 +115,6 @@ impl Reader {
         self.drop_field("original_value_recovery_table", module.original_value_recovery_table.is_some());
         self.drop_field("payloads", !module.payloads.is_empty());
         self.drop_field("device_type", !module.device_type.is_empty());
-        let instructions = || module.computations.iter().flat_map(|computation| &computation.instructions);
-        self.drop_field("original_value", instructions().any(|inst| inst.original_value.is_some()));
     }
 
     fn header(&mut self, module: &pb::HloModule) {

@@ -17,7 +17,8 @@ use crate::{
 
 /// Writes a module as a serialized `HloProto` without buffer assignment.
 pub(super) fn write(module: &Module) -> Result<Encoded, Vec<Diagnostic>> {
-    let mut writer = Writer::new(module);
+    let module = super::asynchronous::expanded(module);
+    let mut writer = Writer::new(&module);
     let message = writer.module();
     if !writer.problems.is_empty() {
         return Err(writer.problems);
@@ -34,6 +35,8 @@ struct Writer<'m> {
     ids: Vec<i64>,
     /// Name of each instruction, by index.
     names: Vec<SmolStr>,
+    /// Name of each computation, by index.
+    computation_names: Vec<SmolStr>,
     problems: Vec<Diagnostic>,
     dropped: Vec<Diagnostic>,
 }
@@ -48,7 +51,7 @@ impl<'m> Writer<'m> {
                 ids[id.index()] = (number as i64) << 32 | local as i64;
             }
         }
-        Self { module, numbers, ids, names: unique_names(module), problems: Vec::new(), dropped: Vec::new() }
+        Self { module, numbers, ids, names: unique_names(module), computation_names: unique_computation_names(module), problems: Vec::new(), dropped: Vec::new() }
     }
 
     fn number(&self, id: ComputationId) -> i64 {
@@ -59,7 +62,7 @@ impl<'m> Writer<'m> {
         let entry = self.module.entry();
         let mut message = pb::HloModule {
             name: self.module.name.to_string(),
-            entry_computation_name: self.module.computation(entry).name.to_string(),
+            entry_computation_name: self.computation_names[entry.index()].to_string(),
             entry_computation_id: self.number(entry),
             input_output_alias: Some(pb::InputOutputAlias::default()),
             buffer_donor: Some(pb::BufferDonors::default()),
@@ -136,7 +139,7 @@ impl<'m> Writer<'m> {
         let computation = self.module.computation(id);
         let instructions = self.module.instructions_of(id).map(|(id, inst)| self.instruction(id, inst)).collect();
         pb::HloComputation {
-            name: computation.name.to_string(),
+            name: self.computation_names[id.index()].to_string(),
             instructions,
             program_shape: self.program_shape(id),
             id: self.number(id),
@@ -176,10 +179,6 @@ impl<'m> Writer<'m> {
         self.payload(inst, &mut message);
         attributes::defaults(self.module, inst, &mut message);
         for attribute in &inst.attributes {
-            if attribute.key == AttrKey::Origin {
-                self.drop_attribute(attribute, &format!(" of `{}`", inst.name));
-                continue;
-            }
             let set = attributes::set(inst, attribute, &mut message);
             self.keep(&format!("`{}`", attribute.key.name()), Some(inst), set);
         }
@@ -284,14 +283,37 @@ impl<'m> Writer<'m> {
 /// number, as XLA gives it when it reads the text (source: xla/service/name_uniquer.cc).
 fn unique_names(module: &Module) -> Vec<SmolStr> {
     let mut names = vec![SmolStr::default(); module.instruction_count()];
-    let mut numbers: IndexMap<&str, Numbers, FxBuildHasher> = IndexMap::default();
+    let mut uniquer = Uniquer::default();
     for (id, inst) in module.live_instructions() {
-        let (stem, number) = stem(&inst.name);
-        let given = numbers.entry(stem).or_default().take(number.unwrap_or(0));
-        let kept = number.is_none() && given == 0;
-        names[id.index()] = if kept { inst.name.clone() } else { format_smolstr!("{stem}.{given}") };
+        names[id.index()] = uniquer.name(&inst.name);
     }
     names
+}
+
+/// The same for computations: `f` behind `f.0` becomes `f.1`.
+fn unique_computation_names(module: &Module) -> Vec<SmolStr> {
+    let mut names = vec![SmolStr::default(); module.computation_count()];
+    let mut uniquer = Uniquer::default();
+    for &id in module.computation_ids() {
+        names[id.index()] = uniquer.name(&module.computation(id).name);
+    }
+    names
+}
+
+/// Hands out each name once.
+#[derive(Default)]
+struct Uniquer<'m> {
+    numbers: IndexMap<&'m str, Numbers, FxBuildHasher>,
+}
+
+impl<'m> Uniquer<'m> {
+    /// The name if it is free, else its stem with another number.
+    fn name(&mut self, wanted: &'m SmolStr) -> SmolStr {
+        let (stem, number) = stem(wanted);
+        let given = self.numbers.entry(stem).or_default().take(number.unwrap_or(0));
+        let kept = number.is_none() && given == 0;
+        if kept { wanted.clone() } else { format_smolstr!("{stem}.{given}") }
+    }
 }
 
 /// The numbers behind one stem; 0 is no number.

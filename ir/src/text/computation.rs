@@ -140,7 +140,7 @@ fn check_result<'a>(
 ) -> Result<(), nom::Err<super::lex::Problem<'a>>> {
     let root = scope.root.or(scope.instructions.last().copied());
     match (result, root) {
-        (Some((at, shape)), Some(root)) if !shape.compatible(&state.module.instruction(root).shape) => {
+        (Some((at, shape)), Some(root)) if !shape.compatible_bounds(&state.module.instruction(root).shape) => {
             Err(errors::root_shape(at, scope.name, &state.module.instruction(root).shape.to_string()))
         }
         _ => Ok(()),

@@ -81,8 +81,24 @@ pub(super) fn right_hand_side<'a>(
     };
     if shape.is_none() {
         instruction.shape = infer_shape(state, &instruction, opcode_text)?;
+    } else if has_one_shape(opcode) && state.problems.is_empty() {
+        replace_shape(state, &mut instruction);
     }
     Ok((input, state.add(scope, instruction)))
+}
+
+/// Whether XLA's parser passes over the shape that is written: these instructions have the one that their operands imply.
+fn has_one_shape(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Send | Opcode::SendDone | Opcode::RecvDone | Opcode::Outfeed | Opcode::AfterAll)
+}
+
+/// Gives an instruction the shape that its operands imply, if it is another one than what is written.
+fn replace_shape(state: &State<'_>, instruction: &mut Instruction) {
+    if let Some(Ok(implied)) = infer::shape(&state.module, instruction)
+        && !implied.compatible_bounds(&instruction.shape)
+    {
+        instruction.shape = implied;
+    }
 }
 
 /// The shape the operands imply. If some operand could not be read, the shape does not matter any more.
@@ -224,7 +240,7 @@ fn operand<'a>(state: &mut State<'a>, scope: &mut Scope<'a>, input: &'a str) -> 
     // After a problem the id may stand for an instruction that could not be read.
     if let Some(shape) = shape.filter(|_| state.problems.is_empty()) {
         let actual = &state.module.instruction(id).shape;
-        if !shape.compatible(actual) {
+        if !shape.compatible_bounds(actual) {
             let written = &at[..at.len() - rest.len()];
             return Err(errors::operand_shape(written, &shape.to_string(), word, &actual.to_string()));
         }

@@ -24,6 +24,9 @@
 //! checked and dropped. Attributes whose value this version has no form for, literals, and opcodes it does not know are
 //! kept verbatim, and what no pass touched is printed back as it was read.
 //!
+//! The shape written in front of a `send`, `send-done`, `recv-done`, `outfeed` or `after-all` does not matter, as in XLA: these have the one
+//! that their operands imply.
+//!
 //! Known gaps against XLA: a module is not renumbered or renamed on reading; a near miss of a known opcode is an error
 //! even if a later XLA should know it.
 
@@ -73,6 +76,16 @@ pub fn parse(text: &str) -> Result<Module, Vec<Diagnostic>> {
 /// Reads `{(shape, ...)->shape}`, the value of `entry_computation_layout`.
 pub(crate) fn program_layout(text: &str) -> Option<(Vec<ShapeRef>, ShapeRef)> {
     shape::program_layout(text).ok().map(|(_, layout)| layout)
+}
+
+/// Reads a shape at the start of a text; also what stands behind it and the blanks.
+pub(crate) fn leading_shape(text: &str) -> Result<(&str, ShapeRef), String> {
+    shape::Shapes::default().shape(text).map(|(rest, shape)| (skip_blank(rest), shape)).map_err(|error| match error {
+        nom::Err::Error(problem) | nom::Err::Failure(problem) => {
+            problem.report.map_or_else(|| "a shape expected".to_owned(), |report| report.message.clone())
+        }
+        nom::Err::Incomplete(_) => unreachable!("complete parsers never ask for more input"),
+    })
 }
 
 /// Line and column of a byte of `text`, both counted from 1, columns in bytes. An offset behind the end is the end.

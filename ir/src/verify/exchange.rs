@@ -163,7 +163,6 @@ impl<'m> Written<'m> {
     }
 
     fn recv(&self) -> Result<(), String> {
-        self.token(0)?;
         match self.inst.shape.as_tuple() {
             Some([_, context, token]) if is_scalar(context, ElementType::U32) && **token == Shape::Token => Ok(()),
             _ => self.wrong("data, u32[] and a token"),
@@ -177,10 +176,10 @@ impl<'m> Written<'m> {
         }
     }
 
-    /// Two parameters of the distribution, scalars of the result's type.
+    /// Two parameters of the distribution, scalars of the result's type; a third operand, as in old texts, means nothing.
     fn rng(&self) -> Result<(), String> {
         let Some(result) = self.inst.array() else { return self.wrong("an array") };
-        for index in 0..self.inst.operands.len() {
+        for index in 0..2 {
             let shape = self.operand(index);
             let is_close = |array: &ArrayShape| array.is_scalar() && alike(array, result);
             if !shape.as_array().is_some_and(is_close) {

@@ -24,12 +24,14 @@
 //! - **V15** Attributes are well-formed; `input_output_alias` and `buffer_donor` name existing arrays, each once, of the same size.
 //! - **V16** `entry_computation_layout` has the shapes of the entry's parameters and root.
 
+mod asynchronous;
 mod attributes;
 mod calls;
 mod exchange;
 mod header;
 mod layout;
 mod shapes;
+mod sharding;
 mod structure;
 mod values;
 
@@ -80,6 +82,7 @@ impl<'m> Verifier<'m> {
         values::check(self.module, inst).map_err(|message| ("V9", message))?;
         layouts.check(&inst.shape).map_err(|message| ("V12", message))?;
         shapes::check(self.module, inst).map_err(|message| ("V10", message))?;
+        asynchronous::check(self.module, inst).map_err(|message| ("V10", message))?;
         calls::check(self, inst).map_err(|message| ("V11", message))?;
         shapes::check_literal(inst).map_err(|message| ("V13", message))?;
         header::check_output_aliases(self.module, inst).map_err(|message| ("V14", message))

@@ -44,7 +44,7 @@ fn value(module: &Module, inst: &Instruction, attribute: &Attribute) -> Verdict 
         K::OperandPrecision => {
             items(text).try_for_each(|item| one_of(item, &["default", "high", "highest", "packed_nibble"]))
         }
-        K::Sharding => sharding(&without_comments(text)),
+        K::Sharding => super::sharding::check(text),
         K::OperandLayoutConstraints => layouts(module, inst),
         K::ParameterReplication => replication(inst, text),
         K::BackendConfig => string_or_dictionary(text),
@@ -54,7 +54,10 @@ fn value(module: &Module, inst: &Instruction, attribute: &Attribute) -> Verdict 
         }
         K::Unknown(name) if name == "api_version" => begins(text, "API_VERSION_"),
         K::Unknown(name) if name == "epsilon" => number(text),
-        K::Unknown(name) if name == "async_execution_thread" => thread(module, inst, text),
+        K::Unknown(name) if name == "async_execution_thread" => string(text),
+        K::Unknown(name) if name == "literal" && inst.opcode == O::CustomCall => shaped_literal(text),
+        K::ResultAccuracy => accuracy(text),
+        K::Metadata => strings(text),
         key => {
             let own = WORDS.iter().find(|row| row.0 == *key).map(|row| row.1);
             let other = || OTHER_WORDS.iter().find(|row| row.0 == key.name()).map(|row| row.1);
@@ -87,6 +90,25 @@ fn number(text: &str) -> Verdict {
     text.parse::<f64>().map(drop).map_err(|_| format!("is {}, but must be a number", shortened(text)))
 }
 
+/// `{mode=highest}` or `{tolerance={atol=1e-05,rtol=0,ulps=1}}`.
+fn accuracy(text: &str) -> Verdict {
+    crate::proto::check_result_accuracy(text).map_err(|problem| format!("is {}: {problem}", shortened(text)))
+}
+
+/// A shape and a value, as in `s32[2]{0} {1, 2}`. XLA takes a brace with a number behind a shape for its layout.
+fn shaped_literal(text: &str) -> Verdict {
+    let rest = crate::text::leading_shape(text).map(|(rest, _)| rest);
+    match rest.map_err(|problem| format!("is {}: {problem}", shortened(text)))? {
+        "" => Err(format!("is {}, but must be a shape, with its layout, and a value", shortened(text))),
+        _ => Ok(()),
+    }
+}
+
+/// Strings of C, in which only some letters may follow a backslash.
+fn strings(text: &str) -> Verdict {
+    crate::proto::check_strings(text)
+}
+
 /// The items of `{a, b}`.
 fn items(text: &str) -> impl Iterator<Item = &str> {
     let inside = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(text);
@@ -102,21 +124,6 @@ fn channel(module: &Module, inst: &Instruction) -> Verdict {
         }
         _ => Ok(()),
     }
-}
-
-/// The thread of an asynchronous call is that of the computation it calls.
-fn thread(module: &Module, inst: &Instruction, text: &str) -> Verdict {
-    for callee in inst.called_computations() {
-        let callee = module.computation(callee);
-        let declared = match crate::attribute::find(&callee.attributes, &K::ExecutionThread) {
-            Some(AttrValue::Raw(thread) | AttrValue::Word(thread)) => thread.as_str(),
-            _ => "\"main\"",
-        };
-        if declared != text {
-            return Err(format!("is {}, but computation `{}` runs on {declared}", shortened(text), callee.name));
-        }
-    }
-    Ok(())
 }
 
 /// One flag for each array of a parameter.
@@ -151,94 +158,4 @@ fn layouts(module: &Module, inst: &Instruction) -> Verdict {
         }
     }
     Ok(())
-}
-
-fn without_comments(text: &str) -> String {
-    let mut parts = text.split("/*");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |kept, part| kept + part.split_once("*/").map_or(part, |(_, behind)| behind))
-}
-
-/// A sharding, or a tuple of them; tuples are not nested. Named shardings and words that are not known are left to XLA.
-fn sharding(text: &str) -> Verdict {
-    let inside = inside_braces(text)?;
-    if inside.starts_with('{') {
-        parts(inside).into_iter().try_for_each(single_sharding)
-    } else {
-        single_sharding(text)
-    }
-}
-
-fn inside_braces(text: &str) -> Result<&str, String> {
-    let inside = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    inside.map(str::trim).ok_or_else(|| format!("is {}, but must stand in braces", shortened(text)))
-}
-
-fn single_sharding(text: &str) -> Verdict {
-    let inside = inside_braces(text)?;
-    if inside.starts_with('{') {
-        return Err("is a tuple in a tuple".into());
-    }
-    let word = inside.split([' ', ',']).next().unwrap_or_default();
-    let devices = inside.find("devices=[").filter(|_| !inside.contains("mesh["));
-    match (word, devices) {
-        ("replicated" | "manual" | "unknown" | "unreduced", Some(_)) => Err(format!("is {word}, but names devices")),
-        ("maximal", _) => one_device(inside),
-        (_, Some(at)) => tiles(&inside[at + "devices=[".len()..]),
-        ("last_tile_dim_replicate", None) => Err("has no devices to tile".into()),
-        _ => Ok(()),
-    }
-}
-
-/// The groups in braces of `{..}, {..}`.
-fn parts(text: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut found) = (0_usize, 0, Vec::new());
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'{' => {
-                if depth == 0 {
-                    start = at;
-                }
-                depth += 1;
-            }
-            b'}' => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    found.push(&text[start..=at]);
-                }
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-/// `maximal device=3`.
-fn one_device(inside: &str) -> Verdict {
-    let device = inside.split_whitespace().find_map(|word| word.strip_prefix("device="));
-    match device.map(str::parse::<u64>) {
-        Some(Ok(_)) => Ok(()),
-        _ => Err("is maximal, but does not name one device".into()),
-    }
-}
-
-/// What stands behind `devices=[`: `2,2]0,1,2,3` or `2,2]<=[4]`, each device in its place.
-fn tiles(text: &str) -> Verdict {
-    let Some((dims, devices)) = text.split_once(']') else { return Err("has no end of its tile dimensions".into()) };
-    let Some(tiles) = product(dims) else { return Err(format!("has tile dimensions [{}]", shortened(dims))) };
-    let iota = devices.strip_prefix("<=[").and_then(|rest| rest.split_once(']'));
-    let listed = || devices.split([' ', '}']).next().unwrap_or_default().split(',').filter(|device| !device.is_empty());
-    let count = iota.map_or_else(|| Some(listed().count() as u64), |(reshape, _)| product(reshape));
-    match count {
-        Some(1) if !devices.starts_with("<=") => Err("lists one device, which is no tiling".into()),
-        Some(count) if count == tiles => Ok(()),
-        Some(count) => Err(format!("has {tiles} tiles for {count} devices")),
-        None => Err("has no number of devices".into()),
-    }
-}
-
-/// The product of a list of sizes, each at least 1.
-fn product(list: &str) -> Option<u64> {
-    let sizes = list.split(',').map(|size| size.trim().parse::<u64>().ok().filter(|&size| size > 0));
-    sizes.into_iter().try_fold(1_u64, |product, size| product.checked_mul(size?))
 }
