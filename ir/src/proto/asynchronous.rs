@@ -10,17 +10,13 @@ use smol_str::{SmolStr, format_smolstr};
 
 use crate::shape::ShapeRef;
 use crate::{
-    AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module, Opcode, Payload, Shape,
+    AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module, Opcode, Payload,
+    Shape,
 };
 
 /// What stands on the operation and on the instruction that it wraps; XLA copies it from the last part that has it.
-const SHARED: &[AttrKey] = &[
-    AttrKey::Metadata,
-    AttrKey::Origin,
-    AttrKey::BackendConfig,
-    AttrKey::FrontendAttributes,
-    AttrKey::Statistics,
-];
+const SHARED: &[AttrKey] =
+    &[AttrKey::Metadata, AttrKey::Origin, AttrKey::BackendConfig, AttrKey::FrontendAttributes, AttrKey::Statistics];
 
 /// The module with every `OP-start`, `OP-update` and `OP-done` written out, and with shared attributes on the wrapped instructions.
 pub(super) fn expanded(module: &Module) -> Cow<'_, Module> {
@@ -39,7 +35,9 @@ pub(super) fn expanded(module: &Module) -> Cow<'_, Module> {
 
 /// The opcode of `OP-start`, `OP-update` and `OP-done`, and the general opcode of that part.
 fn part(inst: &Instruction) -> Option<(Opcode, Opcode)> {
-    let (Opcode::Unknown, Payload::Unknown { opcode, operands: None }) = (inst.opcode, &inst.payload) else { return None };
+    let (Opcode::Unknown, Payload::Unknown { opcode, operands: None }) = (inst.opcode, &inst.payload) else {
+        return None;
+    };
     let (base, suffix) = opcode.rsplit_once('-')?;
     let part = match suffix {
         "start" => Opcode::AsyncStart,

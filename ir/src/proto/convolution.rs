@@ -75,7 +75,8 @@ pub(super) fn labels_text(dims: &pb::ConvolutionDimensionNumbers) -> Fit<String>
     let labels = |named: [(i64, char); 2], spatial: &[i64]| {
         // A dimension without a number, which `?` stands for, has no place in the message but the gap it leaves.
         let last = named.iter().map(|named| named.0).chain(spatial.iter().copied()).max().unwrap_or(0);
-        let count = usize::try_from(last).ok().filter(|&last| last < MAX_RANK).ok_or("dimension numbers are out of range")?;
+        let count =
+            usize::try_from(last).ok().filter(|&last| last < MAX_RANK).ok_or("dimension numbers are out of range")?;
         let mut labels = vec![None; count + 1];
         let digits = spatial.iter().enumerate().map(|(index, &dim)| (dim, char::from_digit(index as u32, 10)));
         for (dim, label) in named.into_iter().map(|(dim, label)| (dim, Some(label))).chain(digits) {

@@ -72,7 +72,8 @@ fn node_text(rest: &mut &[&pb::OriginalValueElement], depth: usize, out: &mut St
     }
     *rest = behind;
     let below = |rest: &[&pb::OriginalValueElement]| {
-        rest.first().is_some_and(|next| next.shape_index.len() > depth && next.shape_index.starts_with(&first.shape_index))
+        rest.first()
+            .is_some_and(|next| next.shape_index.len() > depth && next.shape_index.starts_with(&first.shape_index))
     };
     if below(rest) {
         let mut separator = "(";

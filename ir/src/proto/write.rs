@@ -51,7 +51,15 @@ impl<'m> Writer<'m> {
                 ids[id.index()] = (number as i64) << 32 | local as i64;
             }
         }
-        Self { module, numbers, ids, names: unique_names(module), computation_names: unique_computation_names(module), problems: Vec::new(), dropped: Vec::new() }
+        Self {
+            module,
+            numbers,
+            ids,
+            names: unique_names(module),
+            computation_names: unique_computation_names(module),
+            problems: Vec::new(),
+            dropped: Vec::new(),
+        }
     }
 
     fn number(&self, id: ComputationId) -> i64 {

@@ -50,7 +50,7 @@ const PARTS: &[&str] = &["D", "T", "L", "#", "*", "E", "S", "SC", "P", "M"];
 
 /// Parts are words with groups in parentheses, each part once.
 fn check_suffix(suffix: &str) -> Result<(), String> {
-    let (mut rest, mut behind) = (suffix.trim(), 0);
+    let (mut rest, mut behind, mut is_sparse) = (suffix.trim(), 0, false);
     while !rest.is_empty() {
         let open = rest.find('(').ok_or_else(|| format!("ends with `{rest}`"))?;
         let word = rest[..open].trim();
@@ -60,10 +60,27 @@ fn check_suffix(suffix: &str) -> Result<(), String> {
                 return Err(format!("has `{word}` in the wrong place: the order is {}", PARTS.join(", ")));
             }
             behind = at + 1;
+            check_part(word, &rest[open..open + length])?;
+            is_sparse |= word == "D" && rest[open..open + length].contains(['C', 'S']);
+            if word == "P" && !is_sparse {
+                return Err("gives a physical shape to an array that is not sparse".into());
+            }
         }
         rest = rest[open + length..].trim_start();
     }
     Ok(())
+}
+
+/// Numbers and kinds that a part can hold. Source: `ParseLayout` (xla/hlo/parser/hlo_parser.cc).
+fn check_part(word: &str, group: &str) -> Result<(), String> {
+    let inside = group.trim_start_matches('(').trim_end_matches(')');
+    let fits = match word {
+        "D" => inside.split(',').all(|kind| ["D", "C", "S", "H"].contains(&kind.trim().trim_end_matches(['+', '~']))),
+        "L" | "E" | "S" | "M" => inside.trim().parse::<i64>().is_ok(),
+        "T" => group.chars().all(|symbol| symbol.is_ascii_digit() || "()*,- \n\r\t".contains(symbol)),
+        _ => true,
+    };
+    if fits { Ok(()) } else { Err(format!("has `{word}{group}`, which says nothing")) }
 }
 
 /// Bytes up to the parenthesis that closes the first one.

@@ -7,7 +7,8 @@ use crate::diagnostic::shortened;
 type Verdict = Result<(), String>;
 
 /// Words that a sharding can begin with, if it does not begin with devices or a mesh.
-const KINDS: &[&str] = &["replicated", "manual", "unknown", "unreduced", "maximal", "shard_as", "shard_like", "metadata"];
+const KINDS: &[&str] =
+    &["replicated", "manual", "unknown", "unreduced", "maximal", "shard_as", "shard_like", "metadata"];
 
 /// A sharding, or a tuple of them.
 pub(super) fn check(text: &str) -> Verdict {
@@ -63,7 +64,10 @@ fn mesh(text: &str) -> Verdict {
     let Some((inside, behind)) = text.split_once(']') else { return Err("has no end of its mesh".into()) };
     let mut axes = Vec::new();
     for item in inside.split(',').map(str::trim).filter(|item| !item.is_empty() && !item.starts_with("device_id=")) {
-        match item.split_once('=').and_then(|(name, size)| Some((quoted(name.trim())?, size.trim().parse::<u64>().ok()?))) {
+        match item
+            .split_once('=')
+            .and_then(|(name, size)| Some((quoted(name.trim())?, size.trim().parse::<u64>().ok()?)))
+        {
             Some((name, size)) if size > 0 => axes.push(name),
             _ => return Err(format!("has {} in its mesh, which is no axis with a size", shortened(item))),
         }

@@ -54,6 +54,7 @@ fn value(module: &Module, inst: &Instruction, attribute: &Attribute) -> Verdict 
         }
         K::Unknown(name) if name == "api_version" => begins(text, "API_VERSION_"),
         K::Unknown(name) if name == "epsilon" => number(text),
+        K::Unknown(name) if name == "domain" => domain(text),
         K::Unknown(name) if name == "async_execution_thread" => string(text),
         K::Unknown(name) if name == "literal" && inst.opcode == O::CustomCall => shaped_literal(text),
         K::ResultAccuracy => accuracy(text),
@@ -93,6 +94,15 @@ fn number(text: &str) -> Verdict {
 /// `{mode=highest}` or `{tolerance={atol=1e-05,rtol=0,ulps=1}}`.
 fn accuracy(text: &str) -> Verdict {
     crate::proto::check_result_accuracy(text).map_err(|problem| format!("is {}: {problem}", shortened(text)))
+}
+
+/// XLA knows one kind of domain.
+fn domain(text: &str) -> Verdict {
+    let kind = text.split_once("kind=").map(|(_, behind)| behind.trim_start());
+    if kind.is_some_and(|kind| kind.starts_with("\"sharding\"")) {
+        return Ok(());
+    }
+    Err(format!("is {}, but its kind must be \"sharding\"", shortened(text)))
 }
 
 /// A shape and a value, as in `s32[2]{0} {1, 2}`. XLA takes a brace with a number behind a shape for its layout.
