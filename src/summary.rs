@@ -7,10 +7,17 @@ use crate::report::place;
 
 /// One line for the peak, one per rewrite, one per missed chance that is worth more than 1 % of the remaining peak.
 pub(crate) fn text(module: &str, report: &RunReport) -> String {
-    let missed = report.remarks.iter().filter(|remark| worth_saying(remark, report.after.total));
-    let caveats = report.before.caveats.iter().map(|caveat| format!("  caveat: {caveat}\n"));
+    // A form that was asked for and not made is worth a line whatever it would save.
+    let form = |remark: &&Remark| remark.kind == RemarkKind::Missed && remark.pass == "unfuse";
+    let missed = report.remarks.iter().filter(|remark| worth_saying(remark, report.after.total) || form(remark));
+    let ours = &report.before.caveats;
+    let caveats = ours.iter().chain(report.after.caveats.iter().filter(|caveat| !ours.contains(caveat)));
+    let caveats = caveats.map(|caveat| format!("  caveat: {caveat}\n"));
     let rewrites = report.rewrites.iter().map(rewrite_line);
-    [headline(module, report)].into_iter().chain(rewrites).chain(missed.map(missed_line)).chain(caveats).collect()
+    let notes = report.remarks.iter().filter(|remark| remark.code == "scheduled");
+    let notes = notes.map(|remark| format!("  {}\n", remark.message));
+    let lines = [headline(module, report)].into_iter().chain(rewrites).chain(missed.map(missed_line));
+    lines.chain(caveats).chain(notes).collect()
 }
 
 fn headline(module: &str, report: &RunReport) -> String {

@@ -4,7 +4,7 @@
 //! or thrown away. Applying it appends the new entities, redirects uses, drops what became dead *through the patch*, and puts the lists
 //! back into definition-before-use order; text the patch does not touch keeps its place.
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::arena::{Id, SideTable};
@@ -33,7 +33,7 @@ pub struct Patch {
     rewritten: Vec<(InstructionId, Instruction)>,
     removed: Vec<InstructionId>,
     removed_computations: Vec<ComputationId>,
-    origins: Vec<(InstructionId, InstructionId)>,
+    origins: IndexMap<InstructionId, InstructionId>,
     header: Option<Vec<crate::Attribute>>,
 }
 
@@ -60,7 +60,7 @@ impl Patch {
             rewritten: Vec::new(),
             removed: Vec::new(),
             removed_computations: Vec::new(),
-            origins: Vec::new(),
+            origins: IndexMap::new(),
             header: None,
         }
     }
@@ -120,11 +120,11 @@ impl Patch {
     }
     /// Notes that `new`, added by this patch, does the work of `old` at another place; reports then speak of `old`.
     pub fn stems_from(&mut self, new: InstructionId, old: InstructionId) {
-        self.origins.push((new, old));
+        self.origins.entry(new).or_insert(old);
     }
     /// What an added instruction stems from: as noted, or else the instruction it replaces.
     pub fn origin(&self, new: InstructionId) -> Option<InstructionId> {
-        let noted = self.origins.iter().find(|(id, _)| *id == new).map(|&(_, old)| old);
+        let noted = self.origins.get(&new).copied();
         noted.or_else(|| self.replaced.iter().find(|(_, id)| *id == new).map(|&(old, _)| old))
     }
     /// Replaces the attributes of the module header.
@@ -260,7 +260,7 @@ impl<'m> Editor<'m> {
 
     /// New instructions of old computations go right before the instruction they replace, or to the end.
     fn insert_new_into_old_lists(&mut self, base: usize, replaced: &[(InstructionId, InstructionId)]) {
-        let mut new_of: indexmap::IndexMap<ComputationId, Vec<InstructionId>> = indexmap::IndexMap::new();
+        let mut new_of: IndexMap<ComputationId, Vec<InstructionId>> = IndexMap::new();
         for index in base..self.module.instruction_count() {
             let id = InstructionId::new(index);
             let parent = self.module.instruction(id).parent;
@@ -337,15 +337,24 @@ impl<'m> Editor<'m> {
     }
 
     fn drop_uncalled(&mut self, mut candidates: Vec<ComputationId>) {
+        if candidates.is_empty() {
+            return;
+        }
+        let mut calls = SideTable::<ComputationId, u32>::new(0);
+        for callee in self.module.live_instructions().flat_map(|(_, inst)| inst.called_computations()) {
+            calls[callee] += 1;
+        }
+        let mut live: IndexSet<ComputationId> = self.module.order.iter().copied().collect();
         while let Some(id) = candidates.pop() {
-            let called =
-                self.module.live_instructions().any(|(_, inst)| inst.called_computations().any(|callee| callee == id));
-            if !called && self.module.entry != Some(id) && self.module.order.contains(&id) {
-                self.module.order.retain(|&other| other != id);
+            if calls[id] == 0 && self.module.entry != Some(id) && live.swap_remove(&id) {
                 let list = &self.module.computation(id).instructions;
-                candidates.extend(list.iter().flat_map(|&inst| self.module.instruction(inst).called_computations()));
+                for callee in list.iter().flat_map(|&inst| self.module.instruction(inst).called_computations()) {
+                    calls[callee] -= 1;
+                    candidates.push(callee);
+                }
             }
         }
+        self.module.order.retain(|id| live.contains(id));
     }
 
     /// Callees before callers, moving as little as possible.

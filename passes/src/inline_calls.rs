@@ -26,6 +26,8 @@
 mod body;
 mod targets;
 
+pub(crate) use body::obstacle as obstacle_to_inlining;
+
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};

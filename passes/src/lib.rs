@@ -17,6 +17,7 @@ pub mod range;
 pub mod replication;
 pub mod roll;
 pub mod tie;
+pub mod unfuse;
 
 pub use pass::{Assumption, Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
 
@@ -31,5 +32,6 @@ pub fn all() -> Vec<Box<dyn Pass>> {
         Box::new(replication::Replication),
         Box::new(roll::Roll),
         Box::new(tie::Tie),
+        Box::new(unfuse::Unfuse),
     ]
 }

@@ -5,6 +5,7 @@
 //!
 //! - A rewrite that only lowers the area, or an [enabling](crate::PassKind::Enabling) change that only lets a rewrite be found, is taken on
 //!   credit: unless the total falls by at least `min_saving` afterwards, it is put back.
+//! - A change of [form](crate::PassKind::Form) that the user names comes first and stays, whatever the form needs.
 //! - After every patch the module is verified; in debug builds and with `verify_each` its structural hash must have changed too, because
 //!   a patch that changes nothing is a wrong claim.
 //! - With a budget the search ends as soon as the peak fits; a peak that fits from the start is left alone.

@@ -160,6 +160,8 @@ pub enum PassKind {
     CleanUp,
     /// Saves nothing by itself; kept only when a rewrite gains because of it.
     Enabling,
+    /// Writes the module in another form; kept, before anything else is done, whatever the form needs.
+    Form,
 }
 
 /// One kind of waste and its cure.

@@ -12,7 +12,7 @@ const MOST_INSTRUCTIONS: usize = 100_000;
 const MOST_LEVELS: usize = 64;
 
 /// Why a call may not be inlined, or `None`.
-pub(super) fn obstacle(module: &Module, call: InstructionId) -> Option<Reason> {
+pub(crate) fn obstacle(module: &Module, call: InstructionId) -> Option<Reason> {
     let inst = module.instruction(call);
     let stays = |code, message: &str| Some(Reason { code, message: message.to_owned() });
     let Some(callee) = inst.computation(&AttrKey::ToApply) else {

@@ -20,12 +20,20 @@ pub(super) struct Tried {
 pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
     let mut remarks: IndexMap<(&'static str, InstructionId, &'static str), Remark> = IndexMap::new();
     let findings = search.findings(PassKind::Rewrite);
-    for candidate in findings.into_iter().chain(refused_clean_ups(search)) {
+    let refused: Vec<Candidate> = [PassKind::CleanUp, PassKind::Enabling, PassKind::Form]
+        .iter()
+        .flat_map(|&kind| refused(search, kind))
+        .collect();
+    for candidate in findings.into_iter().chain(refused) {
         if let Some(remark) = missed(search, &candidate) {
             remarks.entry((remark.pass, remark.id, remark.code)).or_insert(remark);
         }
     }
     let mut remarks: Vec<Remark> = remarks.into_values().collect();
+    let silent = remarks.iter().all(|remark| remark.pass != "unfuse");
+    if search.module.is_scheduled() && !search.passes.is_empty() && silent {
+        remarks.push(scheduled(search));
+    }
     remarks.extend(search.left_out.iter().map(|left| left_out(left, search.options.bisect_limit)));
     remarks.extend(search.limited.then(|| limit(search)));
     let holders = holders::collect(search, search.estimator, &remarks);
@@ -33,10 +41,30 @@ pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
     remarks
 }
 
-/// What clean-up passes would not touch.
-fn refused_clean_ups(search: &mut Search<'_>) -> impl Iterator<Item = Candidate> + use<> {
-    let findings = search.findings(PassKind::CleanUp).into_iter();
-    findings.filter(|candidate| matches!(candidate.finding.outcome, Outcome::Missed(_)))
+/// What passes of a kind would not touch, or not under these options.
+fn refused(search: &mut Search<'_>, kind: PassKind) -> Vec<Candidate> {
+    let findings = search.findings(kind);
+    let stays = |candidate: &Candidate| {
+        let forbidden = kind != PassKind::CleanUp && !allowed(candidate.finding.grade, search.options);
+        forbidden || matches!(candidate.finding.outcome, Outcome::Missed(_))
+    };
+    findings.into_iter().filter(stays).collect()
+}
+
+/// Said of the compiler's own form of a module, in which no pass can do anything.
+fn scheduled(search: &Search<'_>) -> Remark {
+    let module = &*search.module;
+    let root = search.origins.of(module.computation(module.entry()).root);
+    Remark {
+        kind: RemarkKind::Analysis,
+        pass: "unfuse",
+        instruction: module.instruction(root).name.clone(),
+        id: root,
+        code: "scheduled",
+        message: "the module is the compiler's own form, which XLA does not take back; --passes=unfuse writes a plain form of it".to_owned(),
+        bytes: Bytes::ZERO,
+        source: None,
+    }
 }
 
 /// `file:line` of an instruction, or else of the one it stems from.

@@ -125,6 +125,7 @@ impl<'a> Search<'a> {
     }
 
     fn search(&mut self) -> Result<(), RunError> {
+        self.change_form()?;
         if !self.fits() {
             self.clean_up()?;
             self.descend()?;
@@ -138,6 +139,17 @@ impl<'a> Search<'a> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Writes the module in the form that the user asked for, whatever that form needs; what follows looks at that form.
+    fn change_form(&mut self) -> Result<(), RunError> {
+        while let Some(candidate) = self.gather(PassKind::Form).into_iter().next() {
+            if self.steps.len() >= MOST_STEPS || !self.take(candidate)? {
+                break;
+            }
+            self.pay();
+        }
+        Ok(())
     }
 
     /// Takes one rewrite after the other until none is left or the peak fits; only steps that paid stay.
@@ -308,6 +320,10 @@ impl<'a> Search<'a> {
         let estimate = match claim.kind {
             // It is not expected to change anything; what follows is measured.
             PassKind::Enabling => Ok(self.now.clone()),
+            PassKind::Form => {
+                let estimate = statistics.estimates.measure(|| self.estimator.estimate(self.module));
+                Ok(estimate.unwrap_or_else(|error| unknown(&self.now, &error)))
+            }
             _ => statistics.estimates.measure(|| self.estimator.estimate(self.module)),
         };
         let Ok(estimate) = estimate else {
@@ -394,6 +410,13 @@ impl<'a> Search<'a> {
             conditions: Vec::new(),
         }
     }
+}
+
+/// The figures of the form before, said to be that: another form is kept also where there is no model of it.
+fn unknown(now: &Estimate, error: &EstimateError) -> Estimate {
+    let mut estimate = now.clone();
+    estimate.caveats.push(format!("figures are those of the input, because of its new form there are none: {error}"));
+    estimate
 }
 
 /// Whether the options allow results that are equal only to this grade.

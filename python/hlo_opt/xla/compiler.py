@@ -60,9 +60,23 @@ def computation(module):
     return xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
 
 
+def load_kernels(text):
+    """LAPACK's routines, which a program calls by name: JAX loads them while it traces such a call, a text has nobody who does."""
+    if "lapack_" in text:
+        from jaxlib import lapack
+        lapack._lapack.initialize()
+
+
+def refuse_callbacks(text, name):
+    """A callback is a number that means something only in the process that traced the program."""
+    if "python_cpu_callback" in text or "python_gpu_callback" in text:
+        raise ValueError(f"{name} calls back into Python: it runs only in the process that made it")
+
+
 def compile_text(jax, text, partitions=1):
     """Compile a before-optimizations module; returns (executable, program shape, device)."""
     from jax._src.lib import xla_client
+    load_kernels(text)
     program = computation(parse(text))
     mlir = stablehlo(program)
     devices = tuple(jax.devices()[:partitions])

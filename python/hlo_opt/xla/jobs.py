@@ -153,6 +153,7 @@ def pair(before, after):
     for file in (before, after):
         texts.append(read(file))
         xla.refuse_elided(texts[-1], file)
+        xla.refuse_callbacks(texts[-1], file)
         if xla.partitions_of(texts[-1]) > 1:
             raise ValueError(f"{file} is partitioned: the referee runs modules of one device")
     jax = xla.start()

@@ -1,0 +1,223 @@
+//! `unfuse`: the text it makes, what it refuses, and its part in the default pipeline.
+
+mod common;
+
+use common::{LargestArray, parse};
+use hlo_ir::{text, verify};
+use hlo_memory::{Bytes, ModelEstimator};
+use hlo_passes::manager::{RunReport, by_names, default_pipeline, run};
+use hlo_passes::{Grade, Options, Pass};
+
+/// What `--passes=unfuse` makes of a module.
+fn unfused(source: &str) -> (String, RunReport) {
+    with(&by_names(["unfuse"]).expect("it exists"), &Options::default(), source)
+}
+
+fn with(passes: &[Box<dyn Pass>], options: &Options, source: &str) -> (String, RunReport) {
+    let mut module = parse(source);
+    assert_eq!(verify::verify(&module), [], "the test is wrong");
+    let report = run(&mut module, passes, options, &LargestArray).expect("the pass is sound");
+    assert_eq!(verify::verify(&module), []);
+    (text::print(&module), report)
+}
+
+/// A scheduled module with these computations before its entry.
+fn scheduled(computations: &str, entry: &str) -> String {
+    format!("HloModule m, is_scheduled=true\n\n{computations}\nENTRY %main {{\n{entry}\n}}\n")
+}
+
+/// The code of the one refusal.
+fn refusal(source: &str) -> &'static str {
+    let (printed, report) = unfused(source);
+    assert_eq!(printed, text::print(&parse(source)), "a module that is refused stays as it is");
+    assert!(report.rewrites.is_empty());
+    report.remarks.iter().find(|remark| remark.pass == "unfuse").expect("the reason is said").code
+}
+
+#[test]
+fn the_example_of_the_page() {
+    let (printed, report) = unfused(&scheduled(
+        "%fused (p: f32[4,6]) -> f32[24] {
+  %p = f32[4,6]{0,1} parameter(0)
+  %e = f32[4,6]{0,1} exponential(%p)
+  ROOT %b = f32[24]{0} bitcast(%e)
+}
+",
+        "  %x = f32[4,6]{0,1} parameter(0)
+  ROOT %r = f32[24]{0} fusion(%x), kind=kLoop, calls=%fused, backend_config={\"outer_dimension_partitions\":[\"2\"]}",
+    ));
+    insta::assert_snapshot!(printed, @r"
+    HloModule m
+
+    ENTRY %main (x: f32[4,6]) -> f32[24] {
+      %x = f32[4,6]{1,0} parameter(0)
+      %e.1 = f32[4,6]{1,0} exponential(%x)
+      %b.1 = f32[6,4]{1,0} transpose(%e.1), dimensions={1,0}
+      ROOT %b.2 = f32[24]{0} reshape(%b.1)
+    }
+    ");
+    let [rewrite] = &report.rewrites[..] else { panic!("{report:?}") };
+    assert_eq!((rewrite.grade, rewrite.note.as_str()), (Grade::Bitwise, "1 fusion, 1 bitcast taken apart"));
+}
+
+#[test]
+fn fusions_in_fusions_tuples_calls_and_loops_come_apart() {
+    let (printed, report) = unfused(&scheduled(
+        "%inner (a: s32[8]) -> s32[8] {
+  %a = s32[8]{0} parameter(0)
+  ROOT %n = s32[8]{0} negate(%a)
+}
+
+%outer (b: s32[8]) -> (s32[8], s32[8]) {
+  %b = s32[8]{0} parameter(0)
+  %f = s32[8]{0} fusion(%b), kind=kLoop, calls=%inner
+  %s = s32[8]{0} add(%f, %b)
+  ROOT %t = (s32[8]{0}, s32[8]{0}) tuple(%s, %f)
+}
+
+%parallel (c: s32[8]) -> (s32[8], s32[8]) {
+  %c = s32[8]{0} parameter(0)
+  ROOT %g = (s32[8]{0}, s32[8]{0}) fusion(%c), kind=kLoop, calls=%outer
+}
+
+%body (state: (s32[8], s32[])) -> (s32[8], s32[]) {
+  %state = (s32[8]{0}, s32[]) parameter(0)
+  %x = s32[8]{0} get-tuple-element(%state), index=0
+  %i = s32[] get-tuple-element(%state), index=1
+  %pair = (s32[8]{0}, s32[8]{0}) call(%x), to_apply=%parallel
+  %first = s32[8]{0} get-tuple-element(%pair), index=0
+  %kept = s32[8]{0} copy(%first), control-predecessors={%i}
+  ROOT %next = (s32[8]{0}, s32[]) tuple(%kept, %i)
+}
+
+%more (state.1: (s32[8], s32[])) -> pred[] {
+  %state.1 = (s32[8]{0}, s32[]) parameter(0)
+  %i.1 = s32[] get-tuple-element(%state.1), index=1
+  ROOT %less = pred[] compare(%i.1, %i.1), direction=LT
+}
+",
+        "  %start = s32[8]{0} parameter(0)
+  %zero = s32[] constant(0)
+  %begin = (s32[8]{0}, s32[]) tuple(%start, %zero)
+  %loop = (s32[8]{0}, s32[]) while(%begin), condition=%more, body=%body, backend_config={\"known_trip_count\":{\"n\":\"0\"}}
+  %done = s32[8]{0} get-tuple-element(%loop), index=0
+  ROOT %both = (s32[8]{0}, s32[8]{0}) fusion(%done), kind=kLoop, calls=%outer",
+    ));
+    insta::assert_snapshot!(printed);
+    assert_eq!(report.rewrites[0].note, "4 fusions, 1 call, 1 copy taken apart");
+}
+
+#[test]
+fn the_contract_with_the_caller_stays() {
+    let header = "HloModule m, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }, \
+                  entry_computation_layout={(f32[4,6]{0,1:T(8,128)})->f32[4,6]{0,1:T(8,128)}}";
+    let source = format!(
+        "{header}\n\nENTRY %main {{\n  %x = f32[4,6]{{0,1:T(8,128)}} parameter(0)\n  ROOT %n = f32[4,6]{{0,1:T(8,128)}} negate(%x)\n}}\n"
+    );
+    let (printed, report) = unfused(&source);
+    insta::assert_snapshot!(printed, @r"
+    HloModule m, input_output_alias={ {}: (0, {}, may-alias) }, entry_computation_layout={(f32[4,6]{0,1})->f32[4,6]{0,1}}
+
+    ENTRY %main {
+      %x = f32[4,6]{1,0} parameter(0)
+      ROOT %n = f32[4,6]{1,0} negate(%x)
+    }
+    ");
+    assert_eq!(report.rewrites[0].note, "schedule dropped");
+}
+
+#[test]
+fn a_foreign_call_keeps_what_it_asks_for() {
+    let call = "%c = f32[4,6]{0,1} custom-call(%t), custom_call_target=\"f\", operand_layout_constraints={f32[4,6]{0,1}}, \
+                api_version=API_VERSION_TYPED_FFI, backend_config={k = 3}";
+    let entry = format!(
+        "  %x = f32[4,6]{{1,0}} parameter(0)\n  %t = f32[4,6]{{0,1}} copy(%x)\n  {call}\n  ROOT %r = f32[4,6]{{1,0}} copy(%c)"
+    );
+    let (printed, _) = unfused(&scheduled("", &entry));
+    assert!(printed.contains(&format!("ROOT {}", call.replace("%t", "%x"))), "{printed}");
+}
+
+#[test]
+fn what_has_no_plain_form_is_refused_with_a_reason() {
+    let one = |line: &str| scheduled("", &format!("  %x = f32[8]{{0}} parameter(0)\n  ROOT %r = {line}"));
+    assert_eq!(refusal(&one("f32[8]{0} custom-call(%x), custom_call_target=\"TopK\"")), "custom-call");
+    assert_eq!(refusal(&one("f32[8]{0} melt(%x)")), "unknown-opcode");
+    assert_eq!(refusal(&one("(f32[8]{0}, f32[8]{0}, u32[]) copy-start(%x)")), "async");
+    assert_eq!(
+        refusal(
+            &one("f32[<=8]{0} set-dimension-size(%x, %n), dimensions={0}")
+                .replace("  ROOT", "  %n = s32[] constant(3)\n  ROOT")
+        ),
+        "dynamic-shape"
+    );
+    let nibbles = scheduled("", "  %x = s4[8]{0:E(4)} parameter(0)\n  ROOT %r = u8[4]{0} bitcast(%x)");
+    assert_eq!(refusal(&nibbles), "sub-byte");
+    let divided = one("f32[8]{0} negate(%x)").replace("is_scheduled", "num_partitions=4, is_scheduled");
+    assert_eq!(refusal(&divided), "partitioned");
+    let thread = scheduled(
+        "%other (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n  ROOT %m = f32[8]{0} negate(%p)\n}, execution_thread=\"side\"\n",
+        "  %x = f32[8]{0} parameter(0)\n  ROOT %r = f32[8]{0} call(%x), to_apply=%other",
+    );
+    assert_eq!(refusal(&thread), "async");
+    let ordered = scheduled(
+        "",
+        "  %a = token[] after-all()\n  %x = f32[8]{0} parameter(0)\n  %o = token[] outfeed(%x, %a)\n  ROOT %p = token[] outfeed(%x, %a), control-predecessors={%o}",
+    );
+    assert_eq!(refusal(&ordered), "control");
+}
+
+#[test]
+fn bodies_that_double_end_at_the_bound() {
+    let mut computations = "%level.0 (a.0: s32[8]) -> s32[8] {\n  %a.0 = s32[8]{0} parameter(0)\n  ROOT %n.0 = s32[8]{0} negate(%a.0)\n}\n".to_owned();
+    for level in 1..30 {
+        let below = level - 1;
+        let body = format!(
+            "\n%level.{level} (a.{level}: s32[8]) -> s32[8] {{\n  %a.{level} = s32[8]{{0}} parameter(0)\n  \
+             %f.{level} = s32[8]{{0}} fusion(%a.{level}), kind=kLoop, calls=%level.{below}\n  \
+             ROOT %g.{level} = s32[8]{{0}} fusion(%f.{level}), kind=kLoop, calls=%level.{below}\n}}\n"
+        );
+        computations.push_str(&body);
+    }
+    let entry = "  %x = s32[8]{0} parameter(0)\n  ROOT %r = s32[8]{0} fusion(%x), kind=kLoop, calls=%level.29";
+    assert_eq!(refusal(&scheduled(&computations, entry)), "too-large");
+}
+
+#[test]
+fn products_of_floats_ask_for_hlo_exact() {
+    let source = scheduled("", "  %x = f32[8]{0} parameter(0)\n  ROOT %r = f32[8]{0} multiply(%x, %x)");
+    assert_eq!(unfused(&source).1.rewrites[0].grade, Grade::HloExact);
+    let strict = Options { exactness: Grade::Bitwise, min_saving: Bytes(1), ..Options::default() };
+    let (printed, report) = with(&by_names(["unfuse"]).expect("it exists"), &strict, &source);
+    assert!(report.rewrites.is_empty() && printed.contains("is_scheduled=true"));
+    assert_eq!(report.remarks.iter().map(|remark| remark.code).collect::<Vec<_>>(), ["grade"]);
+}
+
+#[test]
+fn plain_modules_are_left_alone_in_silence() {
+    let (printed, report) =
+        unfused("HloModule m\n\nENTRY %main {\n  %x = f32[8]{0} parameter(0)\n  ROOT %c = f32[8]{0} copy(%x)\n}\n");
+    assert!(
+        printed.contains("copy")
+            && report.rewrites.is_empty()
+            && report.remarks.iter().all(|remark| remark.pass != "unfuse")
+    );
+}
+
+#[test]
+fn by_default_a_module_is_unfused_only_where_a_rewrite_gains() {
+    let founding = include_str!("../../corpus/founding/s32.after.hlo");
+    let run = |source: &str| {
+        let mut module = parse(source);
+        let report = run(&mut module, &default_pipeline(), &Options::default(), &ModelEstimator::default());
+        (text::print(&module), report.expect("the passes are sound"))
+    };
+    let (_, report) = run(founding);
+    assert_eq!(report.rewrites.iter().map(|rewrite| rewrite.pass).collect::<Vec<_>>(), ["unfuse", "chunk"]);
+    let (_, direct) = run(include_str!("../../corpus/founding/s32.before.hlo"));
+    assert_eq!(report.after.total, direct.after.total);
+
+    let idle = scheduled("", "  %x = f32[8]{0} parameter(0)\n  ROOT %r = f32[8]{0} negate(%x)");
+    let (printed, report) = run(&idle);
+    assert_eq!(printed, text::print(&parse(&idle)));
+    assert_eq!(report.remarks.iter().map(|remark| remark.code).collect::<Vec<_>>(), ["scheduled"]);
+}
