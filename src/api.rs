@@ -1,5 +1,6 @@
 //! The library's two calls: rewrite a module, or only say how much memory it needs.
 
+use hlo_ir::proto::BufferAssignment;
 use hlo_ir::{Diagnostic, Module, text, verify};
 use hlo_memory::{Details, Estimate, EstimateError, ModelEstimator, Target};
 use hlo_passes::Options;
@@ -153,15 +154,29 @@ pub fn analyze_for_its_target(text: &str) -> Result<Analysis, Failure> {
     explain(&module, hlo_memory::target_of(&module))
 }
 
+/// The memory of the module in `text` from the allocation that XLA itself wrote into a binary dump of it
+/// ([`hlo_ir::proto::Decoded::buffers`]), on `target` or the one that the module shows.
+pub fn analyze_given(text: &str, target: Option<Target>, given: &BufferAssignment) -> Result<Analysis, Failure> {
+    let module = read(text)?;
+    let target = target.unwrap_or_else(|| hlo_memory::target_of(&module));
+    let (estimate, details) = hlo_memory::details_given(&module, target, given).map_err(Failure::Estimate)?;
+    Ok(Analysis { module: module.name.to_string(), target, estimate, details })
+}
+
 fn explain(module: &Module, target: Target) -> Result<Analysis, Failure> {
     let (estimate, details) = hlo_memory::details(module, target).map_err(Failure::Estimate)?;
     Ok(Analysis { module: module.name.to_string(), target, estimate, details })
 }
 
 /// The buffer assignment of the module in `text` in the formats of XLA's own dumps: the list of allocations, an empty line, and the
-/// memory-usage report. An unscheduled module is taken through the model of XLA:CPU first.
-pub fn assignment_text(text: &str) -> Result<String, Failure> {
+/// memory-usage report. `given` is XLA's own assignment, if a binary dump holds it. An unscheduled module is taken through the model of
+/// XLA:CPU first.
+pub fn assignment_text(text: &str, given: Option<&BufferAssignment>) -> Result<String, Failure> {
     let module = read(text)?;
+    if let Some(given) = given {
+        let assignment = hlo_memory::assignment::assigned(&module, given).map_err(Failure::Estimate)?;
+        return Ok(xla_allocations(&module, &assignment) + "\n" + &xla_memory_usage(&module, &assignment));
+    }
     let compiled = (!module.is_scheduled()).then(|| hlo_memory::cpu::compile(&module)).transpose();
     let compiled = compiled.map_err(Failure::Estimate)?;
     let module = compiled.as_ref().unwrap_or(&module);

@@ -135,17 +135,19 @@ fn each<T>(
 /// `--analyze`.
 fn analyze_job(job: &Job, args: &Args, messages: Messages) -> Result<Exit, Problem> {
     let source = choose(job, Wanted::Scheduled)?;
-    let input = read(&source, args, messages)?;
+    let mut input = read(&source, args, messages)?;
+    let given = input.buffers.take();
     let progress = Progress::start(args.quiet || messages == Messages::Json);
     progress.stage("estimating memory");
     if job.stage == Some(Stage::BufferAssignment) {
-        let texts = each(input, job, |text, _| api::assignment_text(text))?;
+        let texts = each(input, job, |text, _| api::assignment_text(text, given.as_ref()))?;
         drop(progress);
         return print(texts.join("\n"));
     }
-    let analyses = each(input, job, |text, _| match job.target {
-        Some(target) => api::analyze(text, target),
-        None => api::analyze_for_its_target(text),
+    let analyses = each(input, job, |text, _| match (&given, job.target) {
+        (Some(given), target) => api::analyze_given(text, target, given),
+        (None, Some(target)) => api::analyze(text, target),
+        (None, None) => api::analyze_for_its_target(text),
     })?;
     drop(progress);
     let xla_total = match &source {

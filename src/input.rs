@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use hlo_ir::proto::BufferAssignment;
 use hlo_ir::{Diagnostic, proto, text};
 
 /// Where the module comes from.
@@ -72,6 +73,8 @@ pub(crate) struct Input {
     pub(crate) text: String,
     /// What a binary dump holds that the text has no place for.
     pub(crate) dropped: Vec<Diagnostic>,
+    /// The allocation that XLA made, if a binary dump holds it.
+    pub(crate) buffers: Option<BufferAssignment>,
 }
 
 /// Reads the whole input; its content, not its name, says whether it is text or a serialized message.
@@ -88,14 +91,15 @@ pub(crate) fn read(source: &Source) -> Result<Input, InputError> {
     if proto::looks_like_proto(&bytes) {
         let decoded = proto::read(&bytes).map_err(|problems| InputError::Proto(source.clone(), problems))?;
         let name = format!("{source} (as text)");
-        return Ok(Input { name, text: text::print(&decoded.module), dropped: decoded.dropped });
+        let text = text::print(&decoded.module);
+        return Ok(Input { name, text, dropped: decoded.dropped, buffers: decoded.buffers });
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let byte = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..byte].split(|&byte| byte == b'\n').count();
         InputError::NotText { source_name: source.clone(), line, byte }
     })?;
-    Ok(Input { name: source.to_string(), text, dropped: Vec::new() })
+    Ok(Input { name: source.to_string(), text, dropped: Vec::new(), buffers: None })
 }
 
 fn read_stdin() -> io::Result<Vec<u8>> {

@@ -38,7 +38,8 @@ mod watcher;
 mod why_not;
 
 pub use api::{
-    Analysis, Failure, Optimized, analyze, analyze_for_its_target, assignment_text, optimize, optimize_observed,
+    Analysis, Failure, Optimized, analyze, analyze_for_its_target, analyze_given, assignment_text, optimize,
+    optimize_observed,
 };
 pub use driver::run;
 pub use exit::Exit;

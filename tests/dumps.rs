@@ -82,6 +82,31 @@ fn our_assignment_is_xlas_line_by_line() {
 }
 
 #[test]
+fn the_assignment_in_a_binary_dump_is_taken_as_it_is() {
+    let texts = scheduled(dump());
+    for text in &texts {
+        let binary = PathBuf::from(text.to_str().unwrap().replace("optimizations.txt", "optimizations.hlo.pb"));
+        let printed = run(["--analyze", "--stage=buffer-assignment", binary.to_str().unwrap()]);
+        assert_eq!((printed.code, printed.stderr.as_str()), (0, ""), "{printed}");
+        let own =
+            ["buffer-assignment", "memory-usage-report"].map(|name| fs::read_to_string(beside(text, name)).unwrap());
+        // Here the numbers of values are XLA's, too.
+        assert_eq!(printed.stdout.split_once("\n\nMemory Space").unwrap().0, own[0].trim_end(), "{}", text.display());
+        assert!(printed.stdout.ends_with(&own[1]), "{printed}");
+    }
+    let binary = texts[0].to_str().unwrap().replace("optimizations.txt", "optimizations.hlo.pb");
+    let analyzed = run(["--analyze", &binary]);
+    assert!(analyzed.stdout.contains("model: xla-assignment"), "{analyzed}");
+    let of_text = run(["--analyze", texts[0].to_str().unwrap()]);
+    let figures = |printed: &str| {
+        let rows = printed.lines().filter(|line| line.contains(" B  ") || line.trim_end().ends_with(" B"));
+        let row = |line: &str| line.split(" B").next().unwrap().to_owned();
+        rows.filter(|line| !line.starts_with("XLA's report")).map(row).collect::<Vec<_>>()
+    };
+    assert_eq!(figures(&analyzed.stdout), figures(&of_text.stdout));
+}
+
+#[test]
 fn a_folder_gives_the_module_that_is_asked_for() {
     let folder = dump();
     let path = folder.to_str().unwrap();

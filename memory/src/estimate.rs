@@ -1,10 +1,11 @@
 //! What every estimate of a module's memory says, and the interface behind which estimators are interchangeable.
 
 use hlo_ir::Module;
+use hlo_ir::proto::BufferAssignment;
 use smol_str::SmolStr;
 
 use crate::Bytes;
-use crate::assignment::{Assignment, assign_for};
+use crate::assignment::{Assignment, assign_for, assigned};
 use crate::attribution::{self, Attribution, Details, Holder};
 
 /// The compiler whose memory use is estimated.
@@ -28,6 +29,8 @@ pub enum Model {
     Predicted,
     /// The module is scheduled for another target than XLA:CPU: sizes and live ranges follow the text, the placement is our own.
     LiveRange,
+    /// The dump holds the allocation that XLA made: its own sizes and places.
+    XlaAssignment,
 }
 
 impl Model {
@@ -37,6 +40,7 @@ impl Model {
             Self::Exact => "exact",
             Self::Predicted => "predicted",
             Self::LiveRange => "live-range",
+            Self::XlaAssignment => "xla-assignment",
         }
     }
 }
@@ -166,6 +170,21 @@ pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), E
     let estimate = figures(module, target, &assignment);
     let attribution = Attribution::of(&assignment, &estimate);
     let what_ifs = attribution::what_if::all(module, target, &estimate);
+    Ok((estimate, Details { attribution, what_ifs }))
+}
+
+/// The same from the allocation that XLA itself wrote into a binary dump of `module`.
+pub fn details_given(
+    module: &Module,
+    target: Target,
+    given: &BufferAssignment,
+) -> Result<(Estimate, Details), EstimateError> {
+    let assignment = assigned(module, given)?;
+    let estimate = assignment.estimate();
+    let attribution = Attribution::of(&assignment, &estimate);
+    // What a change would save is the difference of two estimates by the same model.
+    let modelled = self::estimate(module, target);
+    let what_ifs = modelled.map(|modelled| attribution::what_if::all(module, target, &modelled)).unwrap_or_default();
     Ok((estimate, Details { attribution, what_ifs }))
 }
 

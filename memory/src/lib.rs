@@ -15,6 +15,7 @@ pub mod target;
 pub use attribution::{Attribution, Details};
 pub use bytes::Bytes;
 pub use estimate::{
-    Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details, estimate,
+    Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details, details_given,
+    estimate,
 };
 pub use target::target_of;

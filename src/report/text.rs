@@ -45,6 +45,7 @@ fn figures(estimate: &Estimate) -> String {
         Model::Exact => "exact: the module is scheduled",
         Model::Predicted => "predicted: the module is not scheduled",
         Model::LiveRange => "model: live-range of the schedule",
+        Model::XlaAssignment => "model: xla-assignment, the compiler's own allocation in the dump",
     };
     let mut row = |name: &str, bytes: Bytes, note: &str| {
         let line = format!("{name:<14}{:>12}{:>22} B  {note}", bytes.to_string(), bytes.get());

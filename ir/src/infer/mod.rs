@@ -127,7 +127,8 @@ impl<'a> Request<'a> {
     fn dimension(&self, key: &AttrKey, rank: usize) -> Result<usize, String> {
         let value = match self.ints(key) {
             [value] => *value,
-            _ => self.int(key)?,
+            [_, ..] => return Err(format!("attribute {} names several dimensions instead of one", key.name())),
+            [] => self.int(key)?,
         };
         check_dimension(key.name(), value, rank)
     }

@@ -94,7 +94,7 @@ impl Expansion {
             operands.iter().map(|&operand| Arc::clone(&self.module.instructions[operand].shape)).collect();
         let parameters: Vec<InstructionId> =
             shapes.into_iter().enumerate().map(|(number, shape)| self.parameter(number, shape)).collect();
-        let mut inside = Instruction::new("async_op", result, opcode, parameters.iter().copied());
+        let mut inside = Instruction::new(opcode.name(), result, opcode, parameters.iter().copied());
         inside.attributes = inner;
         let root = self.module.instructions.push(inside);
         let instructions = parameters.into_iter().chain([root]).collect();
@@ -183,7 +183,7 @@ ENTRY main {
         let encoded = proto::write(&module).expect("every field has a place");
         let printed = text::print(&proto::read(&encoded.bytes).expect("what was just written").module);
         for line in [
-            "%async_op = f32[4]{0} add(%async_param, %async_param.1), metadata={op_name=\"n\"}",
+            "%add = f32[4]{0} add(%async_param, %async_param.1), metadata={op_name=\"n\"}",
             "}, execution_thread=\"t\"",
             "async-start(%x, %x), async_execution_thread=\"t\", calls=%async_wrapped, metadata={op_name=\"n\"}",
             "ROOT %done = f32[4]{0} async-done(%start)",

@@ -1,6 +1,8 @@
 //! The buffer assignment of a dump: what XLA itself allocated.
 
-use super::message::buffers as pb;
+use std::collections::BTreeMap;
+
+use super::message::{buffers as pb, module};
 
 /// XLA's allocation of a module's buffers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,10 +20,10 @@ pub struct LogicalBuffer {
     pub id: i64,
     /// Size in bytes.
     pub size: i64,
-    /// Name of the instruction that defines it, empty in newer dumps, which have [`Self::instruction_id`] instead.
+    /// Name of the computation in which it is defined; empty if no instruction of the module defines it.
+    pub computation: String,
+    /// Name of the instruction that defines it.
     pub instruction: String,
-    /// Id of the instruction that defines it; 0 in older dumps.
-    pub instruction_id: i64,
     /// Tuple index inside that instruction's result.
     pub shape_index: Vec<i64>,
     /// Memory space.
@@ -71,14 +73,16 @@ impl BufferAssignment {
         self.allocations.iter().map(|allocation| i128::from(allocation.size)).sum()
     }
 
-    pub(super) fn from_message(message: pb::BufferAssignment) -> Self {
+    pub(super) fn from_message(message: pb::BufferAssignment, module: &module::HloModule) -> Self {
+        let places = Places::of(module);
         let buffer = |buffer: pb::LogicalBuffer| {
             let defined = buffer.defined_at.unwrap_or_default();
+            let (computation, instruction) = places.of_buffer(&defined);
             LogicalBuffer {
                 id: buffer.id,
                 size: buffer.size,
-                instruction: defined.instruction_name,
-                instruction_id: defined.instruction_id,
+                computation: computation.to_owned(),
+                instruction: instruction.to_owned(),
                 shape_index: defined.shape_index,
                 color: buffer.color,
             }
@@ -87,6 +91,33 @@ impl BufferAssignment {
             logical_buffers: message.logical_buffers.into_iter().map(buffer).collect(),
             allocations: message.buffer_allocations.into_iter().map(Allocation::from_message).collect(),
         }
+    }
+}
+
+/// Where the instructions of a message stand. Newer dumps name them by id, older ones by name; both are unique in the module.
+struct Places<'m> {
+    by_id: BTreeMap<i64, (&'m str, &'m str)>,
+    by_name: BTreeMap<&'m str, &'m str>,
+}
+
+impl<'m> Places<'m> {
+    fn of(module: &'m module::HloModule) -> Self {
+        let (mut by_id, mut by_name) = (BTreeMap::new(), BTreeMap::new());
+        for computation in &module.computations {
+            for inst in &computation.instructions {
+                by_id.insert(inst.id, (computation.name.as_str(), inst.name.as_str()));
+                by_name.insert(inst.name.as_str(), computation.name.as_str());
+            }
+        }
+        Self { by_id, by_name }
+    }
+    /// Names of the computation and the instruction; empty if there is none.
+    fn of_buffer(&self, defined: &pb::LogicalBufferLocation) -> (&'m str, &'m str) {
+        if defined.instruction_name.is_empty() {
+            return self.by_id.get(&defined.instruction_id).copied().unwrap_or_default();
+        }
+        let found = self.by_name.get_key_value(defined.instruction_name.as_str());
+        found.map(|(&instruction, &computation)| (computation, instruction)).unwrap_or_default()
     }
 }
 

@@ -406,14 +406,17 @@ impl Line<'_, '_> {
             };
             from.tuple_shapes.iter().enumerate().flat_map(each).collect()
         };
+        // Where there are fewer or more sizes than that, XLA's own reading is not defined; they stay in order.
         let mut sizes = self.inst.dynamic_slice_sizes.as_slice();
         let mut slices = Vec::with_capacity(ranks.len());
-        for rank in ranks {
-            let (slice, rest) = sizes.split_at_checked(rank).ok_or("`dynamic_slice_sizes` has too few numbers")?;
-            slices.push(braces(slice));
+        for rank in ranks.into_iter().chain([sizes.len()]) {
+            let (slice, rest) = sizes.split_at(rank.min(sizes.len()));
+            if !slice.is_empty() {
+                slices.push(braces(slice));
+            }
             sizes = rest;
         }
-        if sizes.is_empty() { Ok(slices) } else { Err("`dynamic_slice_sizes` has too many numbers".to_owned()) }
+        Ok(slices)
     }
 
     fn called(&mut self) -> Fit<()> {

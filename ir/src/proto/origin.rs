@@ -8,6 +8,9 @@ use super::scan::{Cursor, Fit, braces, quote};
 /// Tuples nested deeper than this are an error instead of a stack overflow.
 const MAX_DEPTH: usize = 256;
 
+/// Empty tuples have no elements; more of them in a row than this are damage.
+const MAX_GAP: i64 = 1024;
+
 /// Reads the text of the attribute.
 pub(super) fn write(cursor: &mut Cursor<'_>) -> Fit<pb::OriginalValue> {
     let mut value = pb::OriginalValue::default();
@@ -26,8 +29,6 @@ fn node(cursor: &mut Cursor<'_>, index: &mut Vec<i64>, elements: &mut Vec<pb::Or
     if index.len() > MAX_DEPTH {
         return Err(format!("tuples are nested deeper than {MAX_DEPTH} levels"));
     }
-    let at = elements.len();
-    elements.push(pb::OriginalValueElement { shape_index: index.clone(), original_array: None });
     if cursor.eat("(") {
         index.push(0);
         while !cursor.eat(")") {
@@ -39,13 +40,15 @@ fn node(cursor: &mut Cursor<'_>, index: &mut Vec<i64>, elements: &mut Vec<pb::Or
         return Ok(());
     }
     cursor.expect("{")?;
-    if cursor.eat("}") {
-        return Ok(());
+    let mut element = pb::OriginalValueElement { shape_index: index.clone(), original_array: None };
+    if !cursor.eat("}") {
+        let instruction_name = cursor.string()?;
+        let shape_index = if cursor.peek() == Some(b'{') { cursor.ints()? } else { Vec::new() };
+        element.original_array = Some(pb::OriginalArray { instruction_name, shape_index });
+        cursor.expect("}")?;
     }
-    let instruction_name = cursor.string()?;
-    let shape_index = if cursor.peek() == Some(b'{') { cursor.ints()? } else { Vec::new() };
-    elements[at].original_array = Some(pb::OriginalArray { instruction_name, shape_index });
-    cursor.expect("}")
+    elements.push(element);
+    Ok(())
 }
 
 /// The text of a value.
@@ -57,36 +60,50 @@ pub(super) fn read(value: &pb::OriginalValue) -> Fit<String> {
     elements.sort_by(|a, b| a.shape_index.cmp(&b.shape_index));
     let mut text = String::from("{");
     let mut rest = elements.as_slice();
-    node_text(&mut rest, 0, &mut text)?;
-    if let Some(left) = rest.first() {
-        return Err(format!("the element at {:?} has no place", left.shape_index));
+    node_text(&mut rest, &mut Vec::new(), &mut text)?;
+    match rest.first() {
+        Some(left) => Err(format!("the element at {:?} has no place", left.shape_index)),
+        None => Ok(text + "}"),
     }
-    Ok(text + "}")
 }
 
-/// Writes the first of `rest` with everything below it. Sorted by index, what is below a node follows it.
-fn node_text(rest: &mut &[&pb::OriginalValueElement], depth: usize, out: &mut String) -> Fit<()> {
-    let (&first, behind) = rest.split_first().ok_or("it has no elements")?;
-    if first.shape_index.len() != depth || depth > MAX_DEPTH {
-        return Err(format!("the element at {:?} has no place", first.shape_index));
+/// Writes the node at `index`. Elements are sorted by index, so that what lies below it comes next; newer messages hold the leaves only.
+fn node_text(rest: &mut &[&pb::OriginalValueElement], index: &mut Vec<i64>, out: &mut String) -> Fit<()> {
+    if index.len() > MAX_DEPTH {
+        return Err(format!("tuples are nested deeper than {MAX_DEPTH} levels"));
     }
-    *rest = behind;
-    let below = |rest: &[&pb::OriginalValueElement]| {
-        rest.first()
-            .is_some_and(|next| next.shape_index.len() > depth && next.shape_index.starts_with(&first.shape_index))
+    let own = rest.first().copied().filter(|first| first.shape_index == *index);
+    if own.is_some() {
+        *rest = &rest[1..];
+    }
+    let below = |rest: &[&pb::OriginalValueElement], index: &[i64]| {
+        let next = rest.first().filter(|next| next.shape_index.starts_with(index))?;
+        next.shape_index.get(index.len()).copied()
     };
-    if below(rest) {
-        let mut separator = "(";
-        while below(rest) {
-            out.push_str(separator);
-            separator = ", ";
-            node_text(rest, depth + 1, out)?;
-        }
-        out.push(')');
+    if own.is_some() && below(rest, index).is_none() {
+        leaf_text(own.and_then(|own| own.original_array.as_ref()), out);
         return Ok(());
     }
+    out.push('(');
+    let mut child = 0;
+    while let Some(next) = below(rest, index) {
+        if !(child..child + MAX_GAP).contains(&next) {
+            return Err(format!("the element at {:?} has no place", rest[0].shape_index));
+        }
+        out.push_str(if child == 0 { "" } else { ", " });
+        index.push(child);
+        node_text(rest, index, out)?;
+        index.pop();
+        child += 1;
+    }
+    out.push(')');
+    Ok(())
+}
+
+/// `{}`, `{"name"}` or `{"name" {1}}`.
+fn leaf_text(array: Option<&pb::OriginalArray>, out: &mut String) {
     out.push('{');
-    if let Some(array) = &first.original_array {
+    if let Some(array) = array {
         quote(out, array.instruction_name.as_bytes());
         if !array.shape_index.is_empty() {
             out.push(' ');
@@ -94,7 +111,6 @@ fn node_text(rest: &mut &[&pb::OriginalValueElement], depth: usize, out: &mut St
         }
     }
     out.push('}');
-    Ok(())
 }
 
 #[cfg(test)]
@@ -103,7 +119,7 @@ mod tests {
 
     #[test]
     fn values_come_back() {
-        for text in [r#"{{"a"}}"#, r#"{({"a"}, ({}, {"b" {1,0}}))}"#, "{[synthetic_call]}", "{{}}"] {
+        for text in [r#"{{"a"}}"#, r#"{({"a"}, ({}, {"b" {1,0}}), (), {"c"})}"#, "{[synthetic_call]}", "{{}}"] {
             let mut cursor = Cursor::new(text);
             let value = write(&mut cursor).expect(text);
             cursor.end().expect(text);

@@ -22,7 +22,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Decoded, Vec<Diagnostic>> {
     }
     let parsed =
         text::parse(&reader.out).map_err(|problems| problems.into_iter().map(without_place).collect::<Vec<_>>())?;
-    Ok(Decoded { module: parsed, buffers: buffers.map(BufferAssignment::from_message), dropped: reader.dropped })
+    let buffers = buffers.map(|buffers| BufferAssignment::from_message(buffers, &module));
+    Ok(Decoded { module: parsed, buffers, dropped: reader.dropped })
 }
 
 /// Offsets in a text the user never saw help nobody.

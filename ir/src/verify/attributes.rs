@@ -1,5 +1,6 @@
 //! V8 and V9: number of operands and needed attributes, by table.
 
+use crate::attribute::AttrForm;
 use crate::diagnostic::shortened;
 use crate::{AttrKey as K, AttrValue, Instruction, Opcode as O};
 
@@ -103,7 +104,7 @@ pub(super) fn check(inst: &Instruction) -> Result<(), String> {
     }
     for attribute in &inst.attributes {
         if let AttrValue::Raw(text) = &attribute.value
-            && shapes_the_result(inst.opcode, &attribute.key)
+            && (shapes_the_result(inst.opcode, &attribute.key) || is_number_or_flag(&attribute.key))
         {
             return Err(format!("attribute {} cannot be {}", attribute.key.name(), shortened(text)));
         }
@@ -135,6 +136,11 @@ fn one_of(inst: &Instruction, key: &K, words: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("attribute {} is {word}, but must be one of {}", key.name(), words.join(", ")))
+}
+
+/// Whether an attribute is a number or a flag, which no version of XLA writes in another way.
+fn is_number_or_flag(key: &K) -> bool {
+    matches!(K::from_name(key.name()).1, AttrForm::Int | AttrForm::Bool)
 }
 
 /// Whether an attribute of this opcode decides what it computes, so that its value must have been understood.

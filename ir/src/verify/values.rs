@@ -88,7 +88,12 @@ fn string(text: &str) -> Verdict {
 }
 
 fn number(text: &str) -> Verdict {
-    text.parse::<f64>().map(drop).map_err(|_| format!("is {}, but must be a number", shortened(text)))
+    let named = || ["inf", "-inf", "nan"].contains(&text);
+    match text.parse::<f32>() {
+        Ok(value) if value.is_finite() || named() => Ok(()),
+        Ok(_) => Err(format!("is {}, which is out of range", shortened(text))),
+        Err(_) => Err(format!("is {}, but must be a number", shortened(text))),
+    }
 }
 
 /// `{mode=highest}` or `{tolerance={atol=1e-05,rtol=0,ulps=1}}`.
@@ -100,7 +105,8 @@ fn accuracy(text: &str) -> Verdict {
 fn domain(text: &str) -> Verdict {
     let kind = text.split_once("kind=").map(|(_, behind)| behind.trim_start());
     if kind.is_some_and(|kind| kind.starts_with("\"sharding\"")) {
-        return Ok(());
+        let missing = ["entry=", "exit="].into_iter().find(|side| !text.contains(side));
+        return missing.map_or(Ok(()), |side| Err(format!("is {}, without `{side}`", shortened(text))));
     }
     Err(format!("is {}, but its kind must be \"sharding\"", shortened(text)))
 }

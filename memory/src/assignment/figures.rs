@@ -6,6 +6,7 @@ use smol_str::SmolStr;
 use super::Assignment;
 use super::allocation::{Block, Kind};
 use super::classes::Class;
+use super::given::Given;
 use super::timeline::Timeline;
 use super::values::ValueId;
 use crate::{Bytes, Estimate, LiveBuffer, Model, Peak};
@@ -21,7 +22,7 @@ impl Assignment<'_> {
         let aliased = self.sum(|block| matches!(block.kind, Kind::Parameter { aliased: true, .. }));
         let outputs = self.sum(|block| block.live_out);
         Estimate {
-            model: Model::Exact,
+            model: if self.given.is_some() { Model::XlaAssignment } else { Model::Exact },
             total: self.sum(|_| true),
             arguments,
             outputs,
@@ -95,6 +96,12 @@ impl Assignment<'_> {
     fn caveats(&self) -> Vec<String> {
         let module = self.flow.module;
         let mut caveats = Vec::new();
+        if let Some(Given { unknown, .. }) = &self.given {
+            if *unknown > 0 {
+                caveats.push(format!("{unknown} of XLA's buffers are in the total, but not in peak and timeline"));
+            }
+            return caveats;
+        }
         for &computation in self.flow.classes.shared() {
             let name = &module.computation(computation).name;
             caveats

@@ -6,7 +6,8 @@
 //! 2. `values`, `propagate` and `phis`: which value stands where; `in_place` and `aliases`: which values must share a buffer;
 //! 3. `ranges`: when each value is alive; `sharing` and `elementwise`: when a result may overwrite an operand;
 //! 4. `greedy`: blocks for parameters, constants and outputs, and what fits into them; `heap` and `packing`: everything else;
-//! 5. `combine`: one block of temporaries; `timeline`, `figures`, `holders` and `report`: what to say about it.
+//! 5. `given`: all of this by XLA itself, as far as a binary dump says it;
+//! 6. `combine`: one block of temporaries; `timeline`, `figures`, `holders` and `report`: what to say about it.
 
 pub(crate) mod aliases;
 mod allocation;
@@ -16,6 +17,7 @@ mod csr;
 mod elementwise;
 mod figures;
 pub(crate) mod flow;
+mod given;
 mod greedy;
 mod heap;
 mod holders;
@@ -42,12 +44,14 @@ use hlo_ir::{Module, Shape};
 use self::aliases::Buffers;
 use self::allocation::Block;
 use self::flow::Flow;
+use self::given::Given;
 use self::greedy::{Greedy, Placed};
 use self::ranges::{Ranges, Schedule};
 use crate::size::size_of;
 use crate::{Bytes, EstimateError, Target};
 
 pub use self::figures::LARGEST_ROWS;
+pub use self::given::assigned;
 pub use self::holders::{Held, Origin};
 pub use self::report::{Allocation, AllocationKind, LiveRange, LiveRangePeak, StoredValue, ValueRef};
 
@@ -59,6 +63,8 @@ pub struct Assignment<'m> {
     schedule: Schedule,
     ranges: Ranges,
     blocks: Vec<Block>,
+    /// What else is known of an assignment that XLA itself made.
+    given: Option<Given>,
 }
 
 /// Assigns the buffers of a module whose text order is its schedule, as XLA:CPU does. Fails only if a size does not fit 64 bits.
@@ -77,7 +83,7 @@ pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, Est
     blocks.extend(heap::heap_block(&flow, &buffers, &ranges, &sizes, &heap));
     blocks.extend(Greedy::new(&flow, &buffers, &ranges, &sizes).thread_local());
     let blocks = combine::combine(blocks);
-    Ok(Assignment { flow, buffers, schedule, ranges, blocks })
+    Ok(Assignment { flow, buffers, schedule, ranges, blocks, given: None })
 }
 
 /// Bytes of each buffer: those of its largest value.

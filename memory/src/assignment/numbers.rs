@@ -4,6 +4,8 @@
 //!
 //! Source: `HloDataflowAnalysis::InitializeInstructionValueSets` (xla/hlo/analysis/hlo_dataflow_analysis.cc).
 
+use std::collections::BTreeMap;
+
 use hlo_ir::{ComputationId, Instruction, Shape};
 
 use super::Assignment;
@@ -15,6 +17,7 @@ use super::values::ValueId;
 pub(super) struct Numbers {
     by_place: Vec<u64>,
     phis: u64,
+    given: BTreeMap<ValueId, u64>,
 }
 
 impl Numbers {
@@ -49,10 +52,14 @@ impl Numbers {
                 }
             }
         }
-        Self { by_place, phis: next }
+        let given = assignment.given.as_ref().map(|given| given.numbers.clone()).unwrap_or_default();
+        Self { by_place, phis: next, given }
     }
     /// The number of a value.
     pub(super) fn get(&self, value: ValueId) -> u64 {
+        if let Some(&number) = self.given.get(&value) {
+            return number;
+        }
         let phi = value.index().checked_sub(self.by_place.len());
         phi.map_or_else(|| self.by_place[value.index()], |phi| self.phis + phi as u64)
     }

@@ -75,6 +75,8 @@ pub(crate) struct BufferAssignment {
     pub(crate) buffer_aliases: Vec<BufferAssignmentBufferAlias>,
     #[prost(message, repeated, tag = "3")]
     pub(crate) buffer_allocations: Vec<BufferAllocation>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) heap_simulator_traces: Vec<HeapSimulatorTrace>,
     #[prost(message, repeated, tag = "5")]
     pub(crate) peak_buffers: Vec<BufferAssignmentPeakBuffers>,
 }
@@ -95,4 +97,30 @@ pub(crate) struct BufferAssignmentPeakBuffers {
     pub(crate) index: i64,
     #[prost(int64, repeated, tag = "2")]
     pub(crate) logical_buffer_ids: Vec<i64>,
+}
+
+/// `xla.HeapSimulatorTrace`: how the simulated heap came to its places, of which only the places matter here.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct HeapSimulatorTrace {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) events: Vec<HeapSimulatorEvent>,
+    #[prost(bool, tag = "2")]
+    pub(crate) whole_module_simulation: bool,
+    #[prost(int64, tag = "3")]
+    pub(crate) buffer_allocation_index: i64,
+}
+
+/// `xla.HeapSimulatorTrace.Event`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct HeapSimulatorEvent {
+    #[prost(int32, tag = "1")]
+    pub(crate) kind: i32,
+    #[prost(int64, tag = "2")]
+    pub(crate) buffer_id: i64,
+    #[prost(string, tag = "3")]
+    pub(crate) computation_name: String,
+    #[prost(string, tag = "4")]
+    pub(crate) instruction_name: String,
+    #[prost(int64, tag = "5")]
+    pub(crate) share_with_canonical_id: i64,
 }
