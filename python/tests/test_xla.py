@@ -45,8 +45,13 @@ def skipped_block(text):
     return text.replace(bound[0], f"{bound[1]}{int(bound[2]) - 1}{bound[3]}") if bound else text
 
 
+SWAPPED = {"add": "maximum", "multiply": "add", "maximum": "minimum", "minimum": "maximum"}
+
+
 def swapped_combiner(text):
-    return re.sub(r"(ROOT %\S+ = f32\[\]) add\(", r"\1 maximum(", text)
+    """Another combination of the old value and the update."""
+    combiner = r"(ROOT %\S+ = \w+\[\]) (add|multiply|maximum|minimum)\("
+    return re.sub(combiner, lambda found: f"{found[1]} {SWAPPED[found[2]]}(", text)
 
 
 @pytest.mark.parametrize("name", FOUNDING)
@@ -64,6 +69,31 @@ def test_a_planted_wrong_rewrite_is_caught_at_the_weakest_grade(name, fault, tmp
     after.write_text(wrong)
     code, said, error = ask("compare", before, after, "--grade", "reassociate", "--cases", 2)
     assert code == 3 and said.startswith("different: result 0["), said + error
+
+
+# Scatters of many kinds: combiners, index types, several tables, loops and branches around them.
+OTHERS = ["bincount", "computed-index", "donated", "embedding", "grad-sin", "in-cond", "index-s8", "max", "mul", "scaled-updates", "soa",
+          "two-tables", "value-and-grad", "vmap-slice"]
+
+
+def test_planted_wrong_rewrites_are_caught_in_every_program(tmp_path):
+    requests = []
+    for name in OTHERS:
+        before = CORPUS / "chunk-small" / f"fires-{name}.before.hlo"
+        right = hlo_opt.optimize(before.read_text(), passes="chunk", min_saving=1, chunk_bytes=256).text
+        for fault in (None, shifted_index, skipped_block, swapped_combiner):
+            after = tmp_path / f"{name}-{fault.__name__ if fault else 'right'}.hlo"
+            after.write_text(fault(right) if fault else right)
+            assert not fault or after.read_text() != right, f"{after.name}: the fault found no place"
+            requests.append({"cmd": "same", "before": str(before), "after": str(after), "cases": 2, "id": bool(fault)})
+    referee = CORPUS.parent / "tests" / "referee" / "referee.py"
+    asked = "".join(json.dumps(request) + "\n" for request in requests)
+    done = subprocess.run([sys.executable, referee, "batch"], input=asked, capture_output=True, text=True, timeout=1200, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(requests) == 4 * len(OTHERS)
+    # Caught means more than another last bit: outside of what the weakest grade allows.
+    wrong = [answer for answer in answers if "error" in answer or answer["tolerated"] == answer["id"]]
+    assert not wrong, wrong
 
 
 def test_peaks_are_xlas_own(pair):

@@ -1,6 +1,7 @@
 """Compilers for devices that this machine need not have: XLA:TPU and XLA:GPU compile from shapes and say how many bytes they need."""
 import importlib.util
 import os
+import re
 
 # A slice of the smallest TPU v5e: what is compiled is the program of one chip.
 TPU_TOPOLOGY = "v5e:2x2x1"
@@ -35,10 +36,27 @@ def byte_counts(text, target):
         device = gpu_device()
     else:
         raise ValueError(f"unknown target {target!r}; known are cpu, tpu, gpu")
-    stats = compiled(text, device).get_compiled_memory_stats()
+    try:
+        stats = compiled(text, device).get_compiled_memory_stats()
+    except Exception as error:
+        raise refusal(error, target) from error
     arguments, outputs, aliased = stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes
-    return {"total_bytes": arguments + outputs - aliased + stats.temp_size_in_bytes, "argument_bytes": arguments,
-            "output_bytes": outputs, "alias_bytes": aliased, "temp_bytes": stats.temp_size_in_bytes}
+    temporaries = stats.temp_size_in_bytes
+    if target == "tpu":
+        # XLA:TPU counts heap space that is idle later on; its peak, of which buffers in VMEM are a part, is the other bound.
+        temporaries = min(temporaries, stats.peak_memory_in_bytes - arguments - outputs + aliased)
+    return {"total_bytes": arguments + outputs - aliased + temporaries, "argument_bytes": arguments,
+            "output_bytes": outputs, "alias_bytes": aliased, "temp_bytes": temporaries}
+
+
+def refusal(error, target):
+    """What stands between a module and a device, in one sentence where the reason is known."""
+    text = str(error)
+    if "X{64|128}" in text and "indices exceed" in text:
+        return ValueError("XLA:TPU takes start indices of 32 bits only: an array is sliced beyond row 2147483647. It compiles once the rows "
+                          "are reshaped to [blocks, rows of a block] and the block number is the start")
+    short = re.search(r"RESOURCE_EXHAUSTED: (Ran out of memory[^\n]*)", text)
+    return ValueError(f"XLA:{target.upper()}: {short[1]}") if short else error
 
 
 def need(package, extra, target):
