@@ -33,11 +33,11 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// A problem at a place.
     pub fn at(span: Span, message: impl Into<String>) -> Self {
-        Self { message: message.into(), span: Some(span), labels: Vec::new(), notes: Vec::new() }
+        Self { span: Some(span), ..Self::new(message) }
     }
     /// A problem that has no place in a text.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), span: None, labels: Vec::new(), notes: Vec::new() }
+        Self { message: capped(message.into()), span: None, labels: Vec::new(), notes: Vec::new() }
     }
     /// The same problem in a text in which `offset` more bytes stand in front.
     #[must_use]
@@ -50,7 +50,7 @@ impl Diagnostic {
     /// Adds a remark about another place.
     #[must_use]
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.labels.push((span, text.into()));
+        self.labels.push((span, capped(text.into())));
         self
     }
     /// Adds a help text.
@@ -59,6 +59,19 @@ impl Diagnostic {
         self.notes.push(text.into());
         self
     }
+}
+
+/// Bytes of a message, about. A shape may have thousands of elements, and a name may be as long as the text.
+const LONGEST: usize = 600;
+
+/// The message without its middle if it is too long to be read.
+fn capped(message: String) -> String {
+    if message.len() <= LONGEST {
+        return message;
+    }
+    let boundary = |wanted: usize| (0..=wanted).rev().find(|&at| message.is_char_boundary(at)).unwrap_or(0);
+    let (from, to) = (boundary(LONGEST / 2), boundary(message.len() - LONGEST / 4));
+    format!("{} ... {}", &message[..from], &message[to..])
 }
 
 /// Characters of the input that a message quotes at most.
@@ -71,5 +84,18 @@ pub(crate) fn shortened(text: &str) -> String {
         Some((end, _)) => format!("{}...", &line[..end]),
         None if line.len() < text.trim_end().len() => format!("{line}..."),
         None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_loses_its_middle_before_it_gets_too_long() {
+        let long = format!("the {} is wrong [V1]", "\u{e9}".repeat(100_000));
+        let message = Diagnostic::new(long).message;
+        assert!(message.len() < LONGEST && message.starts_with("the \u{e9}") && message.ends_with(" is wrong [V1]"));
+        assert_eq!(Diagnostic::new("short").message, "short");
     }
 }

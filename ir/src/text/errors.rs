@@ -37,7 +37,12 @@ pub(super) fn expected<'a>(wanted: &str, at: &'a str) -> Failure<'a> {
     if at.starts_with("/*") {
         return unterminated("comment", &at[..2]);
     }
-    Problem::failure(first(at), Diagnostic::new(format!("expected {wanted}, found {}", seen(at))))
+    let error = Problem::failure(first(at), Diagnostic::new(format!("expected {wanted}, found {}", seen(at))));
+    if at.starts_with('\u{feff}') {
+        error.with_note("remove the byte order mark: XLA does not read it either")
+    } else {
+        error
+    }
 }
 
 /// An attribute name without `=` right behind it.
