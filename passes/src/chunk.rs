@@ -16,7 +16,8 @@
 //! Sound because each row of indices and updates is computed by the same operations from the same rows, and updates are applied in their
 //! original order: the blocks cut the first row dimension of the indices (or a batching dimension) and run from front to back. Grade: bitwise while the loop
 //! holds integer work, data movement and elementwise operations; hlo-exact when it holds a float reduction, a contraction or a
-//! transform, which `--exactness=bitwise` leaves in memory instead.
+//! transform, which `--exactness=bitwise` leaves in memory instead, and when it parts a product of floats from a sum, which compilers
+//! join into one operation where they share a kernel.
 //!
 //! A block has the largest power of two (or divisor) of rows whose values fit a thousandth of the program's arguments and outputs, but
 //! at least 1 MiB and at most 64 MiB; `--chunk-bytes` sets another limit. Rows behind the last full block are applied behind the loop.
@@ -51,10 +52,12 @@ mod accumulate;
 mod apply;
 mod build;
 mod candidates;
+mod contract;
 mod emit;
 mod outward;
 mod plan;
 mod region;
+mod sharding;
 mod sink;
 mod size;
 mod sum;

@@ -20,8 +20,9 @@ use price::Price;
 use reach::Flow;
 
 use super::build::build;
-use super::plan::{Planned, sharded};
+use super::plan::Planned;
 use super::region::{Region, Source, grow};
+use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits};
 use super::sum::settle_sums;
@@ -273,7 +274,7 @@ fn finding(context: &Context<'_>, offer: Offer) -> Option<Finding> {
         .map(|(sinks, (region, size))| Planned::new(sinks.iter().collect(), region, size))
         .collect();
     let module = context.module;
-    let grade = planned.iter().map(|plan| plan.grade(module)).fold(Grade::Bitwise, Grade::max);
+    let grade = planned.iter().map(|plan| plan.grade(context)).fold(Grade::Bitwise, Grade::max);
     let note = planned.iter().map(Planned::note).collect::<Vec<_>>().join("; ");
     let conditions = conditions(&planned);
     let instruction = *plan.members.keys().max_by_key(|&&value| hlo_memory::size::shape_size(module.shape(value)))?;

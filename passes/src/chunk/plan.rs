@@ -1,17 +1,18 @@
 //! From clusters of loops to findings: block sizes, refusals, and what is said about a rewrite.
 
-use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module};
+use hlo_ir::{ComputationId, InstructionId};
 use hlo_memory::Bytes;
 use indexmap::{IndexMap, IndexSet};
 
 use super::build::build;
 use super::candidates::{self, Loop, missed};
-use super::region::{Block, Region, Source, grow};
+use super::contract::may_contract;
+use super::region::{Region, grow};
+use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits};
 use super::sum::Sum;
 use super::waste::{Dying, Held, Identity};
-use crate::flow::producer;
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
 
 /// A loop ready to be built.
@@ -161,7 +162,7 @@ impl Planner<'_> {
             let outcome = Outcome::Missed(Reason { code: "small-gain", message });
             return Some(Finding { instruction, grade: Grade::Bitwise, wasted, outcome });
         }
-        let grade = planned.iter().map(|plan| plan.grade(module)).fold(Grade::Bitwise, Grade::max);
+        let grade = planned.iter().map(|plan| plan.grade(self.context)).fold(Grade::Bitwise, Grade::max);
         let note = planned.iter().map(Planned::note).collect::<Vec<_>>().join("; ");
         let conditions = conditions(&planned);
         let patch = build(module, options.target, &mut planned)?;
@@ -174,8 +175,11 @@ impl<'s> Planned<'s> {
     pub(super) const fn new(sinks: Vec<&'s Sink>, region: Region, size: BlockSize) -> Self {
         Self { sinks, region, size, row_bytes: 0 }
     }
-    pub(super) fn grade(&self, module: &Module) -> Grade {
-        self.sinks.iter().map(|sink| sink.grade(module, &self.sinks)).fold(self.region.grade, Grade::max)
+    pub(super) fn grade(&self, context: &Context<'_>) -> Grade {
+        let own = self.sinks.iter().map(|sink| sink.grade(context.module, &self.sinks));
+        let grade = own.fold(self.region.grade, Grade::max);
+        let contracts = grade == Grade::Bitwise && may_contract(context, &self.sinks, &self.region);
+        if contracts { Grade::HloExact } else { grade }
     }
     pub(super) fn note(&self) -> String {
         let BlockSize { rows, count, rest } = self.size;
@@ -208,49 +212,4 @@ fn conditions(planned: &[Planned<'_>]) -> Vec<Condition> {
         conditions.push(structure("no scatter of a loop depends on another one's result"));
     }
     conditions
-}
-
-/// Cutting a dimension that lies across devices would fetch every block from all of them. In a partitioned module each value read in
-/// blocks must say that the dimension is not cut, and no value of the region may say that it is.
-pub(super) fn sharded(module: &Module, sinks: &[&Sink], region: &Region) -> Option<Reason> {
-    if !is_partitioned(module) {
-        return None;
-    }
-    if let Some(sink) = sinks.iter().find(|sink| sink.batch_dim.is_some()) {
-        let name = &module.instruction(sink.inst).name;
-        let message = format!("nothing says whether the batches of `{name}` lie across devices");
-        return Some(Reason { code: "sharded", message });
-    }
-    let refuse = |block: &Block, why: &str| {
-        let name = &module.instruction(block.value.inst).name;
-        let message = format!("`{name}` {why}, and blocks of a dimension that lies across devices cost memory");
-        Some(Reason { code: "sharded", message })
-    };
-    for (block, source) in &region.blocks {
-        let (op, _) = producer(module, block.value.inst);
-        let inst = module.instruction(op);
-        let proof = inst.raw(&AttrKey::Sharding).map(|text| cuts(text, block.dim));
-        match (source, proof) {
-            (_, Some(true)) => return refuse(block, "is cut along the rows"),
-            (Source::Read(_) | Source::ReadThrough(..), None) => return refuse(block, "has no sharding annotation"),
-            _ => {}
-        }
-    }
-    None
-}
-
-/// Whether the module will be partitioned: it says so, or some annotation cuts a value. Lowered text has annotations only.
-fn is_partitioned(module: &Module) -> bool {
-    let cut = |inst: &Instruction| inst.raw(&AttrKey::Sharding).is_some_and(|text| text.contains("devices="));
-    module.num_partitions() > 1 || module.live_instructions().any(|(_, inst)| cut(inst))
-}
-
-/// Whether a sharding may cut dimension `dim`; an annotation that is not understood counts as a cut.
-fn cuts(sharding: &str, dim: usize) -> bool {
-    let text = sharding.trim_matches(['{', '}']);
-    if matches!(text.split_whitespace().next(), Some("replicated" | "manual")) {
-        return false;
-    }
-    let tiles = text.strip_prefix("devices=[").and_then(|rest| rest.split(']').next());
-    tiles.and_then(|tiles| tiles.split(',').nth(dim)).is_none_or(|tile| tile.trim() != "1")
 }

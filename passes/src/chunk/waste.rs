@@ -84,7 +84,7 @@ struct Expression<'m> {
 }
 
 /// Numbers instructions such that equal expressions get equal numbers (metadata aside).
-fn twins(module: &Module, computation: ComputationId) -> SideTable<InstructionId, usize> {
+pub(super) fn twins(module: &Module, computation: ComputationId) -> SideTable<InstructionId, usize> {
     let mut number = SideTable::new(usize::MAX);
     let mut known: IndexMap<Expression<'_>, usize> = IndexMap::new();
     for (id, inst) in module.instructions_of(computation) {

@@ -1,6 +1,10 @@
-//! What re-emitting an instruction on a block does to the last bits of its result, and whether XLA would fuse it into its users.
+//! What re-emitting an instruction on a block does to the last bits of its result, whether XLA would fuse it into its users, and which
+//! products of floats a compiler may join with which sums.
+//!
+//! A product that is computed in one kernel with a sum becomes one operation with one rounding. The graph alone does not say what shares
+//! a kernel, so whoever moves one of the two without the other can change a last bit.
 
-use hlo_ir::{AttrKey, ElementType, Instruction, Module, Opcode};
+use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
 
 use super::first_array;
 use crate::Grade;
@@ -53,6 +57,46 @@ fn combines(module: &Module, inst: &Instruction, key: &AttrKey, exact: &[Opcode]
     })
 }
 
+/// The product of floats that a value is, perhaps moved or converted. Quotients and powers count: XLA turns those by a constant into products.
+pub fn float_product(module: &Module, mut id: InstructionId) -> Option<InstructionId> {
+    loop {
+        let inst = module.instruction(id);
+        if matches!(inst.opcode, Opcode::Multiply | Opcode::Divide | Opcode::Power) {
+            return is_float(module, id).then_some(id);
+        }
+        if !keeps_product(inst.opcode) {
+            return None;
+        }
+        id = *inst.operands.first()?;
+    }
+}
+
+/// Whether an instruction is the sum or difference of two floats.
+pub fn is_float_sum(module: &Module, id: InstructionId) -> bool {
+    matches!(module.instruction(id).opcode, Opcode::Add | Opcode::Subtract) && is_float(module, id)
+}
+
+/// Whether the first operand of such an instruction can still be joined with a sum behind it.
+pub const fn keeps_product(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Reshape
+            | Opcode::Broadcast
+            | Opcode::Transpose
+            | Opcode::Convert
+            | Opcode::Copy
+            | Opcode::Slice
+            | Opcode::Reverse
+            | Opcode::Negate
+            | Opcode::Bitcast
+    )
+}
+
+fn is_float(module: &Module, id: InstructionId) -> bool {
+    let array = module.instruction(id).array();
+    array.is_some_and(|array| array.element_type.is_float() || array.element_type.is_complex())
+}
+
 /// Whether XLA computes the instruction inside the loops of its users instead of giving it memory of its own.
 pub fn is_fusible(opcode: Opcode) -> bool {
     opcode.is_elementwise()
@@ -73,4 +117,32 @@ pub fn is_fusible(opcode: Opcode) -> bool {
                 | Opcode::Slice
                 | Opcode::Transpose
         )
+}
+
+/// Whether XLA gives an instruction with several readers memory of its own, rather than computing it again for each.
+pub fn is_expensive(module: &Module, op: InstructionId) -> bool {
+    let inst = module.instruction(op);
+    match inst.opcode {
+        Opcode::Gather | Opcode::Reduce | Opcode::Atan2 | Opcode::Cbrt | Opcode::Sqrt | Opcode::Rsqrt => true,
+        Opcode::Divide | Opcode::Remainder => inst.array().is_some_and(|array| array.element_type.is_float()),
+        opcode => is_transcendental(opcode),
+    }
+}
+
+/// Whether an opcode is computed by a polynomial or the like.
+pub const fn is_transcendental(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Exponential
+            | Opcode::ExponentialMinusOne
+            | Opcode::Log
+            | Opcode::LogPlusOne
+            | Opcode::Logistic
+            | Opcode::Tanh
+            | Opcode::Tan
+            | Opcode::Power
+            | Opcode::Erf
+            | Opcode::Sine
+            | Opcode::Cosine
+    )
 }

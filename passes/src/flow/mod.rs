@@ -17,7 +17,9 @@ mod windowed;
 
 use hlo_ir::{ArrayShape, Instruction, InstructionId, Module, Opcode, Shape};
 
-pub use exactness::{exactness, is_fusible};
+pub use exactness::{
+    exactness, float_product, is_expensive, is_float_sum, is_fusible, is_transcendental, keeps_product,
+};
 pub(crate) use indexed::update_scatter_dims;
 pub use restrict::{block_shape, restrict};
 pub use row_loop::{RowLoop, element as loop_element};

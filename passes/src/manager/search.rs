@@ -186,32 +186,52 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The next rewrite to take; an enabling change that leads to one is taken on the way.
+    /// The next rewrite to take; an enabling change that leads to one, or to a better one, is taken on the way.
     fn next_step(&mut self) -> Result<Option<Candidate>, RunError> {
-        if let Some(candidate) = self.best()? {
-            return Ok(Some(candidate));
+        let mut changes = self.gather(PassKind::Enabling);
+        if let Some((score, candidate)) = self.best()? {
+            // One look behind the change that hides most: a lesser rewrite now could stand in the way of a greater one then.
+            let largest = changes.into_iter().max_by_key(|change| change.finding.wasted);
+            let tried = std::mem::take(&mut self.tried);
+            let better = match largest {
+                Some(change) => self.best_behind(change, Some(score))?,
+                None => None,
+            };
+            if better.is_none() {
+                self.tried = tried;
+            }
+            return Ok(Some(better.unwrap_or(candidate)));
         }
-        for enabling in self.gather(PassKind::Enabling) {
-            if self.steps.len() >= MOST_STEPS {
-                self.limited = true;
-                break;
+        for change in changes.drain(..) {
+            if let Some(found) = self.best_behind(change, None)? {
+                return Ok(Some(found));
             }
-            let (taken, estimate) = (self.steps.len(), self.now.clone());
-            if !self.take(enabling)? {
-                continue;
-            }
-            let found = self.best()?;
-            if found.is_some() {
-                return Ok(found);
-            }
-            self.roll_back(taken);
-            self.now = estimate;
         }
         Ok(None)
     }
 
+    /// Makes an enabling change and returns the best rewrite then; the change is put back if there is none better than `plain`.
+    fn best_behind(&mut self, change: Candidate, plain: Option<Score>) -> Result<Option<Candidate>, RunError> {
+        if self.steps.len() >= MOST_STEPS {
+            self.limited = true;
+            return Ok(None);
+        }
+        let (taken, estimate) = (self.steps.len(), self.now.clone());
+        if !self.take(change)? {
+            return Ok(None);
+        }
+        if let Some((score, candidate)) = self.best()?
+            && plain.is_none_or(|plain| score.total + self.options.min_saving.max(Bytes(1)) <= plain.total)
+        {
+            return Ok(Some(candidate));
+        }
+        self.roll_back(taken);
+        self.now = estimate;
+        Ok(None)
+    }
+
     /// The rewrite with the best score of all that are steps forward.
-    fn best(&mut self) -> Result<Option<Candidate>, RunError> {
+    fn best(&mut self) -> Result<Option<(Score, Candidate)>, RunError> {
         if self.steps.len() >= MOST_STEPS {
             self.limited = true;
             return Ok(None);
@@ -227,7 +247,7 @@ impl<'a> Search<'a> {
                 best = Some((score, candidate));
             }
         }
-        Ok(best.map(|(_, candidate)| candidate))
+        Ok(best)
     }
 
     /// Rewrites of all passes of one kind that the options allow, in pass order.

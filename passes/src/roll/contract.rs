@@ -9,6 +9,7 @@ use hlo_ir::{InstructionId, Module, Opcode};
 
 use super::lockstep::{Copies, Role, starts};
 use super::meets::Meets;
+use crate::flow::{float_product, is_float_sum, keeps_product};
 
 /// Whether bits could change.
 pub(super) fn may_contract(module: &Module, copies: &Copies, meets: &Meets) -> bool {
@@ -25,18 +26,15 @@ fn at_border(module: &Module, copies: &Copies, meets: &Meets) -> bool {
     let borders = borders.chain(meets.stacks.iter().map(|stack| first(stack.column)));
     let borders = borders.chain(meets.lasts.iter().map(|&column| first(column)));
     let borders = borders.chain(meets.each.iter().map(|each| first(each.column)));
-    borders.chain(copies.inputs()).any(|id| product(module, id).is_some())
+    borders.chain(copies.inputs()).any(|id| float_product(module, id).is_some())
 }
 
 /// Whether a product of something that depends on the step meets a sum.
 fn around_steps(module: &Module, copies: &Copies) -> bool {
     let steps = depends_on_step(module, copies);
-    let sums = copies.computed().filter(|(_, column)| {
-        let inst = module.instruction(column.ids[0]);
-        matches!(inst.opcode, Opcode::Add | Opcode::Subtract) && is_real(module, column.ids[0])
-    });
+    let sums = copies.computed().filter(|(_, column)| is_float_sum(module, column.ids[0]));
     let mut terms = sums.flat_map(|(_, column)| &module.instruction(column.ids[0]).operands);
-    terms.any(|&id| product(module, id).is_some_and(|product| steps[product]))
+    terms.any(|&id| float_product(module, id).is_some_and(|product| steps[product]))
 }
 
 /// Values of the first copy that are computed from the step by operations that a compiler fuses.
@@ -65,40 +63,6 @@ fn depends_on_step(module: &Module, copies: &Copies) -> SideTable<InstructionId,
 
 fn is_fused(opcode: Opcode) -> bool {
     opcode.is_elementwise()
-        || is_movement(opcode)
+        || keeps_product(opcode)
         || matches!(opcode, Opcode::DynamicSlice | Opcode::Pad | Opcode::Concatenate)
-}
-
-fn is_movement(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::Reshape
-            | Opcode::Broadcast
-            | Opcode::Transpose
-            | Opcode::Convert
-            | Opcode::Copy
-            | Opcode::Slice
-            | Opcode::Reverse
-            | Opcode::Negate
-            | Opcode::Bitcast
-    )
-}
-
-/// The product of floats that a value is, perhaps moved or converted.
-fn product(module: &Module, mut id: InstructionId) -> Option<InstructionId> {
-    loop {
-        let inst = module.instruction(id);
-        if inst.opcode == Opcode::Multiply {
-            return is_real(module, id).then_some(id);
-        }
-        if !is_movement(inst.opcode) {
-            return None;
-        }
-        id = *inst.operands.first()?;
-    }
-}
-
-fn is_real(module: &Module, id: InstructionId) -> bool {
-    let array = module.instruction(id).array();
-    array.is_some_and(|array| array.element_type.is_float() || array.element_type.is_complex())
 }

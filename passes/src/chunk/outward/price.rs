@@ -10,7 +10,7 @@ use super::reach::Flow;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::waste::is_view;
-use crate::flow::{is_fusible, producer};
+use crate::flow::{is_expensive, is_fusible, is_transcendental, producer};
 
 /// Gain and cost of a plan.
 pub(super) struct Price {
@@ -142,34 +142,13 @@ fn is_held(graph: &Graph<'_>, value: InstructionId) -> bool {
     !view
         && (!fusible(op)
             || users.iter().any(|&user| !fusible(user) || library(user))
-            || (users.len() > 1 && is_expensive(graph, op)))
+            || (users.len() > 1 && (is_expensive(graph.module, op) || is_joined(graph, op))))
 }
 
-/// Whether XLA would not compute it again for every reader.
-fn is_expensive(graph: &Graph<'_>, op: InstructionId) -> bool {
-    let inst = graph.module.instruction(op);
-    match inst.opcode {
-        Opcode::Gather | Opcode::Reduce | Opcode::Atan2 | Opcode::Cbrt | Opcode::Sqrt | Opcode::Rsqrt => true,
-        Opcode::Divide | Opcode::Remainder => inst.array().is_some_and(|array| array.element_type.is_float()),
-        opcode => is_transcendental(opcode),
-    }
-}
-
-const fn is_transcendental(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::Exponential
-            | Opcode::ExponentialMinusOne
-            | Opcode::Log
-            | Opcode::LogPlusOne
-            | Opcode::Logistic
-            | Opcode::Tanh
-            | Opcode::Tan
-            | Opcode::Power
-            | Opcode::Erf
-            | Opcode::Sine
-            | Opcode::Cosine
-    )
+/// Whether a value is joined from several arrays, which XLA would read again for every reader.
+fn is_joined(graph: &Graph<'_>, op: InstructionId) -> bool {
+    let pieces: IndexSet<InstructionId> = graph.operands(op).iter().copied().collect();
+    graph.module.instruction(op).opcode == Opcode::Concatenate && pieces.len() > 1
 }
 
 /// Bytes of the values that every iteration reads as a whole, unless they stay in the cache.

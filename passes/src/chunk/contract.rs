@@ -1,0 +1,218 @@
+//! Whether a loop over blocks may change which floating-point operations share a kernel, where sharing can show in the last bits.
+//!
+//! XLA may join a product and a sum that it computes in one kernel, and it sums in another order where it computes what it sums on the fly. A
+//! product and a sum that follow each other alone, both inside the loop or both outside, share a kernel (or do not) as before. What can
+//! change is a product inside whose sum stays outside or the other way round, a product with several users of which some leave, a
+//! sum of two products, of which the compiler joins one, and a reduction outside of something that now stands in memory or no longer does.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode, graph};
+use indexmap::{IndexMap, IndexSet};
+use smallvec::SmallVec;
+
+use super::region::{Region, Source};
+use super::sink::{Kind, Sink};
+use super::waste::twins;
+use crate::flow::{
+    exactness, float_product, is_expensive, is_float_sum, is_fusible, is_transcendental, is_transparent, keeps_product,
+    producer,
+};
+use crate::{Context, Grade};
+
+/// Whether bits could change for this reason.
+pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> bool {
+    let scene = Scene::of(context, sinks, region);
+    scene.touched.iter().any(|&id| {
+        (scene.computed[id] && joins_two(context.module, id))
+            || float_product(context.module, id).is_some_and(|product| scene.parts(product))
+            || (scene.moves(id) && scene.is_reduced(id))
+    })
+}
+
+/// Whether an instruction is a sum of two products.
+fn joins_two(module: &Module, op: InstructionId) -> bool {
+    let product = |&id: &InstructionId| float_product(module, id).is_some();
+    is_float_sum(module, op) && module.instruction(op).operands.iter().all(product)
+}
+
+/// A region and what lies around it. Equal instructions count as one, since XLA merges them.
+struct Scene<'a> {
+    context: &'a Context<'a>,
+    module: &'a Module,
+    callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
+    /// What the loop replaces.
+    sinks: IndexSet<InstructionId>,
+    /// Instructions computed on blocks.
+    computed: SideTable<InstructionId, bool>,
+    /// Values that stand in memory because of the loop: it reads or writes them.
+    standing: SideTable<InstructionId, bool>,
+    /// All of these.
+    touched: IndexSet<InstructionId>,
+    /// Every instruction with its equals.
+    equals: IndexMap<InstructionId, Vec<InstructionId>>,
+}
+
+impl<'a> Scene<'a> {
+    fn of(context: &'a Context<'a>, sinks: &[&Sink], region: &Region) -> Self {
+        let mut scene = Self {
+            context,
+            module: context.module,
+            callers: graph::callers(context.module),
+            sinks: sinks.iter().map(|sink| sink.inst).collect(),
+            computed: SideTable::new(false),
+            standing: SideTable::new(false),
+            touched: IndexSet::new(),
+            equals: IndexMap::new(),
+        };
+        for (block, source) in &region.blocks {
+            let (op, _) = producer(scene.module, block.value.inst);
+            match source {
+                Source::Computed(_) => scene.computed.set(op, true),
+                Source::Read(_) => scene.stands(op),
+                Source::ReadThrough(value, _) => scene.stands(producer(scene.module, value.inst).0),
+            }
+            scene.touched.insert(op);
+        }
+        let written = sinks.iter().filter(|sink| matches!(sink.kind, Kind::Write { .. }));
+        let whole = region.wholes.iter().map(|value| value.inst);
+        for id in whole.chain(written.map(|sink| sink.inst)) {
+            scene.stands(producer(scene.module, id).0);
+        }
+        let computations: IndexSet<ComputationId> =
+            scene.touched.iter().map(|&id| scene.module.instruction(id).parent).collect();
+        for computation in computations {
+            scene.equals.extend(equals(scene.module, computation));
+        }
+        scene
+    }
+    fn stands(&mut self, op: InstructionId) {
+        self.standing.set(op, true);
+        self.touched.insert(op);
+    }
+    fn equals(&self, id: InstructionId) -> Vec<InstructionId> {
+        self.equals.get(&id).cloned().unwrap_or_else(|| vec![id])
+    }
+    /// Whether an instruction and its equals are computed on blocks only.
+    fn is_inside(&self, id: InstructionId) -> bool {
+        self.equals(id).iter().all(|&equal| self.computed[equal])
+    }
+    /// Whether an instruction or an equal one is left as it was.
+    fn is_outside(&self, id: InstructionId) -> bool {
+        self.equals(id).iter().any(|&equal| !self.computed[equal] && !self.sinks.contains(&equal))
+    }
+    /// Who uses an instruction or one of its equals, with the calls that hand it back; one of each kind.
+    fn users(&self, id: InstructionId) -> IndexSet<InstructionId> {
+        let mut users = IndexSet::new();
+        for equal in self.equals(id) {
+            users.extend(self.context.users.get(equal).iter().map(|&user| self.equals(user)[0]));
+            let parent = self.module.instruction(equal).parent;
+            if self.module.computation(parent).root == equal {
+                users.extend(self.callers[parent].iter().filter(|&&call| is_transparent(self.module, call)));
+            }
+        }
+        users
+    }
+
+    /// Whether a product meets a sum otherwise than alone and inside the loop.
+    fn parts(&self, product: InstructionId) -> bool {
+        let (mut alone, mut summed) = (true, false);
+        let mut links = IndexSet::from([product]);
+        let mut next = 0;
+        while let Some(&id) = links.get_index(next) {
+            next += 1;
+            let users = self.users(id);
+            alone &= users.len() == 1 && (self.is_inside(id) || is_passage(self.module.instruction(id).opcode));
+            for user in users {
+                let opcode = self.module.instruction(user).opcode;
+                if sums_up(self.module, user) {
+                    summed = true;
+                    alone &= self.is_inside(user);
+                } else if self.context.users.get(id).contains(&user) && is_transparent(self.module, user) {
+                    links.extend(parameters(self.module, user, id));
+                } else if keeps_product(opcode) || is_passage(opcode) {
+                    links.insert(user);
+                }
+            }
+        }
+        summed && !alone
+    }
+
+    /// Whether a value stands in memory after the rewrite and did not before, or the other way round.
+    fn moves(&self, id: InstructionId) -> bool {
+        let (before, after) = self.stands_in_memory(id);
+        before != after && self.users(id).into_iter().any(|user| self.is_outside(user))
+    }
+    /// Whether a value stands in memory before and after the rewrite.
+    fn stands_in_memory(&self, id: InstructionId) -> (bool, bool) {
+        let users = self.users(id);
+        let after: IndexSet<InstructionId> = users.iter().copied().filter(|&user| self.is_outside(user)).collect();
+        let opaque = !is_fusible(self.module.instruction(id).opcode);
+        (opaque || self.is_held(id, &users), opaque || self.standing[id] || self.is_held(id, &after))
+    }
+    fn is_held(&self, id: InstructionId, users: &IndexSet<InstructionId>) -> bool {
+        let fused = |user: &InstructionId| is_fusible(self.module.instruction(*user).opcode);
+        !users.iter().all(fused) || (users.len() > 1 && is_expensive(self.module, id))
+    }
+    /// Whether something outside sums up what it computes from a value on the fly, and could do so otherwise when that changes.
+    fn is_reduced(&self, id: InstructionId) -> bool {
+        let mut work = vec![(id, true)];
+        let mut seen = IndexSet::new();
+        while let Some((id, plain)) = work.pop() {
+            let plain = plain && !is_transcendental(self.module.instruction(id).opcode);
+            for user in self.users(id).into_iter().filter(|&user| self.is_outside(user)) {
+                let inst = self.module.instruction(user);
+                if exactness(self.module, inst) > Grade::Bitwise {
+                    if !(plain && is_total(self.module, user)) {
+                        return true;
+                    }
+                    continue;
+                }
+                let on_the_fly = is_passage(inst.opcode) || self.stands_in_memory(user) != (true, true);
+                if on_the_fly && seen.insert((user, plain)) {
+                    work.push((user, plain));
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Whether an instruction reduces a large array to one number. XLA:CPU gives these to a library, which sums in an order of its own whether
+/// the terms stand in memory or not; it computes functions by its own polynomials, though.
+fn is_total(module: &Module, id: InstructionId) -> bool {
+    const LARGE: u64 = 4096;
+    let inst = module.instruction(id);
+    let terms = inst.operands.first().and_then(|&terms| module.instruction(terms).array()?.elements());
+    inst.opcode == Opcode::Reduce && inst.array().is_some_and(|array| array.rank() == 0) && terms >= Some(LARGE)
+}
+
+/// Every instruction that has equals, with them.
+fn equals(module: &Module, computation: ComputationId) -> IndexMap<InstructionId, Vec<InstructionId>> {
+    let number = twins(module, computation);
+    let mut classes: IndexMap<usize, Vec<InstructionId>> = IndexMap::new();
+    for (id, _) in module.instructions_of(computation) {
+        classes.entry(number[id]).or_default().push(id);
+    }
+    let several = classes.into_values().filter(|ids| ids.len() > 1);
+    several.flat_map(|ids| ids.clone().into_iter().map(move |id| (id, ids.clone()))).collect()
+}
+
+/// Whether an instruction only hands values on.
+const fn is_passage(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Parameter | Opcode::Tuple | Opcode::GetTupleElement | Opcode::Call | Opcode::OptBarrier)
+}
+
+fn sums_up(module: &Module, id: InstructionId) -> bool {
+    let inst = module.instruction(id);
+    is_float_sum(module, id)
+        || (matches!(inst.opcode, Opcode::Reduce | Opcode::ReduceWindow) && exactness(module, inst) > Grade::Bitwise)
+}
+
+/// The parameters of the computation a call runs that stand for its operand.
+fn parameters(module: &Module, call: InstructionId, operand: InstructionId) -> Vec<InstructionId> {
+    let inst = module.instruction(call);
+    let Some(callee) = inst.computation(&AttrKey::ToApply) else { return Vec::new() };
+    let is_operand = |number: i64| inst.operands.get(number as usize) == Some(&operand);
+    let stands = |inst: &hlo_ir::Instruction| inst.parameter_number().is_some_and(is_operand);
+    module.instructions_of(callee).filter(|(_, inst)| stands(inst)).map(|(id, _)| id).collect()
+}

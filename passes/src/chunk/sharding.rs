@@ -1,0 +1,113 @@
+//! Where rows may lie across devices: cutting them would fetch every block from all of them.
+
+use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, graph};
+use indexmap::IndexSet;
+
+use super::region::{Block, Region, Source};
+use super::sink::Sink;
+use crate::Reason;
+use crate::flow::producer;
+
+/// Cutting a dimension that lies across devices would fetch every block from all of them. In a partitioned module each value read in
+/// blocks must say that the dimension is not cut, and no value of the region may say that it is.
+pub(super) fn sharded(module: &Module, sinks: &[&Sink], region: &Region) -> Option<Reason> {
+    if !is_partitioned(module) || is_manual(module, module.instruction(sinks[0].inst).parent) {
+        return None;
+    }
+    if let Some(sink) = sinks.iter().find(|sink| sink.batch_dim.is_some()) {
+        let name = &module.instruction(sink.inst).name;
+        let message = format!("nothing says whether the batches of `{name}` lie across devices");
+        return Some(Reason { code: "sharded", message });
+    }
+    let refuse = |block: &Block, why: &str| {
+        let name = &module.instruction(block.value.inst).name;
+        let message = format!("`{name}` {why}, and blocks of a dimension that lies across devices cost memory");
+        Some(Reason { code: "sharded", message })
+    };
+    for (block, source) in &region.blocks {
+        let (op, _) = producer(module, block.value.inst);
+        let inst = module.instruction(op);
+        let proof = inst.raw(&AttrKey::Sharding).map(|text| cuts(text, block.dim));
+        match (source, proof) {
+            (_, Some(true)) => return refuse(block, "is cut along the rows"),
+            (Source::Read(_) | Source::ReadThrough(..), None) => return refuse(block, "has no sharding annotation"),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether the module will be partitioned: it says so, or some annotation cuts a value. Lowered text has annotations only.
+fn is_partitioned(module: &Module) -> bool {
+    let cut = |inst: &Instruction| inst.raw(&AttrKey::Sharding).is_some_and(|text| text.contains("devices="));
+    module.num_partitions() > 1 || module.live_instructions().any(|(_, inst)| cut(inst))
+}
+
+/// Whether a sharding may cut dimension `dim`; an annotation that is not understood counts as a cut.
+fn cuts(sharding: &str, dim: usize) -> bool {
+    let text = sharding.trim_matches(['{', '}']);
+    if matches!(text.split_whitespace().next(), Some("replicated" | "manual")) {
+        return false;
+    }
+    let tiles = text.strip_prefix("devices=[").and_then(|rest| rest.split(']').next());
+    tiles.and_then(|tiles| tiles.split(',').nth(dim)).is_none_or(|tile| tile.trim() != "1")
+}
+
+/// Whether every shape in a computation is that of one device: it is reached only from calls that are kept as they are and take what a
+/// `GlobalToLocalShape` hands over for all axes of the mesh (the body of a `shard_map`).
+fn is_manual(module: &Module, computation: ComputationId) -> bool {
+    let callers = graph::callers(module);
+    let mut seen = IndexSet::from([computation]);
+    let mut next = 0;
+    while let Some(&computation) = seen.get_index(next) {
+        next += 1;
+        if callers[computation].is_empty() {
+            return false;
+        }
+        for &caller in &callers[computation] {
+            if !hands_over(module, caller) {
+                seen.insert(module.instruction(caller).parent);
+            }
+        }
+    }
+    true
+}
+
+/// Whether a call is the border between global and local shapes, for all axes of all meshes.
+fn hands_over(module: &Module, call: InstructionId) -> bool {
+    let inst = module.instruction(call);
+    let kept = attributes(inst).is_some_and(|text| text.contains("inlineable=\"false\""));
+    let local = |&id: &InstructionId| {
+        let operand = module.instruction(id);
+        let is_local =
+            operand.raw(&AttrKey::CustomCallTarget).is_some_and(|target| target.contains("GlobalToLocalShape"));
+        is_local.then(|| attributes(operand)).flatten()
+    };
+    let axes = mesh_axes(module);
+    let all = |text: &str| !axes.is_empty() && axes.iter().all(|axis| manual_axes(text).contains(axis));
+    inst.opcode == Opcode::Call && kept && inst.operands.iter().find_map(local).is_some_and(all)
+}
+
+fn attributes(inst: &Instruction) -> Option<&str> {
+    inst.raw(&AttrKey::FrontendAttributes)
+}
+
+/// Names of the axes of the module's meshes, as `mesh = #sdy.mesh<["d"=4]>` lists them.
+fn mesh_axes(module: &Module) -> Vec<&str> {
+    let text = match module.attribute(&AttrKey::FrontendAttributes) {
+        Some(AttrValue::Raw(text)) => text.as_str(),
+        _ => return Vec::new(),
+    };
+    let meshes = text.split("sdy.mesh<").skip(1).filter_map(|rest| rest.split('>').next());
+    meshes.flat_map(quoted).collect()
+}
+
+/// Names in `manual_axes{"d"}`, quoted once more or not.
+fn manual_axes(text: &str) -> Vec<&str> {
+    let axes = text.split("manual_axes{").nth(1).and_then(|rest| rest.split('}').next());
+    axes.map(|axes| quoted(axes).collect()).unwrap_or_default()
+}
+
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('"').skip(1).step_by(2).map(|name| name.trim_end_matches('\\'))
+}

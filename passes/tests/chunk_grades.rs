@@ -1,0 +1,86 @@
+//! Which loops keep every bit: a product of floats must not be parted from a sum that a compiler could join it with.
+
+mod chunking;
+mod common;
+mod interpreter;
+
+use hlo_passes::{Grade, Outcome};
+
+use chunking::{find, options};
+use common::parse;
+
+const HEAD: &str = "HloModule m
+%add_f32 (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+";
+
+/// The grade of the loop around a scatter of the updates `%u`, `f32[64]`, made by `lines`; `root` is what the program gives back.
+fn grade(lines: &str, root: &str) -> Grade {
+    let source = format!(
+        "{HEAD}\nENTRY %main {{
+  %x = f32[7] parameter(0)
+  %i = s32[64] parameter(1)
+  %v = f32[64] parameter(2)
+  %w = f32[64] parameter(3)
+  %one = s32[] constant(1)
+  %ones = s32[64] broadcast(%one), dimensions={{}}
+  %next = s32[64] add(%i, %ones)
+  %index = s32[64,1] reshape(%next)
+{lines}
+  %y = f32[7] scatter(%x, %index, %u), update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%add_f32
+  {root}\n}}\n"
+    );
+    let found = find(&parse(&source), &options(80));
+    let rewrite = found.into_iter().find(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
+    rewrite.expect("the scatter is cut into blocks").grade
+}
+
+const ALONE: &str = "ROOT %r = (f32[7]) tuple(%y)";
+
+#[test]
+fn products_and_sums_that_stay_together_keep_every_bit() {
+    assert_eq!(grade("  %u = f32[64] multiply(%v, %w)", ALONE), Grade::Bitwise, "a scatter shares no kernel");
+    assert_eq!(grade("  %p = f32[64] multiply(%v, %w)\n  %u = f32[64] add(%p, %v)", ALONE), Grade::Bitwise);
+    assert_eq!(
+        grade("  %s = f32[64] sine(%v)\n  %u = f32[64] add(%s, %v)", "ROOT %r = (f32[7], f32[64]) tuple(%y, %s)"),
+        Grade::Bitwise
+    );
+}
+
+#[test]
+fn a_sum_of_two_products_is_joined_with_one_of_them() {
+    let lines = "  %p = f32[64] multiply(%v, %w)\n  %q = f32[64] multiply(%v, %v)\n  %u = f32[64] subtract(%p, %q)";
+    assert_eq!(grade(lines, ALONE), Grade::HloExact);
+}
+
+#[test]
+fn a_product_that_others_sum_up_outside_may_be_joined_there() {
+    let product = "  %p = f32[64] multiply(%v, %w)\n  %u = f32[64] sine(%p)\n  %z = f32[64] ";
+    let root = "ROOT %r = (f32[7], f32[64]) tuple(%y, %z)";
+    assert_eq!(grade(&format!("{product}add(%p, %v)"), root), Grade::HloExact);
+    assert_eq!(grade(&format!("{product}maximum(%p, %v)"), root), Grade::Bitwise);
+}
+
+#[test]
+fn equal_products_count_as_one() {
+    let lines = "  %p = f32[64] multiply(%v, %w)\n  %u = f32[64] add(%p, %v)\n  %q = f32[64] multiply(%v, %w)";
+    assert_eq!(grade(lines, "ROOT %r = (f32[7], f32[64]) tuple(%y, %q)"), Grade::HloExact);
+    let other = lines.replace("multiply(%v, %w)\n  %u", "multiply(%w, %w)\n  %u");
+    assert_eq!(grade(&other, "ROOT %r = (f32[7], f32[64]) tuple(%y, %q)"), Grade::Bitwise);
+}
+
+#[test]
+fn a_reduction_outside_of_what_no_longer_stands_may_sum_in_another_order() {
+    let reduced = |what: &str| {
+        format!(
+            "  %t = f32[64] tanh(%v)\n  %u = f32[64] maximum(%t, %w)\n  %zero = f32[] constant(0)
+  %z = f32[] reduce({what}, %zero), dimensions={{0}}, to_apply=%add_f32"
+        )
+    };
+    let root = "ROOT %r = (f32[7], f32[]) tuple(%y, %z)";
+    assert_eq!(grade(&reduced("%t"), root), Grade::HloExact);
+    assert_eq!(grade(&reduced("%v"), root), Grade::Bitwise, "an argument stands before and after");
+}

@@ -1,0 +1,50 @@
+//! Bodies of `shard_map`: their shapes are those of one device, so their rows may be cut.
+
+mod chunking;
+mod common;
+mod interpreter;
+
+use chunking::{missed, options, rewrite};
+use common::parse;
+
+/// A partitioned module whose manual body scatters, under a mesh with these axes, manual along `manual`.
+fn body(axes: &str, manual: &str) -> String {
+    format!(
+        "HloModule m, num_partitions=4, frontend_attributes={{xla.sdy.meshes={{mesh = #sdy.mesh<[{axes}]>}}}}
+%add (a: s32[], b: s32[]) -> s32[] {{
+  %a = s32[] parameter(0)
+  %b = s32[] parameter(1)
+  ROOT %c = s32[] add(%a, %b)
+}}
+%body (x: s32[7], i: s32[64]) -> s32[7] {{
+  %x = s32[7] parameter(0)
+  %i = s32[64] parameter(1)
+  %one = s32[] constant(1)
+  %ones = s32[64] broadcast(%one), dimensions={{}}
+  %next = s32[64] add(%i, %ones)
+  %index = s32[64,1] reshape(%next)
+  ROOT %y = s32[7] scatter(%x, %index, %ones), update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%add
+}}
+ENTRY %main {{
+  %x = s32[7] parameter(0)
+  %i = s32[256] parameter(1)
+  %local = s32[64] custom-call(%i), custom_call_target=\"xla.sdy.GlobalToLocalShape\", custom_call_has_side_effect=true, frontend_attributes={{xla.sdy.manual_axes=\"#sdy<manual_axes{{{manual}}}>\"}}
+  ROOT %out = s32[7] call(%x, %local), to_apply=%body, frontend_attributes={{inlineable=\"false\"}}
+}}
+"
+    )
+}
+
+#[test]
+fn rows_of_one_device_are_cut() {
+    let full = body(r#""d"=4"#, r#"\"d\""#);
+    assert_eq!(rewrite(&mut parse(&full), &options(80)).len(), 1);
+    assert_eq!(missed(&parse(&full), &options(80)), Vec::<&str>::new());
+}
+
+#[test]
+fn an_axis_left_to_the_compiler_may_cut_the_rows_as_well() {
+    assert_eq!(missed(&parse(&body(r#""d"=2, "e"=2"#, r#"\"d\""#)), &options(80)), ["sharded"]);
+    let open = body(r#""d"=4"#, r#"\"d\""#).replace(", frontend_attributes={inlineable=\"false\"}", "");
+    assert_eq!(missed(&parse(&open), &options(80)), ["sharded"], "such a call is inlined before partitioning");
+}
