@@ -3,8 +3,10 @@
 //! One table ([`KEYS`]) names every key this crate understands and the form of its value. A key that is not in the table, or a
 //! value that does not have the expected form, is kept as [`AttrValue::Raw`] text and printed back verbatim.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 use smol_str::SmolStr;
 
 use crate::shape::{Dims, ShapeRef};
@@ -41,6 +43,10 @@ pub enum AttrForm {
     Raw,
 }
 
+/// [`KEYS`] by spelling, for the parser.
+static BY_NAME: LazyLock<IndexMap<&'static str, (AttrKey, AttrForm), FxBuildHasher>> =
+    LazyLock::new(|| KEYS.iter().map(|(key, name, form)| (*name, (key.clone(), *form))).collect());
+
 macro_rules! keys {
     ($($variant:ident = $text:literal: $form:ident,)*) => {
         /// Name of an attribute.
@@ -48,8 +54,8 @@ macro_rules! keys {
         #[allow(missing_docs, reason = "each variant is the HLO attribute of the same name")]
         pub enum AttrKey {
             $($variant,)*
-            /// A key that is not in the table.
-            Unknown(SmolStr),
+            /// A key that is not in the table. In a box, since every attribute holds a key and few need this.
+            Unknown(Box<SmolStr>),
         }
 
         /// Every key of the table with its spelling and the form of its value.
@@ -65,10 +71,14 @@ macro_rules! keys {
             }
             /// The key spelled `name` and the form of its value.
             pub fn from_name(name: &str) -> (Self, AttrForm) {
-                match name {
-                    $($text => (Self::$variant, AttrForm::$form),)*
-                    _ => (Self::Unknown(name.into()), AttrForm::Raw),
+                match BY_NAME.get(name) {
+                    Some((key, form)) => (key.clone(), *form),
+                    None => (Self::unknown(name), AttrForm::Raw),
                 }
+            }
+            /// The key spelled `name`, which is not in the table.
+            pub fn unknown(name: &str) -> Self {
+                Self::Unknown(Box::new(name.into()))
             }
         }
     };
@@ -231,24 +241,39 @@ pub struct Alias {
     pub kind: SmolStr,
 }
 
-/// Value of an attribute.
+/// Value of an attribute: 24 bytes, since memory is what reading a large dump waits for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "each variant is described at the AttrForm of the same name")]
 pub enum AttrValue {
     Int(i64),
     Bool(bool),
-    Ints(Dims),
-    Word(SmolStr),
+    Ints(Arc<[i64]>),
+    Word(Arc<str>),
     Computation(ComputationId),
-    Computations(Vec<ComputationId>),
-    Instructions(Vec<InstructionId>),
-    Slice(Vec<SliceDim>),
-    Padding(Vec<PadDim>),
+    Computations(Box<[ComputationId]>),
+    Instructions(Box<[InstructionId]>),
+    Slice(Box<[SliceDim]>),
+    Padding(Box<[PadDim]>),
     Window(Arc<Vec<WindowDim>>),
     Aliases(Arc<Vec<Alias>>),
     Donors(Arc<Vec<(i64, Dims)>>),
     Shape(ShapeRef),
     Raw(SmolStr),
+}
+
+impl AttrValue {
+    /// `{0,1}`.
+    pub fn ints(values: impl IntoIterator<Item = i64>) -> Self {
+        Self::Ints(values.into_iter().collect())
+    }
+    /// A bare word or a verbatim text; `None` for values of another form.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Word(text) => Some(text),
+            Self::Raw(text) => Some(text),
+            _ => None,
+        }
+    }
 }
 
 /// A key with its value, in the order of the text.
@@ -267,7 +292,7 @@ impl Attribute {
     }
     /// `key={0,1}`.
     pub fn ints(key: AttrKey, values: impl IntoIterator<Item = i64>) -> Self {
-        Self::new(key, AttrValue::Ints(values.into_iter().collect()))
+        Self::new(key, AttrValue::ints(values))
     }
     /// `key=3`.
     pub const fn int(key: AttrKey, value: i64) -> Self {

@@ -295,7 +295,7 @@ impl<'m> Editor<'m> {
             if self.module.instruction(id).control_predecessors().contains(&old) {
                 let mut ids = self.module.instruction(id).control_predecessors().to_vec();
                 ids.iter_mut().filter(|id| **id == old).for_each(|id| *id = new);
-                self.change(id).set_attribute(AttrKey::ControlPredecessors, AttrValue::Instructions(ids));
+                self.change(id).set_attribute(AttrKey::ControlPredecessors, AttrValue::Instructions(ids.into()));
             }
         }
     }

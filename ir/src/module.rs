@@ -19,12 +19,16 @@ pub enum Payload {
     /// `constant({1, 2})`: the literal's text, verbatim.
     Literal(SmolStr),
     /// Spelling of an [`Opcode::Unknown`] and, if its operands could not be read as names, their text.
-    Unknown {
-        /// The opcode as written.
-        opcode: SmolStr,
-        /// The text between the parentheses, when it is not a list of instruction names.
-        operands: Option<SmolStr>,
-    },
+    Unknown(Box<UnknownOpcode>),
+}
+
+/// What there is to know about an instruction whose opcode is not known.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct UnknownOpcode {
+    /// The opcode as written.
+    pub opcode: SmolStr,
+    /// The text between the parentheses, when it is not a list of instruction names.
+    pub operands: Option<SmolStr>,
 }
 
 /// Operand lists; nearly all have at most four entries.
@@ -178,7 +182,7 @@ impl Instruction {
     /// The opcode as it is written.
     pub fn opcode_name(&self) -> &str {
         match &self.payload {
-            Payload::Unknown { opcode, .. } => opcode,
+            Payload::Unknown(unknown) => &unknown.opcode,
             _ => self.opcode.name(),
         }
     }

@@ -35,7 +35,9 @@ fn shrink(module: &Module, id: InstructionId, rows: i64, note: &str) -> Finding 
     let slice =
         Instruction::new("row", module.instruction(id).shape.clone(), Opcode::Slice, [small]).with(Attribute::new(
             AttrKey::Slice,
-            hlo_ir::AttrValue::Slice(vec![hlo_ir::attribute::SliceDim::full(1), hlo_ir::attribute::SliceDim::full(4)]),
+            hlo_ir::AttrValue::Slice(
+                [hlo_ir::attribute::SliceDim::full(1), hlo_ir::attribute::SliceDim::full(4)].into(),
+            ),
         ));
     let slice = patch.add(parent, slice);
     patch.replace(id, slice);

@@ -47,7 +47,7 @@ pub(super) fn scaled_dot(request: &Request<'_>) -> Inferred {
 pub(super) fn ragged_dot(request: &Request<'_>) -> Inferred {
     let (lhs, rhs, groups) = (request.array(0)?, request.array(1)?, request.array(2)?);
     let (lhs_used, rhs_used) = sides(request, lhs, rhs)?;
-    let named = |key: &str| request.instruction.raw(&AttrKey::Unknown(key.into())).map(listed);
+    let named = |key: &str| request.instruction.raw(&AttrKey::unknown(key)).map(listed);
     let ragged = distinct("lhs_ragged_dims", &named("lhs_ragged_dims").unwrap_or_default(), lhs.rank())?;
     let grouped = distinct("rhs_group_dims", &named("rhs_group_dims").unwrap_or_default(), rhs.rank())?;
     let ([ragged], Some(&count)) = (ragged.as_slice(), groups.dims.last()) else {

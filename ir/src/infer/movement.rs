@@ -111,7 +111,7 @@ pub(super) fn pad(request: &Request<'_>) -> Inferred {
         return Err(format!("the padding value has shape {value}, but must be {}[]", operand.element_type.name()));
     }
     let padding = match request.instruction.attribute(&AttrKey::Padding) {
-        Some(AttrValue::Padding(padding)) => padding.as_slice(),
+        Some(AttrValue::Padding(padding)) => &**padding,
         _ => &[],
     };
     if padding.len() != operand.rank() {

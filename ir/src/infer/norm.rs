@@ -13,7 +13,7 @@ fn features(
     if !operand.element_type.is_float() {
         return Err(format!("the operand has type {}, but must be floating-point", operand.element_type.name()));
     }
-    let index = request.instruction.raw(&AttrKey::Unknown("feature_index".into())).and_then(|text| text.parse().ok());
+    let index = request.instruction.raw(&AttrKey::unknown("feature_index")).and_then(|text| text.parse().ok());
     let feature = check_dimension("feature_index", index.unwrap_or(-1), operand.rank())?;
     for index in over_features {
         let given = request.array(index)?;

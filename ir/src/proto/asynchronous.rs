@@ -35,10 +35,8 @@ pub(super) fn expanded(module: &Module) -> Cow<'_, Module> {
 
 /// The opcode of `OP-start`, `OP-update` and `OP-done`, and the general opcode of that part.
 fn part(inst: &Instruction) -> Option<(Opcode, Opcode)> {
-    let (Opcode::Unknown, Payload::Unknown { opcode, operands: None }) = (inst.opcode, &inst.payload) else {
-        return None;
-    };
-    let (base, suffix) = opcode.rsplit_once('-')?;
+    let (Opcode::Unknown, Payload::Unknown(unknown)) = (inst.opcode, &inst.payload) else { return None };
+    let (base, suffix) = unknown.opcode.rsplit_once('-').filter(|_| unknown.operands.is_none())?;
     let part = match suffix {
         "start" => Opcode::AsyncStart,
         "update" => Opcode::AsyncUpdate,
@@ -80,7 +78,7 @@ impl Expansion {
             Shape::Tuple(elements) => Arc::clone(elements.get(1)?),
             _ => return None,
         };
-        let thread = AttrKey::Unknown("async_execution_thread".into());
+        let thread = AttrKey::unknown("async_execution_thread");
         let stays = |attribute: &Attribute| {
             matches!(attribute.key, AttrKey::Sharding | AttrKey::ControlPredecessors) || attribute.key == thread
         };

@@ -50,10 +50,7 @@ struct Value<'a>(&'a AttrValue);
 
 impl<'a> Value<'a> {
     fn text(self) -> Fit<&'a str> {
-        match self.0 {
-            AttrValue::Raw(text) | AttrValue::Word(text) => Ok(text),
-            _ => Err("a text expected".to_owned()),
-        }
+        self.0.text().ok_or_else(|| "a text expected".to_owned())
     }
     /// Reads the whole text.
     fn with<T>(self, read: impl FnOnce(&mut Cursor<'a>) -> Fit<T>) -> Fit<T> {

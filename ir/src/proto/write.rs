@@ -224,7 +224,8 @@ impl<'m> Writer<'m> {
                     self.dropped.push(Diagnostic::new(remark).note("XLA refuses constants without values"));
                 }
             }
-            Payload::Unknown { opcode, .. } => {
+            Payload::Unknown(unknown) => {
+                let opcode = &unknown.opcode;
                 let refused: Fit<()> = Err("its fields are not known".to_owned());
                 self.keep(&format!("opcode `{opcode}`"), Some(inst), refused);
             }

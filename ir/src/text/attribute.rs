@@ -9,7 +9,6 @@ use nom::bytes::complete::tag;
 use nom::combinator::{map, opt, value as constant, verify};
 use nom::multi::separated_list1;
 use nom::sequence::{delimited, preceded, separated_pair, terminated};
-use smallvec::SmallVec;
 
 use super::computation;
 use super::errors;
@@ -30,18 +29,20 @@ pub(super) fn list<'a>(
     mut scope: Option<&mut Scope<'a>>,
     mut input: &'a str,
 ) -> Res<'a, Vec<Attribute>> {
-    // Gathered on the stack, so that the list that is kept has no room to spare: a large module has a million of them.
-    let mut attributes: SmallVec<[Attribute; 4]> = SmallVec::new();
-    while let Ok((rest, ())) = symbol(',').parse(input) {
+    // Gathered on a stack that all lists share, so that the list that is kept has no room to spare: a large module has a million of them.
+    let base = state.attributes.len();
+    loop {
+        let at = skip_blank(input);
+        let Some(rest) = at.strip_prefix(',') else { break };
         let (rest, (key_text, key, form)) = key(rest)?;
-        if attributes.iter().any(|attribute| attribute.key == key) {
+        if state.attributes[base..].iter().any(|attribute| attribute.key == key) {
             return Err(errors::duplicate_attribute(key_text));
         }
         let (rest, value) = value(state, scope.as_deref_mut(), form, rest)?;
-        attributes.push(Attribute { key, value });
+        state.attributes.push(Attribute { key, value });
         input = rest;
     }
-    Ok((input, attributes.into_iter().collect()))
+    Ok((input, state.attributes.drain(base..).collect()))
 }
 
 /// `key=`.
@@ -62,19 +63,20 @@ fn value<'a>(
 ) -> Res<'a, AttrValue> {
     let at = skip_blank(input);
     let typed = match form {
-        AttrForm::Raw => return raw(at),
+        AttrForm::Raw => return raw(state, at),
         AttrForm::Computation => one_computation(state, at),
         AttrForm::Computations => many_computations(state, at),
         AttrForm::Instructions => match scope {
             Some(scope) => instructions(scope, at),
             None => mismatch(at),
         },
+        AttrForm::Ints | AttrForm::Word => shared(state, form, at),
         _ => plain(form, at),
     };
     match typed {
         Ok((rest, value)) if ends_value(rest) => Ok((rest, value)),
         Err(error @ nom::Err::Failure(_)) if !matches!(form, AttrForm::Int) => Err(error),
-        _ => raw(at),
+        _ => raw(state, at),
     }
 }
 
@@ -83,15 +85,38 @@ fn ends_value(rest: &str) -> bool {
     rest.as_bytes().first().is_none_or(|byte| matches!(byte, b',' | b' ' | b'\n' | b'\r' | b'\t' | b'}' | b')' | b'/'))
 }
 
+/// Longer lists are not looked for: a text without any `}` must not be searched to its end for each list.
+const MAX_SHARED: usize = 128;
+
+/// A list of integers or a word: dumps repeat the same few, so every text is parsed once and shared afterwards.
+fn shared<'a>(state: &mut State<'a>, form: AttrForm, at: &'a str) -> Res<'a, AttrValue> {
+    let written = match form {
+        AttrForm::Word => bare_word(at).map_or("", |(_, word)| word),
+        _ if at.starts_with('{') => {
+            let near = &at.as_bytes()[..at.len().min(MAX_SHARED)];
+            memchr::memchr(b'}', near).map_or("", |end| &at[..=end])
+        }
+        _ => "",
+    };
+    if let Some(value) = state.values.get(written) {
+        return Ok((&at[written.len()..], value.clone()));
+    }
+    let (rest, value) = plain(form, at)?;
+    if rest.len() + written.len() == at.len() {
+        state.values.insert(written, value.clone());
+    }
+    Ok((rest, value))
+}
+
 /// Values that name nothing.
 fn plain(form: AttrForm, at: &str) -> Res<'_, AttrValue> {
     match form {
         AttrForm::Int => map(bare_integer, AttrValue::Int).parse(at),
         AttrForm::Bool => map(boolean, AttrValue::Bool).parse(at),
-        AttrForm::Ints => map(integers, AttrValue::Ints).parse(at),
+        AttrForm::Ints => map(integers, |values| AttrValue::Ints(values.as_slice().into())).parse(at),
         AttrForm::Word => map(bare_word, |text| AttrValue::Word(text.into())).parse(at),
-        AttrForm::Slice => map(braced(slice_dim), AttrValue::Slice).parse(at),
-        AttrForm::Padding => map(padding, AttrValue::Padding).parse(at),
+        AttrForm::Slice => map(braced(slice_dim), |dims: Vec<_>| AttrValue::Slice(dims.into())).parse(at),
+        AttrForm::Padding => map(padding, |dims| AttrValue::Padding(dims.into())).parse(at),
         AttrForm::Window => map(window, |dims| AttrValue::Window(Arc::new(dims))).parse(at),
         AttrForm::Aliases => map(braced(alias), |entries| AttrValue::Aliases(Arc::new(entries))).parse(at),
         AttrForm::Donors => map(braced(donor), |entries| AttrValue::Donors(Arc::new(entries))).parse(at),
@@ -159,33 +184,33 @@ fn one_computation<'a>(state: &mut State<'a>, at: &'a str) -> Res<'a, AttrValue>
 
 /// `{a, b}` of computation names.
 fn many_computations<'a>(state: &mut State<'a>, at: &'a str) -> Res<'a, AttrValue> {
-    let (rest, names) = braced(name)(at)?;
+    let (rest, names): (_, Vec<_>) = braced(name)(at)?;
     let mut ids = Vec::with_capacity(names.len());
     for (name, _) in names {
         ids.push(state.computation(name)?.unwrap_or_else(State::placeholder_computation));
     }
-    Ok((rest, AttrValue::Computations(ids)))
+    Ok((rest, AttrValue::Computations(ids.into())))
 }
 
 /// `{a, b}` of instruction names.
 fn instructions<'a>(scope: &Scope<'a>, at: &'a str) -> Res<'a, AttrValue> {
-    let (rest, names) = braced(name)(at)?;
+    let (rest, names): (_, Vec<_>) = braced(name)(at)?;
     let mut ids = Vec::with_capacity(names.len());
     for (name, _) in names {
         ids.push(scope.operand(name)?.unwrap_or_else(|| InstructionId::new(0)));
     }
-    Ok((rest, AttrValue::Instructions(ids)))
+    Ok((rest, AttrValue::Instructions(ids.into())))
 }
 
 /// A value verbatim: one string, one braced group, or everything up to a comma or the next instruction.
-fn raw(input: &str) -> Res<'_, AttrValue> {
+fn raw<'a>(state: &mut State<'a>, input: &'a str) -> Res<'a, AttrValue> {
     let whole = match input.as_bytes().first() {
         Some(b'"' | b'\'') => Some(lex::bare_string(input)?),
         Some(b'{') => Some(lex::group(b'{', b'}')(input)?),
         _ => None,
     };
     if let Some((rest, text)) = whole {
-        return Ok((rest, AttrValue::Raw(text.into())));
+        return Ok((rest, AttrValue::Raw(state.recent.share(text))));
     }
     let end = raw_end(input)?;
     let text = &input[..input.len() - end.len()];
@@ -258,16 +283,16 @@ mod tests {
     #[test]
     fn values_have_the_form_of_their_key() {
         assert_eq!(read(", index=3").1, AttrValue::Int(3));
-        assert_eq!(read(", dimensions={0, 2}").1, AttrValue::Ints([0, 2].into_iter().collect()));
+        assert_eq!(read(", dimensions={0, 2}").1, AttrValue::Ints([0, 2].into()));
         assert_eq!(read(", is_stable=true").1, AttrValue::Bool(true));
         assert_eq!(read(", direction=LT").1, AttrValue::Word("LT".into()));
         let slice = SliceDim { start: 0, limit: 8, stride: 2 };
         assert_eq!(
             read(", slice={[0:8:2], [1:4]}").1,
-            AttrValue::Slice(vec![slice, SliceDim { start: 1, limit: 4, stride: 1 }])
+            AttrValue::Slice([slice, SliceDim { start: 1, limit: 4, stride: 1 }].into())
         );
         let pads = vec![PadDim { low: -1, high: 2, interior: 3 }, PadDim::default()];
-        assert_eq!(read(", padding=-1_2_3x0_0").1, AttrValue::Padding(pads));
+        assert_eq!(read(", padding=-1_2_3x0_0").1, AttrValue::Padding(pads.into()));
     }
     #[test]
     fn a_value_of_another_form_is_kept() {

@@ -11,7 +11,7 @@ use super::lex::{self, Res, bare_word, integer, keyword, mismatch, name, next_is
 use super::state::{Scope, State};
 use super::{attribute, literal, similar};
 use crate::arena::Id as _;
-use crate::module::{Operands, Payload};
+use crate::module::{Operands, Payload, UnknownOpcode};
 use crate::shape::ShapeRef;
 use crate::{ComputationId, Instruction, InstructionId, Opcode, infer};
 
@@ -26,11 +26,10 @@ pub(super) fn instruction<'a>(state: &mut State<'a>, scope: &mut Scope<'a>, inpu
     let Ok((rest, ())) = symbol('=').parse(rest) else {
         return Err(errors::expected("`=` after the instruction name", skip_blank(rest)));
     };
-    let previous = scope.names.get(name).copied();
     let read = right_hand_side(state, scope, SmolStr::new(name), at, rest);
     // Even an instruction that could not be read defines its name, so that its users are not reported as well.
     let id = read.as_ref().ok().map(|&(_, id)| id);
-    scope.names.insert(name, id);
+    let previous = scope.names.insert(name, id);
     let (rest, id) = read?;
     if let Some(previous) = previous {
         let span = previous.and_then(|id| state.module.instruction(id).span);
@@ -193,12 +192,13 @@ fn unknown_operands<'a>(
     let opcode = SmolStr::new(text);
     let added = scope.instructions.len();
     if let Ok((rest, operands)) = operands(state, scope, at) {
-        return Ok((rest, (operands, Payload::Unknown { opcode, operands: None })));
+        return Ok((rest, (operands, Payload::Unknown(Box::new(UnknownOpcode { opcode, operands: None })))));
     }
     scope.instructions.truncate(added);
     let (rest, group) = lex::group(b'(', b')')(at)?;
     let inside = lex::verbatim(&group[1..group.len() - 1]);
-    Ok((rest, (Operands::new(), Payload::Unknown { opcode, operands: Some(inside.into()) })))
+    let unknown = UnknownOpcode { opcode, operands: Some(inside.into()) };
+    Ok((rest, (Operands::new(), Payload::Unknown(Box::new(unknown)))))
 }
 
 /// `(a, b, c)`.
@@ -255,17 +255,10 @@ fn resolve<'a>(
     name: &'a str,
     shape: Option<&ShapeRef>,
 ) -> Result<InstructionId, nom::Err<lex::Problem<'a>>> {
-    let unknown = !scope.names.contains_key(name);
+    let invents = state.invents_parameters && !scope.names.contains_key(name);
     match shape {
-        Some(shape) if unknown && state.invents_parameters => {
-            let number = scope.instructions.len() as i64;
-            let parameter = Instruction::new(name, Arc::clone(shape), Opcode::Parameter, [])
-                .with_payload(Payload::Parameter(number));
-            let id = state.add(scope, parameter);
-            scope.names.insert(name, Some(id));
-            Ok(id)
-        }
-        None if unknown && state.invents_parameters => Err(errors::undefined_operand(name, scope.name, None)
+        Some(shape) if invents => Ok(invent(state, scope, Some(name), shape)),
+        None if invents => Err(errors::undefined_operand(name, scope.name, None)
             .with_note("give the operand a shape to make it a parameter")),
         _ => {
             let id = scope.operand(name)?;

@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-use nom::combinator::opt;
 use nom::error::{ErrorKind, ParseError};
 use nom::sequence::preceded;
 use nom::{IResult, Parser};
@@ -50,10 +49,17 @@ pub(super) fn mismatch<T>(at: &str) -> Res<'_, T> {
 #[inline]
 pub(crate) fn skip_blank(input: &str) -> &str {
     // Half of all calls find nothing to skip.
-    match input.as_bytes().first() {
-        Some(b' ' | b'\n' | b'\t' | b'\r' | b'/') => skip_some_blank(input),
+    match input.as_bytes() {
+        // A dump's lines have single blanks in front of nearly everything else.
+        [b' ', next, ..] if !may_be_blank(*next) => &input[1..],
+        [first, ..] if may_be_blank(*first) => skip_some_blank(input),
         _ => input,
     }
+}
+
+/// Whether a blank or a comment may start with `byte`.
+const fn may_be_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\t' | b'\r' | b'/')
 }
 
 fn skip_some_blank(mut input: &str) -> &str {
@@ -270,22 +276,25 @@ fn careful_group_end(input: &str, open: u8, close: u8) -> Option<usize> {
 }
 
 /// `{a, b}` of anything; commas are separators only.
-pub(super) fn braced<'a, O>(mut item: impl FnMut(&'a str) -> Res<'a, O>) -> impl FnMut(&'a str) -> Res<'a, Vec<O>> {
+pub(super) fn braced<'a, O, C: Default + Extend<O>>(
+    mut item: impl FnMut(&'a str) -> Res<'a, O>,
+) -> impl FnMut(&'a str) -> Res<'a, C> {
     move |input: &'a str| {
         let (mut input, ()) = symbol('{').parse(input)?;
-        let mut items = Vec::new();
+        let mut items = C::default();
         loop {
-            let (rest, closed) = opt(symbol('}')).parse(input)?;
-            if closed.is_some() {
+            let at = skip_blank(input);
+            if let Some(rest) = at.strip_prefix('}') {
                 return Ok((rest, items));
             }
-            let (rest, value) = item(input)?;
-            items.push(value);
-            let (rest, comma) = opt(symbol(',')).parse(rest)?;
-            if comma.is_none() && !next_is(rest, '}') {
-                return mismatch(skip_blank(rest));
-            }
-            input = rest;
+            let (rest, value) = item(at)?;
+            items.extend([value]);
+            let rest = skip_blank(rest);
+            input = match rest.as_bytes().first() {
+                Some(b',') => &rest[1..],
+                Some(b'}') => rest,
+                _ => return mismatch(rest),
+            };
         }
     }
 }

@@ -38,6 +38,7 @@ mod lex;
 mod literal;
 mod module;
 mod print;
+mod recent;
 mod shape;
 mod similar;
 mod split;

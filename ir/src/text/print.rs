@@ -107,8 +107,12 @@ impl Printer<'_> {
         self.push("(");
         match &inst.payload {
             Payload::Parameter(number) => self.number(number),
-            Payload::Literal(text) | Payload::Unknown { operands: Some(text), .. } => self.push(text),
-            Payload::Unknown { .. } | Payload::None => self.operands(inst),
+            Payload::Literal(text) => self.push(text),
+            Payload::Unknown(unknown) => match &unknown.operands {
+                Some(text) => self.push(text),
+                None => self.operands(inst),
+            },
+            Payload::None => self.operands(inst),
         }
         self.push(")");
         self.attributes(&inst.attributes, false);
@@ -155,7 +159,8 @@ impl Printer<'_> {
             AttrValue::Int(value) => self.number(value),
             AttrValue::Bool(value) => self.push(if *value { "true" } else { "false" }),
             AttrValue::Ints(values) => self.ints(values),
-            AttrValue::Word(text) | AttrValue::Raw(text) => self.push(text),
+            AttrValue::Word(text) => self.push(text),
+            AttrValue::Raw(text) => self.push(text),
             AttrValue::Computation(id) => self.computation_name(*id),
             AttrValue::Computations(ids) => self.braces(ids, |printer, &id| printer.computation_name(id)),
             AttrValue::Instructions(ids) => self.braces(ids, |printer, &id| printer.instruction_name(id)),
@@ -198,7 +203,7 @@ impl Printer<'_> {
         self.push(" }");
     }
     /// `{0,1}`.
-    fn ints(&mut self, values: &Dims) {
+    fn ints(&mut self, values: &[i64]) {
         self.push("{");
         for (index, value) in values.iter().enumerate() {
             if index > 0 {

@@ -241,8 +241,7 @@ pub(super) fn program_layout(input: &str) -> Res<'_, (Vec<ShapeRef>, ShapeRef)> 
 
 /// `{0,1}`.
 pub(super) fn integers(input: &str) -> Res<'_, Dims> {
-    let (input, values) = braced(lex::integer)(input)?;
-    Ok((input, values.into_iter().collect()))
+    braced(lex::integer)(input)
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use rustc_hash::FxBuildHasher;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::lex::Problem;
+use super::recent::Recent;
 use super::shape::Shapes;
 use super::{errors, similar};
 use crate::arena::Id as _;
-use crate::{ComputationId, Diagnostic, Instruction, InstructionId, Module, Span};
+use crate::{AttrValue, Attribute, ComputationId, Diagnostic, Instruction, InstructionId, Module, Span};
 
 /// Names to ids.
 pub(super) type Names<'a, I> = IndexMap<&'a str, I, FxBuildHasher>;
@@ -46,6 +47,12 @@ pub(super) struct State<'a> {
     pub(super) depth: u32,
     /// Whether unknown operands become parameters, as in a text that is one instruction only.
     pub(super) invents_parameters: bool,
+    /// Short attribute values read so far.
+    pub(super) values: Names<'a, AttrValue>,
+    /// Long attribute values read lately.
+    pub(super) recent: Recent,
+    /// Attributes of the lists that are open. What a list that could not be read leaves here is never taken.
+    pub(super) attributes: Vec<Attribute>,
     inline_count: u32,
 }
 
@@ -60,6 +67,9 @@ impl<'a> State<'a> {
             problems: Vec::new(),
             depth: 0,
             invents_parameters: false,
+            values: Names::default(),
+            recent: Recent::default(),
+            attributes: Vec::new(),
             inline_count: 0,
         }
     }

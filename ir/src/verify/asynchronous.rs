@@ -3,7 +3,7 @@
 //! Both spellings are meant: `async-done`, and `add-done` for the end of an `add-start`. Source: `CreateInstruction`
 //! (xla/hlo/parser/hlo_parser.cc).
 
-use crate::{AttrKey, AttrValue, Instruction, Module, Opcode, Shape};
+use crate::{AttrKey, Instruction, Module, Opcode, Shape};
 
 /// Which part of an operation an instruction is, and the opcode that runs if its name says so.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(super) fn check(module: &Module, inst: &Instruction) -> Result<(), String> {
     {
         return Err(format!("`{}` of an operation that runs `{}`", inst.opcode_name(), runs.name()));
     }
-    let key = AttrKey::Unknown("async_execution_thread".into());
+    let key = AttrKey::unknown("async_execution_thread");
     match inst.raw(&key) {
         Some(own) if own != thread => {
             Err(format!("async_execution_thread is {own}, but the operation runs on {thread}"))
@@ -108,8 +108,8 @@ fn runs(module: &Module, start: &Instruction) -> Option<Opcode> {
 
 /// The thread of a started operation, with its quotes.
 fn thread(start: &Instruction) -> &str {
-    match start.attribute(&AttrKey::Unknown("async_execution_thread".into())) {
-        Some(AttrValue::Raw(thread) | AttrValue::Word(thread)) => thread,
-        _ => "\"main\"",
+    match start.attribute(&AttrKey::unknown("async_execution_thread")) {
+        Some(value) => value.text().unwrap_or_default(),
+        None => "\"main\"",
     }
 }

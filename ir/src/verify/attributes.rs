@@ -115,7 +115,7 @@ pub(super) fn check(inst: &Instruction) -> Result<(), String> {
         (O::Conditional, _) => check_branches(inst),
         (O::CollectivePermute | O::CollectivePermuteStart, _) => super::exchange::check_routes(inst),
         (O::Fusion, _) => one_of(inst, &K::Kind, &["kLoop", "kInput", "kOutput", "kCustom"]),
-        (O::Rng, _) => one_of(inst, &K::Unknown("distribution".into()), &["rng_uniform", "rng_normal"]),
+        (O::Rng, _) => one_of(inst, &K::unknown("distribution"), &["rng_uniform", "rng_normal"]),
         (O::TriangularSolve, _) if inst.attribute(&K::TransposeA).is_some() => {
             one_of(inst, &K::TransposeA, &["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
         }

@@ -218,7 +218,7 @@ impl<'m> Written<'m> {
     /// Stacked results first, the carried values last.
     fn scan(&self) -> Result<(), String> {
         let Some(elements) = self.inst.shape.as_tuple() else { return self.wrong("a tuple") };
-        let number = self.inst.raw(&AttrKey::Unknown("num_carries".into())).and_then(|text| text.parse::<usize>().ok());
+        let number = self.inst.raw(&AttrKey::unknown("num_carries")).and_then(|text| text.parse::<usize>().ok());
         let count = number.filter(|&count| count <= elements.len().min(self.inst.operands.len()));
         let Some(count) = count else { return Err("num_carries is not the number of carried values".into()) };
         let carried = self.operands().skip(self.inst.operands.len() - count);
@@ -246,7 +246,7 @@ fn is_scalar(shape: &Shape, element_type: ElementType) -> bool {
 
 /// V9 of `source_target_pairs`: no device sends twice or receives twice, unless operands are sent from several places.
 pub(super) fn check_routes(inst: &Instruction) -> Result<(), String> {
-    let Some(text) = inst.raw(&AttrKey::Unknown("source_target_pairs".into())) else {
+    let Some(text) = inst.raw(&AttrKey::unknown("source_target_pairs")) else {
         return Err(format!("`{}` needs attribute source_target_pairs", inst.opcode_name()));
     };
     let digits = text.split(|symbol: char| !symbol.is_ascii_digit() && symbol != '-').filter(|part| !part.is_empty());

@@ -147,7 +147,7 @@ fn payload_fits(inst: &Instruction) -> bool {
         Payload::None => !matches!(inst.opcode, Opcode::Parameter | Opcode::Constant | Opcode::Unknown),
         Payload::Parameter(_) => inst.opcode == Opcode::Parameter,
         Payload::Literal(_) => inst.opcode == Opcode::Constant,
-        Payload::Unknown { .. } => inst.opcode == Opcode::Unknown,
+        Payload::Unknown(_) => inst.opcode == Opcode::Unknown,
     }
 }
 

@@ -2,7 +2,7 @@
 //! may know more kinds of shardings and more algorithms. The sets follow the value parsers of `hlo_parser.cc`.
 
 use crate::diagnostic::shortened;
-use crate::{AttrKey as K, AttrValue, Attribute, Instruction, Module, Opcode as O, Shape};
+use crate::{AttrKey as K, Attribute, Instruction, Module, Opcode as O, Shape};
 
 /// Words that an attribute can be, in lower case; XLA reads most of them in any case.
 const WORDS: &[(K, &[&str])] = &[
@@ -28,7 +28,7 @@ pub(super) fn check(module: &Module, inst: &Instruction) -> Result<(), String> {
 }
 
 fn value(module: &Module, inst: &Instruction, attribute: &Attribute) -> Verdict {
-    let (AttrValue::Word(text) | AttrValue::Raw(text)) = &attribute.value else {
+    let Some(text) = attribute.value.text() else {
         return match attribute.key {
             K::ChannelId => channel(module, inst),
             _ => Ok(()),
@@ -49,14 +49,14 @@ fn value(module: &Module, inst: &Instruction, attribute: &Attribute) -> Verdict 
         K::ParameterReplication => replication(inst, text),
         K::BackendConfig => string_or_dictionary(text),
         K::FrontendAttributes => crate::proto::check_frontend_attributes(text),
-        K::Unknown(name) if name == "api_version" && text == "API_VERSION_UNSPECIFIED" => {
+        K::Unknown(name) if **name == "api_version" && text == "API_VERSION_UNSPECIFIED" => {
             Err("must say which version it is".to_owned())
         }
-        K::Unknown(name) if name == "api_version" => begins(text, "API_VERSION_"),
-        K::Unknown(name) if name == "epsilon" => number(text),
-        K::Unknown(name) if name == "domain" => domain(text),
-        K::Unknown(name) if name == "async_execution_thread" => string(text),
-        K::Unknown(name) if name == "literal" && inst.opcode == O::CustomCall => shaped_literal(text),
+        K::Unknown(name) if **name == "api_version" => begins(text, "API_VERSION_"),
+        K::Unknown(name) if **name == "epsilon" => number(text),
+        K::Unknown(name) if **name == "domain" => domain(text),
+        K::Unknown(name) if **name == "async_execution_thread" => string(text),
+        K::Unknown(name) if **name == "literal" && inst.opcode == O::CustomCall => shaped_literal(text),
         K::ResultAccuracy => accuracy(text),
         K::Metadata => strings(text),
         key => {

@@ -164,7 +164,7 @@ impl Emitter<'_> {
                 let start = block.rows.start(row, self.len);
                 bounds[block.dim] = SliceDim { start, limit: start + shape.dims[block.dim], stride: 1 };
                 Instruction::new(name.as_str(), read_shape, Opcode::Slice, [memory])
-                    .with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds)))
+                    .with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds.into())))
             }
             (_, starts) => {
                 let starts = self.starts(block, shape.rank(), starts);

@@ -63,7 +63,7 @@ fn rewired(module: &Module, index: &Index, sink: &Sink, plan: &Plan, new: Instru
     for (component, &column) in plan.columns.iter().enumerate() {
         moved[column] = map[component];
     }
-    inst.set_attribute(key, AttrValue::Ints(moved));
+    inst.set_attribute(key, AttrValue::ints(moved));
     if has_vector_dim(module, index) {
         move_vector_dim(&mut inst, sink, plan.rows.len());
     }
@@ -84,6 +84,6 @@ fn move_vector_dim(inst: &mut Instruction, sink: &Sink, last: usize) {
     let behind = |&dim: &i64| if dim > sink.index_vector_dim as i64 { dim - 1 } else { dim };
     let moved: Dims = inst.ints(&key).iter().map(behind).collect();
     if !moved.is_empty() {
-        inst.set_attribute(key, AttrValue::Ints(moved));
+        inst.set_attribute(key, AttrValue::ints(moved));
     }
 }

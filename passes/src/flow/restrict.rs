@@ -46,7 +46,7 @@ fn shrink_slice(block: &mut Instruction, dim: usize, rows: i64) {
         let mut bounds = bounds.clone();
         bounds[dim].start = 0;
         bounds[dim].limit = rows * bounds[dim].stride;
-        block.set_attribute(AttrKey::Slice, AttrValue::Slice(bounds));
+        block.set_attribute(AttrKey::Slice, AttrValue::Slice(bounds.into()));
     }
 }
 
@@ -54,7 +54,7 @@ fn shrink_sizes(block: &mut Instruction, dim: usize, rows: i64) {
     if let Some(key) = slice_sizes_key(block) {
         let mut sizes: hlo_ir::shape::Dims = block.ints(&key).into();
         sizes[dim] = rows;
-        block.set_attribute(key, AttrValue::Ints(sizes));
+        block.set_attribute(key, AttrValue::ints(sizes));
     }
 }
 

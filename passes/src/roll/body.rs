@@ -115,7 +115,7 @@ impl<'a> Body<'a> {
             new.opcode = Opcode::DynamicSlice;
             let sizes = old.array().map(|array| array.dims.clone()).unwrap_or_default();
             new.attributes.retain(|attribute| attribute.key != AttrKey::Slice);
-            new.attributes.insert(0, Attribute::new(AttrKey::DynamicSliceSizes, AttrValue::Ints(sizes)));
+            new.attributes.insert(0, Attribute::new(AttrKey::DynamicSliceSizes, AttrValue::ints(sizes)));
         }
         let id = self.patch.add(self.to, new);
         self.patch.stems_from(id, column.ids[0]);

@@ -255,7 +255,7 @@ impl Builder<'_> {
             bounds[0] = hlo_ir::attribute::SliceDim { start: copy as i64, limit: copy as i64 + 1, stride: 1 };
             let name = self.name(old);
             let slice = Instruction::new(format!("{name}.row"), Shape::Array(sizes).into(), Opcode::Slice, [all])
-                .with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds)));
+                .with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds.into())));
             let slice = self.add(slice);
             let value = self.add(Instruction::new(name, self.shape(old), Opcode::Reshape, [slice]));
             self.patch.replace(old, value);

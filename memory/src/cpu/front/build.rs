@@ -157,7 +157,13 @@ impl Cx<'_> {
 
     /// A slice of a given shape.
     pub(crate) fn slice(&mut self, at: Id, shape: ShapeRef, operand: Id, bounds: Vec<SliceDim>) -> Id {
-        self.make(at, shape, Opcode::Slice, &[operand], [Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds))])
+        self.make(
+            at,
+            shape,
+            Opcode::Slice,
+            &[operand],
+            [Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds.into()))],
+        )
     }
 
     /// A concatenation of a given shape.
@@ -172,7 +178,7 @@ impl Cx<'_> {
 
     /// A pad of a given shape.
     pub(crate) fn pad(&mut self, at: Id, shape: ShapeRef, operand: Id, value: Id, padding: Vec<PadDim>) -> Id {
-        let padding = Attribute::new(AttrKey::Padding, AttrValue::Padding(padding));
+        let padding = Attribute::new(AttrKey::Padding, AttrValue::Padding(padding.into()));
         self.make(at, shape, Opcode::Pad, &[operand, value], [padding])
     }
 

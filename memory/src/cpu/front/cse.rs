@@ -167,7 +167,7 @@ fn is_default_compare(cx: &Cx<'_>, id: Id, value: &AttrValue) -> bool {
         t if t.is_signed() => "SIGNED",
         _ => "UNSIGNED",
     };
-    word == default
+    **word == *default
 }
 
 fn attributes<'a>(cx: &'a Cx<'_>, id: Id) -> impl Iterator<Item = (&'a AttrKey, &'a AttrValue)> {

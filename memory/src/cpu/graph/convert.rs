@@ -164,7 +164,7 @@ impl Graph {
         map_callees(&mut inst, |callee| computations[callee].expect("callees are reachable"));
         let before: Vec<InstructionId> = self.control_predecessors(id).iter().map(|&other| mapped(other)).collect();
         if !before.is_empty() {
-            inst.set_attribute(AttrKey::ControlPredecessors, AttrValue::Instructions(before));
+            inst.set_attribute(AttrKey::ControlPredecessors, AttrValue::Instructions(before.into()));
         }
         inst
     }

@@ -25,7 +25,7 @@ pub(super) fn convolution(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
 fn zero_padding(cx: &Cx<'_>, id: Id) -> Option<(Id, Vec<PadDim>)> {
     let source = cx.of(id, Opcode::Pad)?;
     let Some(AttrValue::Padding(padding)) = cx.inst(id).attribute(&AttrKey::Padding) else { return None };
-    cx.is_all(cx.operand(id, 1), 0).then(|| (source, padding.clone()))
+    cx.is_all(cx.operand(id, 1), 0).then(|| (source, padding.to_vec()))
 }
 
 fn with_window(cx: &mut Cx<'_>, id: Id, operands: &[Id], window: Vec<WindowDim>) -> Id {

@@ -58,7 +58,7 @@ pub(crate) fn make_dot(cx: &mut Cx<'_>, like: Id, lhs: Id, rhs: Id, numbers: Num
         if dims.is_empty() {
             cx.drop_attribute(new, &key);
         } else {
-            cx.set_attribute(new, key, AttrValue::Ints(dims));
+            cx.set_attribute(new, key, AttrValue::ints(dims));
         }
     }
     new

@@ -187,10 +187,7 @@ fn of_concatenate(cx: &mut Cx<'_>, parts: &Parts) -> Option<Id> {
             None => part,
             Some(sum) => {
                 let attributes = [
-                    hlo_ir::Attribute::new(
-                        AttrKey::Dimensions,
-                        AttrValue::Ints((0..cx.rank(parts.id) as i64).collect()),
-                    ),
+                    hlo_ir::Attribute::new(AttrKey::Dimensions, AttrValue::ints(0..cx.rank(parts.id) as i64)),
                     apply(parts.to_apply),
                 ];
                 cx.make(parts.id, shape.clone(), Opcode::Map, &[sum, part], attributes)

@@ -11,7 +11,7 @@ use super::window;
 /// The bounds of a slice.
 pub(super) fn bounds(cx: &Cx<'_>, id: Id) -> Vec<SliceDim> {
     match cx.inst(id).attribute(&AttrKey::Slice) {
-        Some(AttrValue::Slice(bounds)) => bounds.clone(),
+        Some(AttrValue::Slice(bounds)) => bounds.to_vec(),
         _ => Vec::new(),
     }
 }
@@ -19,7 +19,7 @@ pub(super) fn bounds(cx: &Cx<'_>, id: Id) -> Vec<SliceDim> {
 /// The padding of a pad.
 pub(super) fn padding(cx: &Cx<'_>, id: Id) -> Vec<PadDim> {
     match cx.inst(id).attribute(&AttrKey::Padding) {
-        Some(AttrValue::Padding(padding)) => padding.clone(),
+        Some(AttrValue::Padding(padding)) => padding.to_vec(),
         _ => Vec::new(),
     }
 }

@@ -63,8 +63,8 @@ fn of_dot(cx: &mut Cx<'_>, id: Id, dot: Id, permutation: &[i64]) -> Option<Id> {
     let (left, right): (Dims, Dims) = (numbers.rhs_contracting.into(), numbers.lhs_contracting.into());
     let shape = cx.shape(id).clone();
     let new = cx.like(dot, shape, &[rhs, lhs]);
-    cx.set_attribute(new, AttrKey::LhsContractingDims, AttrValue::Ints(left));
-    cx.set_attribute(new, AttrKey::RhsContractingDims, AttrValue::Ints(right));
+    cx.set_attribute(new, AttrKey::LhsContractingDims, AttrValue::ints(left));
+    cx.set_attribute(new, AttrKey::RhsContractingDims, AttrValue::ints(right));
     Some(new)
 }
 

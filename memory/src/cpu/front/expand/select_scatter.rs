@@ -38,7 +38,7 @@ fn expand(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let indices = index_array(cx, id, chosen, source, rank);
     let shape = cx.shape(id).clone();
     let base = cx.broadcast(id, shape.clone(), init, &[]);
-    let all = || AttrValue::Ints((0..rank as i64).collect());
+    let all = || AttrValue::ints(0..rank as i64);
     let attributes = [
         Attribute::ints(AttrKey::UpdateWindowDims, []),
         Attribute::new(AttrKey::InsertedWindowDims, all()),

@@ -177,7 +177,7 @@ fn as_custom_call(cx: &mut Cx<'_>, sort: Id) -> Option<()> {
     let types = [data.element_type, ElementType::S32];
     let shapes = types.map(|t| if rank > 1 { row_major(t, [batch, count]) } else { row_major(t, [count]) });
     let target = Attribute::new(AttrKey::CustomCallTarget, AttrValue::Raw("\"TopK\"".into()));
-    let callees = Attribute::new(AttrKey::CalledComputations, AttrValue::Computations(vec![comparator]));
+    let callees = Attribute::new(AttrKey::CalledComputations, AttrValue::Computations([comparator].into()));
     let call = cx.make(sort, Shape::tuple(shapes), Opcode::CustomCall, &[input], [target, callees]);
     let mut results = [0, 1].map(|index| cx.element(sort, call, index));
     if rank > 1 && dim == 0 {

@@ -48,8 +48,8 @@ fn rewrite(cx: &mut Cx<'_>, id: Id, indices: usize, batch: &[AttrKey; 2], map: A
     for key in batch {
         cx.drop_attribute(new, key);
     }
-    cx.set_attribute(new, map, AttrValue::Ints(new_map));
-    cx.set_attribute(new, gone, AttrValue::Ints(new_gone));
+    cx.set_attribute(new, map, AttrValue::ints(new_map));
+    cx.set_attribute(new, gone, AttrValue::ints(new_gone));
     if !sorted {
         cx.drop_attribute(new, &AttrKey::IndicesAreSorted);
     }

@@ -60,9 +60,9 @@ fn make_gather(cx: &mut Cx<'_>, id: Id, matrix: Id, numbers: &Numbers) -> Id {
     let sizes = std::iter::once(rows).chain(numbers.slice_sizes.iter().copied());
     let shape = row_major(cx.element_type(operand), sizes);
     let new = cx.like(id, shape, &[operand, matrix]);
-    let offset = (1..=numbers.slice_sizes.len() as i64).collect();
-    cx.set_attribute(new, AttrKey::OffsetDims, AttrValue::Ints(offset));
-    cx.set_attribute(new, AttrKey::CollapsedSliceDims, AttrValue::Ints(Dims::new()));
+    let offset = 1..=numbers.slice_sizes.len() as i64;
+    cx.set_attribute(new, AttrKey::OffsetDims, AttrValue::ints(offset));
+    cx.set_attribute(new, AttrKey::CollapsedSliceDims, AttrValue::ints([]));
     cx.set_attribute(new, AttrKey::IndexVectorDim, AttrValue::Int(1));
     new
 }

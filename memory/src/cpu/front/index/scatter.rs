@@ -60,8 +60,8 @@ fn simplify(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let shapes: Vec<_> = operands[..count].iter().map(|&operand| cx.shape(operand).clone()).collect();
     let shape = if count == 1 { shapes[0].clone() } else { Shape::tuple(shapes) };
     let new = cx.like(id, shape, &operands);
-    cx.set_attribute(new, AttrKey::UpdateWindowDims, AttrValue::Ints((1..=rank as i64).collect()));
-    cx.set_attribute(new, AttrKey::InsertedWindowDims, AttrValue::Ints(Dims::new()));
+    cx.set_attribute(new, AttrKey::UpdateWindowDims, AttrValue::ints(1..=rank as i64));
+    cx.set_attribute(new, AttrKey::InsertedWindowDims, AttrValue::ints([]));
     cx.set_attribute(new, AttrKey::IndexVectorDim, AttrValue::Int(1));
     Some(new)
 }

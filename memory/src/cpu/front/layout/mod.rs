@@ -111,7 +111,7 @@ fn aliases(cx: &Cx<'_>, id: Id) -> Vec<(usize, usize, usize)> {
 pub(crate) fn branches(cx: &Cx<'_>, id: Id) -> Vec<hlo_ir::ComputationId> {
     let inst = cx.inst(id);
     match inst.attribute(&AttrKey::BranchComputations) {
-        Some(AttrValue::Computations(branches)) => branches.clone(),
+        Some(AttrValue::Computations(branches)) => branches.to_vec(),
         _ => [AttrKey::TrueComputation, AttrKey::FalseComputation]
             .iter()
             .filter_map(|key| inst.computation(key))

@@ -212,19 +212,20 @@ impl Partitioner<'_, '_> {
                 for (dim, bound) in bounds.iter_mut().enumerate().filter(|(dim, _)| is_divided(*dim)) {
                     bound.limit = share[dim];
                 }
-                self.cx.set_attribute(new, AttrKey::Slice, AttrValue::Slice(bounds));
+                self.cx.set_attribute(new, AttrKey::Slice, AttrValue::Slice(bounds.into()));
             }
             _ if self.cx.opcode(new) == Opcode::DynamicSlice => {
-                self.cx.set_attribute(new, AttrKey::DynamicSliceSizes, AttrValue::Ints(share));
+                self.cx.set_attribute(new, AttrKey::DynamicSliceSizes, AttrValue::ints(share));
             }
             _ => {}
         }
         if self.cx.opcode(new) == Opcode::Gather {
             let (operand, before) = (self.cx.dims(self.cx.operand(new, 0)), self.cx.dims(self.cx.operand(old, 0)));
             let sizes = self.cx.inst(new).ints(&AttrKey::SliceSizes).iter().enumerate();
-            let sizes =
-                sizes.map(|(dim, &size)| if operand[dim] == before[dim] { size } else { operand[dim] }).collect();
-            self.cx.set_attribute(new, AttrKey::SliceSizes, AttrValue::Ints(sizes));
+            let sizes = AttrValue::ints(
+                sizes.map(|(dim, &size)| if operand[dim] == before[dim] { size } else { operand[dim] }),
+            );
+            self.cx.set_attribute(new, AttrKey::SliceSizes, sizes);
         }
     }
 
