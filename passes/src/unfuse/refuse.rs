@@ -92,10 +92,7 @@ fn of_instruction(module: &Module, id: InstructionId, inst: &Instruction) -> Opt
 /// Calls of the foreign function interface mean the same to every compiler: programs make them before any compiler sees them.
 fn is_foreign_function(inst: &Instruction) -> bool {
     let version = inst.attributes.iter().find(|attribute| attribute.key.name() == "api_version");
-    version.is_some_and(|version| match &version.value {
-        AttrValue::Raw(text) | AttrValue::Word(text) => text.trim() == "API_VERSION_TYPED_FFI",
-        _ => false,
-    })
+    version.and_then(|version| version.value.text()).is_some_and(|text| text.trim() == "API_VERSION_TYPED_FFI")
 }
 
 fn has_no_chain(module: &Module, inst: &Instruction) -> bool {
