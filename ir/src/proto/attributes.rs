@@ -288,8 +288,8 @@ fn common(inst: &Instruction, key: &str, value: Value<'_>, to: &mut pb::HloInstr
         ("domain", _) => domain(value, to)?,
         ("literal", _) if inst.opcode == Opcode::CustomCall => {
             let text = value.text()?;
-            let (value, shape) = text::leading_shape(text)?;
-            to.literal = literal::write(&shape, value)?;
+            let (shape, value) = text::shaped_literal(text)?;
+            to.literal = literal::write(&shape, &value)?;
         }
         _ => return Ok(false),
     }

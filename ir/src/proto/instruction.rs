@@ -334,8 +334,7 @@ impl Line<'_, '_> {
         }
         self.put_if(inst.custom_call_has_side_effect, "custom_call_has_side_effect", true);
         if let Some(value) = &inst.literal {
-            let text = format!("{} {}", shape::required(value.shape.as_ref())?, literal::read(value)?);
-            self.put("literal", text);
+            self.put("literal", literal::read_shaped(value)?);
         }
         self.aliasing();
         if inst.custom_call_schedule != 0 {

@@ -175,6 +175,16 @@ pub(super) fn read(literal: &pb::Literal) -> Fit<String> {
     }
 }
 
+/// The text of a literal outside a `constant`: each array behind its shape.
+pub(super) fn read_shaped(literal: &pb::Literal) -> Fit<String> {
+    let shape = shape::read(literal.shape.as_ref().ok_or("a literal lacks its shape")?)?;
+    if shape.as_tuple().is_none() {
+        return Ok(format!("{shape} {}", read(literal)?));
+    }
+    let parts = literal.tuple_literals.iter().map(read_shaped).collect::<Fit<Vec<_>>>()?;
+    Ok(format!("( {} )", parts.join(", ")))
+}
+
 fn read_array(array: &ArrayShape, literal: &pb::Literal) -> Fit<String> {
     if !literal.sparse_indices.is_empty() || !literal.dynamic_sizes.is_empty() {
         return Err("literals with `sparse_indices` or `dynamic_sizes` cannot be written as text".to_owned());

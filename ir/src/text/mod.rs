@@ -40,6 +40,7 @@ mod module;
 mod print;
 mod recent;
 mod shape;
+mod shaped;
 mod similar;
 mod split;
 mod stack;
@@ -49,6 +50,7 @@ mod window;
 
 pub(crate) use lex::skip_blank;
 pub use print::print;
+pub(crate) use shaped::{parts, shaped_literal};
 pub(crate) use similar::closest;
 pub use split::{Piece, join, pieces};
 pub use style::{Style, print_as};

@@ -158,39 +158,16 @@ pub(super) fn check_literal(inst: &Instruction) -> Result<(), String> {
 }
 
 /// The literal of an array, or `(literal, literal)` for a tuple. Shapes end the recursion: they are not nested deeply.
-fn check_value(shape: &Shape, text: &str) -> Result<(), String> {
+pub(super) fn check_value(shape: &Shape, text: &str) -> Result<(), String> {
     let elements = match shape {
         Shape::Array(array) => return Literal::new(text.trim(), array).check(),
         Shape::Tuple(elements) => elements,
         _ => return Err(format!("a constant cannot have shape {shape}")),
     };
     let inside = text.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-    let parts = parts(inside.ok_or("the literal of a tuple must stand in parentheses")?);
+    let parts = crate::text::parts(inside.ok_or("the literal of a tuple must stand in parentheses")?);
     if parts.len() != elements.len() {
         return Err(format!("the literal has {} in the place of {} parts", parts.len(), elements.len()));
     }
     elements.iter().zip(parts).try_for_each(|(element, part)| check_value(element, part))
-}
-
-/// What stands between the commas outside all braces and parentheses.
-fn parts(text: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut at, mut found) = (0_i64, 0, 0, Vec::new());
-    while let Some(&byte) = text.as_bytes().get(at) {
-        match byte {
-            b'(' | b'{' => depth += 1,
-            b')' | b'}' => depth -= 1,
-            b',' if depth == 0 => {
-                found.push(&text[start..at]);
-                start = at + 1;
-            }
-            // A comment may hold any of these.
-            b'/' => at = (text.len() - crate::text::skip_blank(&text[at..]).len()).max(at + 1) - 1,
-            _ => {}
-        }
-        at += 1;
-    }
-    if !text.trim().is_empty() {
-        found.push(&text[start..]);
-    }
-    found
 }

@@ -111,13 +111,11 @@ fn domain(text: &str) -> Verdict {
     Err(format!("is {}, but its kind must be \"sharding\"", shortened(text)))
 }
 
-/// A shape and a value, as in `s32[2]{0} {1, 2}`. XLA takes a brace with a number behind a shape for its layout.
+/// Shapes and values, as in `s32[2]{0} {1, 2}`. XLA takes a brace with a number behind a shape for its layout.
 fn shaped_literal(text: &str) -> Verdict {
-    let rest = crate::text::leading_shape(text).map(|(rest, _)| rest);
-    match rest.map_err(|problem| format!("is {}: {problem}", shortened(text)))? {
-        "" => Err(format!("is {}, but must be a shape, with its layout, and a value", shortened(text))),
-        _ => Ok(()),
-    }
+    let (shape, value) =
+        crate::text::shaped_literal(text).map_err(|problem| format!("is {}: {problem}", shortened(text)))?;
+    super::shapes::check_value(&shape, &value).map_err(|problem| format!("is {}: {problem}", shortened(text)))
 }
 
 /// Strings of C, in which only some letters may follow a backslash.
