@@ -21,7 +21,9 @@
 //! Sound because every step runs the instructions of its copy on the same operands, and the chain runs from the first copy to the last
 //! with its operands in their places. A chain that begins with the first copy's own value starts from the neutral element (-0.0 for
 //! sums of floats), which changes no bits. Grade: bitwise; hlo-exact where a float product meets a sum at the border of the loop or near
-//! something that depends on the step, because there the compiler may decide anew whether to contract the two.
+//! something that depends on the step, because there the compiler may decide anew whether to contract the two; hlo-exact also where a sum
+//! takes in a scatter into zeros, because XLA merges the two if nothing else reads the scatter, and where a reduction follows on what leaves the loop, because XLA:CPU
+//! hands it to a library together with what is computed before it.
 //!
 //! Stays away from scheduled modules and from instructions with side effects or control dependencies. Remarks say why copies stay:
 //! `differs` (an instruction does something else in one copy), `separate-arrays` (copies read arrays of their own, which would have
@@ -32,7 +34,7 @@
 mod alike;
 mod body;
 mod chains;
-mod contract;
+pub(crate) mod contract;
 mod emit;
 mod lockstep;
 mod meets;
@@ -140,8 +142,11 @@ impl Rolled {
                 patch: emit::patch(module, &self),
             },
         };
-        let grade =
-            if contract::may_contract(module, &self.copies, &self.meets) { Grade::HloExact } else { Grade::Bitwise };
+        let grade = if contract::may_contract(module, context.users, &self.copies, &self.meets) {
+            Grade::HloExact
+        } else {
+            Grade::Bitwise
+        };
         Finding { instruction, grade, wasted, outcome }
     }
 

@@ -20,7 +20,9 @@
 //! waits for the other operand. *Recomputation*: the large value behind an `opt-barrier` waits for the latest value in it. *Copies*: of
 //! independent pieces of the same work, each waits for the one before.
 //!
-//! Sound because `select` hands on every bit, and because a value is never tied to something computed from it. Grade: bitwise.
+//! Sound because `select` hands on every bit, and because a value is never tied to something computed from it. Grade: bitwise; hlo-exact
+//! where the tie comes between a float product and a sum, or reads a product or a scatter into zeros that a sum takes in, because there
+//! the compiler may decide anew whether to make one operation of the two; also where a reduction follows on what is waited for.
 //!
 //! Stays away from scheduled modules. Every change is kept only if the estimate of the default schedule falls. On XLA:GPU the
 //! weights of a product are not tied (`dot-weights`): the select cannot enter the kernel of the product, so a copy would appear.
@@ -31,11 +33,11 @@ mod recompute;
 mod weights;
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::edit::Patch;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
+use emit::Ties;
 
 /// The pass; see the module's text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,14 +67,15 @@ impl Pass for Tie {
     }
 }
 
-/// A finding that ties `count` values.
-fn finding(instruction: InstructionId, wasted: Bytes, patch: Patch, note: String) -> Finding {
+/// A finding that applies these ties.
+fn finding(context: &Context<'_>, instruction: InstructionId, wasted: Bytes, ties: Ties<'_>, note: String) -> Finding {
+    let grade = if ties.may_contract(context.users) { Grade::HloExact } else { Grade::Bitwise };
     let condition = Condition {
         text: "no value is tied to something computed from it, and the tie hands on every bit".to_owned(),
         discharged_by: "structure",
     };
-    let outcome = Outcome::Rewrite { patch, note, conditions: vec![condition] };
-    Finding { instruction, grade: Grade::Bitwise, wasted, outcome }
+    let outcome = Outcome::Rewrite { patch: ties.patch, note, conditions: vec![condition] };
+    Finding { instruction, grade, wasted, outcome }
 }
 
 /// Bytes of a value; a tuple counts as nothing.

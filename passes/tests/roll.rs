@@ -10,7 +10,7 @@ use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::roll::Roll;
-use hlo_passes::{Context, Finding, Options, Outcome, Pass};
+use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
 
 /// Everything roll says about a module, for any saving.
 fn find(module: &Module, target: Target) -> Vec<Finding> {
@@ -163,4 +163,112 @@ fn called_computations_are_compared_by_content() {
     };
     let said = |text: &str| find(&common::parse(text), Target::Cpu).len();
     assert_eq!((said(&source("add")), said(&source("maximum"))), (1, 0));
+}
+
+/// `count` copies whose values `parts` are joined in that order, as `%name.copy`.
+fn chained(lines: &str, parts: &[String], shape: &str) -> String {
+    let mut text = lines.to_owned();
+    for (k, part) in parts.iter().enumerate().skip(1) {
+        let before = if k == 1 { parts[0].clone() } else { format!("%sum.{}", k - 1) };
+        let root = if k + 1 == parts.len() { "ROOT " } else { "" };
+        writeln!(text, "  {root}%sum.{k} = {shape} add({before}, {part})").unwrap();
+    }
+    text
+}
+
+#[test]
+fn a_chain_that_goes_on_from_what_the_loop_collects_is_no_input_of_the_loop() {
+    // Two values of each copy: first all of one kind are summed, then, to the same sum, all of the other.
+    let mut lines = "  %xs = f32[4096,64] parameter(0)\n".to_owned();
+    let mut parts = [Vec::new(), Vec::new()];
+    for k in 0..4 {
+        let (from, to) = (64 * k, 64 * k + 64);
+        writeln!(lines, "  %s.{k} = f32[64,64] slice(%xs), slice={{[{from}:{to}], [0:64]}}").unwrap();
+        writeln!(lines, "  %t.{k} = f32[64,64] tanh(%s.{k})").unwrap();
+        let dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+        writeln!(lines, "  %d.{k} = f32[64,64] dot(%t.{k}, %s.{k}), {dims}").unwrap();
+        writeln!(lines, "  %e.{k} = f32[64,64] sine(%d.{k})").unwrap();
+        writeln!(lines, "  %f.{k} = f32[64,64] cosine(%d.{k})").unwrap();
+        parts[0].push(format!("%e.{k}"));
+        parts[1].push(format!("%f.{k}"));
+    }
+    let source = chained(&lines, &parts.concat(), "f32[64,64]");
+    // Rolling both chains would need the loop before it begins; `rolled` verifies what is emitted instead.
+    let module = common::module(&source);
+    for finding in find(&module, Target::Cpu) {
+        if let Outcome::Rewrite { patch, .. } = finding.outcome {
+            let mut rewritten = module.clone();
+            patch.apply(&mut rewritten).expect("the patch fits");
+            assert_eq!(verify::verify(&rewritten), [], "{}", text::print(&rewritten));
+        }
+    }
+}
+
+#[test]
+fn several_arrays_in_one_are_not_collected() {
+    let compare = "%less {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  %m = s32[] parameter(2)\n  %n = s32[] parameter(3)\n  ROOT %l = pred[] compare(%p, %q), direction=LT\n}\n\n";
+    let mut text = format!(
+        "HloModule m\n\n{compare}ENTRY %main {{\n  %xs = f32[3,64] parameter(0)\n  %i = s32[64] iota(), iota_dimension=0\n"
+    );
+    let mut parts = Vec::new();
+    for k in 0..3 {
+        writeln!(text, "  %s.{k} = f32[1,64] slice(%xs), slice={{[{k}:{}], [0:64]}}", k + 1).unwrap();
+        writeln!(text, "  %r.{k} = f32[64] reshape(%s.{k})").unwrap();
+        writeln!(text, "  %t.{k} = (f32[64], s32[64]) sort(%r.{k}, %i), dimensions={{0}}, to_apply=%less").unwrap();
+        writeln!(text, "  %v.{k} = f32[64] get-tuple-element(%t.{k}), index=0").unwrap();
+        parts.push(format!("%v.{k}"));
+    }
+    // One copy's second array is read too, which no other copy has a like of.
+    text = chained(&text, &parts, "f32[64]").replace("ROOT ", "");
+    text += "  %o = s32[64] get-tuple-element(%t.1), index=1\n  ROOT %all = (f32[64], s32[64]) tuple(%sum.2, %o)\n}\n";
+    let said: Vec<_> = find(&common::parse(&text), Target::Cpu);
+    let mut codes = said.iter().filter_map(|finding| match &finding.outcome {
+        Outcome::Missed(reason) => Some(reason.code),
+        _ => None,
+    });
+    assert!(codes.any(|code| code == "residuals"), "{said:?}");
+}
+
+/// Grades of the rewrites.
+fn grades(source: &str) -> Vec<Grade> {
+    let found = find(&common::parse(source), Target::Cpu);
+    found
+        .iter()
+        .filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }))
+        .map(|finding| finding.grade)
+        .collect()
+}
+
+#[test]
+fn sums_that_take_in_a_scatter_into_zeros_may_change_their_order() {
+    let add = "%add {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %l = f32[] add(%p, %q)\n}\n\n";
+    let source = |start: &str| {
+        let mut text = format!(
+            "HloModule m\n\n{add}ENTRY %main {{\n  %xs = f32[3,64,8] parameter(0)\n  %i = s32[64,1] parameter(1)\n  %other = f32[100,8] parameter(2)\n  %zero = f32[] constant(0)\n  %zeros = f32[100,8] broadcast(%zero), dimensions={{}}\n"
+        );
+        let mut parts = Vec::new();
+        for k in 0..3 {
+            writeln!(text, "  %s.{k} = f32[1,64,8] slice(%xs), slice={{[{k}:{}], [0:64], [0:8]}}", k + 1).unwrap();
+            writeln!(text, "  %r.{k} = f32[64,8] reshape(%s.{k})").unwrap();
+            writeln!(text, "  %v.{k} = f32[100,8] scatter({start}, %i, %r.{k}), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%add").unwrap();
+            parts.push(format!("%v.{k}"));
+        }
+        chained(&text, &parts, "f32[100,8]") + "}\n"
+    };
+    assert_eq!(grades(&source("%zeros")), [Grade::HloExact]);
+    assert_eq!(grades(&source("%other")), [Grade::Bitwise]);
+}
+
+#[test]
+fn a_reduction_behind_the_loop_may_choose_another_library() {
+    let source = |last: &str| {
+        let add = "%add {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %l = f32[] add(%p, %q)\n}\n\n";
+        let body = copies(4, "add", |k| 64 * k).replace("ROOT ", "");
+        format!(
+            "HloModule m\n\n{add}ENTRY %main {{\n{body}  %zero = f32[] constant(0)\n  %sine = f32[64,64] sine(%a.3)\n  {last}\n}}\n"
+        )
+    };
+    let reduced = "ROOT %r = f32[] reduce(%sine, %zero), dimensions={0,1}, to_apply=%add";
+    assert_eq!(grades(&source(reduced)), [Grade::HloExact]);
+    assert_eq!(grades(&source("ROOT %r = f32[64,64] negate(%sine)")), [Grade::Bitwise]);
 }

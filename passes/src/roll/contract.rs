@@ -5,6 +5,7 @@
 //! step; elsewhere a copy is surrounded by the same instructions as before.
 
 use hlo_ir::arena::SideTable;
+use hlo_ir::graph::Users;
 use hlo_ir::{InstructionId, Module, Opcode};
 
 use super::lockstep::{Copies, Role, starts};
@@ -12,8 +13,58 @@ use super::meets::Meets;
 use crate::flow::{float_product, is_float_sum, keeps_product};
 
 /// Whether bits could change.
-pub(super) fn may_contract(module: &Module, copies: &Copies, meets: &Meets) -> bool {
-    at_border(module, copies, meets) || around_steps(module, copies)
+pub(super) fn may_contract(module: &Module, users: &Users, copies: &Copies, meets: &Meets) -> bool {
+    at_border(module, copies, meets)
+        || around_steps(module, copies)
+        || meets_scatter(module, copies, meets)
+        || meets.results(copies).any(|id| reaches_reduce(module, users, id))
+}
+
+/// Whether a reduction of floats is computed from a value by products of matrices, elementwise operations and movement alone. XLA:CPU hands
+/// such a reduction and everything before it that has one user to a library, whose `tanh` or `exp` is not the one of its own kernels: what
+/// stands between decides whose is used.
+pub(crate) fn reaches_reduce(module: &Module, users: &Users, id: InstructionId) -> bool {
+    let mut seen: SideTable<InstructionId, bool> = SideTable::new(false);
+    let mut work: Vec<InstructionId> = if is_real(module, id) { users.get(id).to_vec() } else { Vec::new() };
+    while let Some(user) = work.pop() {
+        if std::mem::replace(&mut seen[user], true) {
+            continue;
+        }
+        let opcode = module.instruction(user).opcode;
+        if matches!(opcode, Opcode::Reduce | Opcode::ReduceWindow) && is_real(module, user) {
+            return true;
+        }
+        if opcode.is_elementwise() || keeps_product(opcode) || opcode == Opcode::Dot {
+            work.extend(users.get(user));
+        }
+    }
+    false
+}
+
+/// Whether a sum that moves into the loop has a scatter into zeros as an operand. XLA makes `a + scatter(0, i, u)` into `scatter(a, i, u)`
+/// where the scatter has no other user, which adds the updates in another order, so it matters what else stands around.
+fn meets_scatter(module: &Module, copies: &Copies, meets: &Meets) -> bool {
+    let sums = copies.computed().flat_map(|(_, column)| column.ids.iter().copied()).chain(meets.links());
+    sums.into_iter().any(|sum| adds_scatter_into_zeros(module, sum))
+}
+
+/// Whether an instruction adds a scatter of sums into zeros to something.
+pub(crate) fn adds_scatter_into_zeros(module: &Module, sum: InstructionId) -> bool {
+    let inst = module.instruction(sum);
+    inst.opcode == Opcode::Add
+        && is_float_sum(module, sum)
+        && inst.operands.iter().any(|&operand| scatters_into_zeros(module, operand))
+}
+
+/// Whether a value is a scatter into one scalar, spread out.
+fn scatters_into_zeros(module: &Module, id: InstructionId) -> bool {
+    let scatter = module.instruction(id);
+    let spread = |&table: &InstructionId| {
+        let table = module.instruction(table);
+        table.opcode == Opcode::Constant
+            || table.opcode == Opcode::Broadcast && module.instruction(table.operands[0]).opcode == Opcode::Constant
+    };
+    scatter.opcode == Opcode::Scatter && scatter.operands.first().is_some_and(spread)
 }
 
 /// Whether a product enters or leaves the loop, or is joined by a chain of sums.
@@ -65,4 +116,10 @@ fn is_fused(opcode: Opcode) -> bool {
     opcode.is_elementwise()
         || keeps_product(opcode)
         || matches!(opcode, Opcode::DynamicSlice | Opcode::Pad | Opcode::Concatenate)
+}
+
+/// Whether a value is an array of floats or complex numbers.
+fn is_real(module: &Module, id: InstructionId) -> bool {
+    let array = module.instruction(id).array();
+    array.is_some_and(|array| array.element_type.is_float() || array.element_type.is_complex())
 }

@@ -68,7 +68,13 @@ impl Meets {
         {
             return Err(Reason { code: "differs", message: "nothing uses the copies".to_owned() });
         }
-        if !is_ordered(context, copies, &meets.absorbed) {
+        if let Some(tuple) = meets.tuple_used_outside(context.module, copies) {
+            let name = &context.module.instruction(tuple).name;
+            let message =
+                format!("later work reads parts of `{name}` and its likes, several arrays in one, of single copies");
+            return Err(Reason { code: "residuals", message });
+        }
+        if !is_ordered(context, copies, &meets.absorbed) || !meets.starts_before(context, copies) {
             let message =
                 format!("{} copies of the same work need values that are computed from some of them", copies.len);
             return Err(Reason { code: "depends", message });
@@ -88,6 +94,11 @@ impl Meets {
         let ids = copies.columns[column].ids.clone();
         for accumulation in chains.joining(module, users, &ids) {
             if accumulation.links.iter().any(|&link| copies.computes(link) || self.absorbed.contains(&link)) {
+                continue;
+            }
+            // A chain that goes on from what the same loop collects would need the loop before it begins.
+            let begins = accumulation.start.is_none_or(|start| !behind(context, copies, &self.absorbed)[start]);
+            if !begins {
                 continue;
             }
             if let Some(columns) = joined_columns(module, likeness, copies, &accumulation) {
@@ -167,6 +178,31 @@ impl Meets {
         }
     }
 
+    /// A value of several arrays that the loop would have to hand out: it can collect arrays only.
+    fn tuple_used_outside(&self, module: &Module, copies: &Copies) -> Option<InstructionId> {
+        let columns = self.lasts.iter().copied().chain(self.each.iter().map(|each| each.column));
+        columns.map(|column| copies.columns[column].ids[0]).find(|&id| module.instruction(id).array().is_none())
+    }
+
+    /// Whether no chain goes on from something that is computed from the copies.
+    fn starts_before(&self, context: &Context<'_>, copies: &Copies) -> bool {
+        let mut starts = self.accumulations.iter().filter_map(|(_, accumulation)| accumulation.start).peekable();
+        if starts.peek().is_none() {
+            return true;
+        }
+        let behind = behind(context, copies, &self.absorbed);
+        starts.all(|start| !behind[start])
+    }
+
+    /// What later work reads of the loop: the ends of chains, stacks, and values of single copies.
+    pub(super) fn results(&self, copies: &Copies) -> impl Iterator<Item = InstructionId> {
+        let chained = self.accumulations.iter().filter_map(|(_, accumulation)| accumulation.links.last().copied());
+        let stacked = self.stacks.iter().map(|stack| stack.result);
+        let columns = self.lasts.iter().copied().chain(self.each.iter().map(|each| each.column));
+        let single: Vec<InstructionId> = columns.flat_map(|column| copies.columns[column].ids.clone()).collect();
+        chained.chain(stacked).chain(single)
+    }
+
     /// Links of the chains.
     pub(super) fn links(&self) -> impl Iterator<Item = InstructionId> {
         self.accumulations.iter().flat_map(|(_, accumulation)| accumulation.links.iter().copied())
@@ -244,6 +280,16 @@ fn stack(module: &Module, column: usize, result: InstructionId, ids: &[Instructi
 
 /// Whether nothing that the copies read is computed from them.
 fn is_ordered(context: &Context<'_>, copies: &Copies, absorbed: &IndexSet<InstructionId>) -> bool {
+    let behind = behind(context, copies, absorbed);
+    copies.inputs().all(|input| !behind[input])
+}
+
+/// What the copies compute, what the loop takes over, and everything computed from either.
+fn behind(
+    context: &Context<'_>,
+    copies: &Copies,
+    absorbed: &IndexSet<InstructionId>,
+) -> SideTable<InstructionId, bool> {
     let mut behind: SideTable<InstructionId, bool> = SideTable::new(false);
     let mut work: Vec<InstructionId> = copies.values().chain(absorbed.iter().copied()).collect();
     while let Some(id) = work.pop() {
@@ -251,5 +297,5 @@ fn is_ordered(context: &Context<'_>, copies: &Copies, absorbed: &IndexSet<Instru
             work.extend(context.users.get(id).iter().filter(|user| !behind[**user]));
         }
     }
-    copies.inputs().all(|input| !behind[input])
+    behind
 }

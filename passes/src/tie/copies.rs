@@ -17,15 +17,16 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     let module = context.module;
     let constant = constants(module, computation);
     let rows = crate::roll::alike_results(context, computation);
-    rows.into_iter().filter_map(|results| tie_row(module, computation, &constant, &results)).collect()
+    rows.into_iter().filter_map(|results| tie_row(context, computation, &constant, &results)).collect()
 }
 
 fn tie_row(
-    module: &Module,
+    context: &Context<'_>,
     computation: ComputationId,
     constant: &SideTable<InstructionId, bool>,
     results: &[InstructionId],
 ) -> Option<Finding> {
+    let module = context.module;
     let pieces = Pieces::new(module, computation, results);
     let mut ties = Ties::new(module);
     if !results.iter().all(|&result| ties.can_wait_for(result)) {
@@ -62,7 +63,7 @@ fn tie_row(
     rewritten.into_iter().for_each(|(id, new)| ties.patch.rewrite(id, new));
     let wasted = Bytes(sizes.iter().skip(1).map(|bytes| bytes.get()).sum());
     let note = format!("each of {} pieces of the same work waits for the one before", results.len());
-    Some(finding(results[results.len() - 1], wasted, ties.patch, note))
+    Some(finding(context, results[results.len() - 1], wasted, ties, note))
 }
 
 /// Which piece each instruction belongs to; what several share belongs to none.

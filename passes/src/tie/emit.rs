@@ -1,6 +1,7 @@
 //! The tie itself: a value that is handed on untouched, but only once another value is there.
 
 use hlo_ir::edit::Patch;
+use hlo_ir::graph::Users;
 use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{
@@ -9,18 +10,22 @@ use hlo_ir::{
 };
 use indexmap::IndexMap;
 
+use crate::flow::{float_product, is_float_sum, keeps_product};
+use crate::roll::contract;
+
 /// Adds ties to one computation.
 pub(super) struct Ties<'a> {
     module: &'a Module,
     pub(super) patch: Patch,
     /// The predicate that is never true, for each value waited for.
     never: IndexMap<InstructionId, InstructionId>,
-    pub(super) count: usize,
+    /// What waits, and for what.
+    pairs: Vec<(InstructionId, InstructionId)>,
 }
 
 impl<'a> Ties<'a> {
     pub(super) fn new(module: &'a Module) -> Self {
-        Self { module, patch: Patch::new(module), never: IndexMap::new(), count: 0 }
+        Self { module, patch: Patch::new(module), never: IndexMap::new(), pairs: Vec::new() }
     }
 
     /// Whether something can wait for this value: an array with elements that have bits.
@@ -63,10 +68,29 @@ impl<'a> Ties<'a> {
         let sharding =
             |attribute: &&Attribute| matches!(attribute.key, AttrKey::Sharding | AttrKey::FrontendAttributes);
         select.attributes.extend(self.module.instruction(value).attributes.iter().filter(sharding).cloned());
-        self.count += 1;
+        self.pairs.push((value, after));
         let tied = self.patch.add(to, select);
         self.patch.stems_from(tied, value);
         tied
+    }
+
+    /// Whether the compiler may decide anew what it makes of a product and a sum, or of a scatter and a sum: the tie would stand between
+    /// them, or read what only the sum read. The same where a reduction follows: see [`contract::reaches_reduce`].
+    pub(super) fn may_contract(&self, users: &Users) -> bool {
+        self.pairs.iter().any(|&(value, after)| {
+            let product = |id| float_product(self.module, id).is_some() && self.is_summed(users, id);
+            let mut sums = users.get(after).iter();
+            product(value)
+                || product(after)
+                || contract::reaches_reduce(self.module, users, after)
+                || sums.any(|&sum| contract::adds_scatter_into_zeros(self.module, sum))
+        })
+    }
+
+    /// Whether a sum of floats takes in a value, perhaps moved.
+    fn is_summed(&self, users: &Users, id: InstructionId) -> bool {
+        let moved = |user| keeps_product(self.module.instruction(user).opcode) && self.is_summed(users, user);
+        users.get(id).iter().any(|&user| is_float_sum(self.module, user) || moved(user))
     }
 
     /// A predicate that is false once `after` is there.

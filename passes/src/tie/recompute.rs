@@ -38,7 +38,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
         }
     }
     let note = format!("the recomputation behind {barriers} barriers waits for what needs it");
-    Some(finding(owner?, wasted, ties.patch, note))
+    Some(finding(context, owner?, wasted, ties, note))
 }
 
 /// Barriers over tuples, with what they hold and the latest of it that is computed from a product or the like.

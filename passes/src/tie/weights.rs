@@ -39,7 +39,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
         ties.patch.rewrite(product.dot, new);
     }
     let note = format!("the weights of {} products wait for the values they are multiplied with", products.len());
-    Some(finding(last.dot, wasted, ties.patch, note))
+    Some(finding(context, last.dot, wasted, ties, note))
 }
 
 /// Products of something computed from an earlier product and something that is not.

@@ -1,0 +1,53 @@
+"""Judges what became of random loops: the same numbers for grade bitwise, within rounding for hlo-exact. Runs in a child process."""
+import numpy as np
+
+import cases
+import compare
+import jobs
+import xla
+from hlo_opt.xla import truth
+
+# Tame, then negative indices, -0.0 and subnormals, then everything: infinities, NaN, indices out of bounds.
+CASES = 3
+WILD = 2
+
+
+def judge(before, afters, seed):
+    """For each of `afters`, pairs (file, whether the grade is bitwise): what is wrong with it, or an empty text."""
+    text = jobs.read(before)
+    jax = xla.start()
+    jax.config.update("jax_enable_x64", True)
+    original = jobs.Runner(jax, text, before)
+    runners = [jobs.Runner(jax, jobs.read(file), file) for file, _ in afters]
+    described = [str(shape) for shape in original.shapes]
+    if any([str(shape) for shape in runner.shapes] != described for runner in runners):
+        raise ValueError("the modules take different parameters")
+    wrong = [""] * len(afters)
+    for case in range(CASES):
+        data = cases.inputs(original.shapes, text, case, seed)
+        expected = original.results(data)
+        if compare.compare(expected, original.results(data))["differing_bytes"]:
+            raise ValueError("the program itself gives different results in two runs")
+        for number, (runner, (_, bitwise)) in enumerate(zip(runners, afters)):
+            results = runner.results(data)
+            if all(map(numbers_equal, expected, results)):
+                continue
+            # A product and a sum, contracted, can stay finite where the product alone is infinite: such data tell nothing of rounding.
+            if not bitwise and (case == WILD or within_rounding(jax, text, before, data, expected, results)):
+                continue
+            wrong[number] = wrong[number] or f"case {case}: {compare.compare(expected, results)}"
+    return wrong
+
+
+def within_rounding(jax, text, before, data, expected, results):
+    """Within 1e-5 of the array's scale, or as near the results in double precision as the original is."""
+    if compare.compare(expected, results)["max_rel_error"] <= 1e-5:
+        return True
+    wide = jobs.doubled(jax, text, before)
+    return wide is not None and truth.as_near(wide, data, expected, results)
+
+
+def numbers_equal(a, b):
+    """Whether the arrays are equal wherever not both have a NaN: payloads of NaN are the processor's."""
+    both = compare.is_nan(a) & compare.is_nan(b)
+    return a.shape == b.shape and a.dtype == b.dtype and bool(np.all((a == b) | both))
