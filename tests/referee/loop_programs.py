@@ -22,6 +22,8 @@ class Program:
     temp: float | None = None
     peak: float | None = None
     other: dict = dataclasses.field(default_factory=dict)
+    # What floats of the reduced program are multiplied with: networks magnify rounding until `tanh` is saturated everywhere.
+    scale: float = 1.0
 
 
 def shape(*dims, dtype="float32"):
@@ -229,7 +231,7 @@ PROGRAMS = {
     "r16-int8": Program(narrow_weights, {"layers": 32, "width": 4096, "dtype": "int8"},
                         {"layers": 16, "width": 1024, "dtype": "int8"}, peak=0.58 * 1024),
     "r22": Program(gathered_weights, {"layers": 16, "width": 4096, "rows": 8192}, {"layers": 8, "width": 512, "rows": 1024},
-                   devices=8, peak=0.25 * 1024),
+                   devices=8, peak=0.25 * 1024, scale=2.0**-8),
     "o_unrolled_layers": Program(layers_gradient, {"layers": 8, "rows": 1 << 15, "width": 1024},
                                  {"layers": 8, "rows": 1024, "width": 96}),
 }

@@ -138,7 +138,7 @@ def on_data(options, out, name, program):
     after, report = optimized(options.tool, before, "cpu", "--min-saving=1")
     if not report["rewrites"]:
         return ("reduced program untouched", ""), True
-    found = child.run(partitioned.judge, (str(before), after, CASES, options.reps), time_limit=1800.0)
+    found = child.run(partitioned.judge, (str(before), after, CASES, options.reps, program.scale), time_limit=1800.0)
     if "error" in found:
         return (found["error"], ""), True
     grades = {rewrite["grade"] for rewrite in report["rewrites"]}

@@ -53,18 +53,18 @@ def pair(before, after):
     return [Runner(jax, text, partitions) for text in texts], texts[0]
 
 
-def judge(before, after, count, reps, seed=0):
+def judge(before, after, count, reps, scale=1.0, seed=0):
     """Equality on `count` data sets, then interleaved times on the first: medians of both sides and their ratios."""
     runners, text = pair(before, after)
     answer = {"bitwise": True, "numbers_equal": True, "max_rel_error": 0.0}
     for case in range(count):
-        data = cases.inputs(runners[0].shapes, text, case, seed)
+        data = scaled(cases.inputs(runners[0].shapes, text, case, seed), scale)
         left, right = (runner.launch(data)[0] for runner in runners)
         found = compare.compare(left, right)
         answer["bitwise"] &= found["bitwise"]
         answer["max_rel_error"] = max(answer["max_rel_error"], found["max_rel_error"])
         answer["numbers_equal"] &= all(bool(np.all((a == b) | compare.is_nan(a) | compare.is_nan(b))) for a, b in zip(left, right))
-    data = cases.inputs(runners[0].shapes, text, 0, seed)
+    data = scaled(cases.inputs(runners[0].shapes, text, 0, seed), scale)
     times = ([], [])
     for rep in range(reps):
         for side in ((0, 1), (1, 0))[rep % 2]:
@@ -75,3 +75,12 @@ def judge(before, after, count, reps, seed=0):
         answer[f"{name}_ratio"] = medians[0] / max(medians[1], 1e-9)
     answer["load"] = os.getloadavg()[0]
     return answer
+
+
+def scaled(data, scale):
+    """The data with smaller floats."""
+    return [np.asarray(array * scale).astype(array.dtype) if scale != 1.0 and is_float(array) else array for array in data]
+
+
+def is_float(array):
+    return np.issubdtype(array.dtype, np.inexact) or "float" in array.dtype.name
