@@ -14,7 +14,9 @@ use crate::{AttrValue, Attribute, ComputationId, ElementType, Instruction, Instr
 
 /// Writes `module` the way XLA's dumps are written, in the style it was read in.
 pub fn print(module: &Module) -> String {
-    let mut printer = Printer { module, out: String::new(), shapes: IndexMap::default() };
+    // A line of a dump is about this long; growing from nothing would leave freed pieces behind.
+    let out = String::with_capacity(module.instruction_count().saturating_mul(128));
+    let mut printer = Printer { module, out, shapes: IndexMap::default() };
     printer.header();
     for &id in module.computation_ids() {
         printer.computation(id);

@@ -1,10 +1,13 @@
 //! Long texts read lately: several instructions made from one line of a model carry the same metadata, and share it here.
 
+use std::hash::BuildHasher as _;
+
+use rustc_hash::FxBuildHasher;
 use smol_str::SmolStr;
 
-/// How many texts are remembered. Equal metadata stands close together: with 64 places a dump of a language model finds 84 % of
-/// what an unlimited table would, and a text that is new costs one comparison.
-const PLACES: usize = 64;
+/// How many texts are remembered. In dumps of three language models this finds 88, 95 and 99 % of the bytes that an unlimited table
+/// would share (64 places: 45, 84 and 89 %), and a text that is new costs a hash and one comparison.
+const PLACES: usize = 1024;
 
 /// Texts no longer than this are kept inline anyway.
 const INLINE: usize = 23;
@@ -24,19 +27,12 @@ impl Recent {
         if self.places.is_empty() {
             self.places = vec![SmolStr::default(); PLACES];
         }
-        let place = &mut self.places[place(text.as_bytes())];
+        let place = &mut self.places[FxBuildHasher.hash_one(text) as usize % PLACES];
         if place != text {
             *place = SmolStr::new(text);
         }
         place.clone()
     }
-}
-
-/// Where a text falls: by its length and a few of its bytes.
-fn place(bytes: &[u8]) -> usize {
-    let (last, middle) = (bytes.len() - 1, bytes.len() / 2);
-    let mixed = [last, middle, middle + 3, last - 2, last - 3, last - 5].map(|at| usize::from(bytes[at]));
-    mixed.iter().fold(bytes.len(), |mixed, byte| mixed.wrapping_mul(31).wrapping_add(*byte)) % PLACES
 }
 
 #[cfg(test)]
