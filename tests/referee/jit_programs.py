@@ -38,9 +38,8 @@ def main():
 
 def child(path, flags):
     environment = {**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()}
-    done = subprocess.run([sys.executable, __file__, "--one", str(path), flags], capture_output=True, text=True, timeout=LIMIT, check=False,
-                          env=environment)
-    print(done.stdout, end="", flush=True)
+    command = [sys.executable, __file__, "--one", str(path), flags]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False, env=environment)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["?"])[-1]
         print(f"| {path.stem} | | | | ended: {last[:120].replace('|', '/')} | |", flush=True)

@@ -5,7 +5,7 @@
 
 FOLDER holds programs of public issues (user_programs.py says in which form), which are compiled at a reduced size, or modules NAME.after.hlo
 with NAME.before.hlo beside them. Printed is every module that is refused, with its reason, that XLA does not take, or whose results differ;
-then the counts. Exit code 1: there are modules of the last two kinds.
+then the counts. A program that is itself far from its results in double precision tells nothing (`noise`). Exit code 1: there are modules of the last two kinds.
 """
 import argparse
 import collections
@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import user_programs  # noqa: E402
 import xla  # noqa: E402, F401: finds the package in the sources
 
-from hlo_opt.xla import service  # noqa: E402
+from hlo_opt.xla import service, truth  # noqa: E402
 
 LIMIT = 4000
 
@@ -124,6 +124,8 @@ def judged(tool, before, after, plain):
         return ("not taken by XLA" if "error" in peak else "taken by XLA but not run"), answer["error"]
     if answer["bitwise"]:
         return "same bits", ""
+    if not answer["tolerated"] and answer["own_error"] > truth.MEANINGLESS:
+        return "noise", f"the program itself is {answer['own_error']:.2g} off its double-precision results on this data"
     near = answer["tolerated"] or answer["as_near_the_truth"]
     return ("within tolerance" if near else "DIFFERENT"), json.dumps(answer)
 

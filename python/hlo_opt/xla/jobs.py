@@ -43,7 +43,7 @@ def same(before, after, count=3, seed=0):
     runners, text = pair(before, after)
     answer = {"before": before, "after": after, "cases": 0, "bitwise": True, "max_rel_error": 0.0,
               "differing_bytes": 0, "nan_payload_only": False, "first_difference": None, "tolerated": True,
-              "as_near_the_truth": True}
+              "as_near_the_truth": True, "own_error": 0.0}
     worst, wide = 0.0, None
     for case in range(count):
         data = cases.inputs(runners[0].shapes, text, case, seed)
@@ -54,7 +54,9 @@ def same(before, after, count=3, seed=0):
         tolerated = answer["tolerated"] and found["tolerated"]
         if not found["tolerated"]:
             wide = wide or doubled(runners[0].jax, text, before)
-            answer["as_near_the_truth"] &= wide is not None and truth.as_near(wide, data, left, right)
+            true = wide and truth.results(wide, data)
+            answer["as_near_the_truth"] &= wide is not None and truth.as_near(true, left, right)
+            answer["own_error"] = max(answer["own_error"], truth.own_error(true, left) if wide else 0.0)
         if not found["bitwise"] and answer["bitwise"]:
             found["first_difference"]["case"] = case
             answer.update(found)

@@ -16,10 +16,19 @@ def doubled(text):
     return re.sub(r"\bf32\[", "f64[", text)
 
 
-def as_near(runner, data, before, after):
-    """Whether `after` is as near the double-precision results as `before` is; `runner` runs the doubled module on `data`."""
-    wide = [array.astype(np.float64) if array.dtype == np.float32 else array for array in data]
-    return all(near(true, one, other) for true, one, other in zip(runner.results(wide), before, after))
+def results(runner, data):
+    """The double-precision results; `runner` runs the doubled module on `data`."""
+    return runner.results([array.astype(np.float64) if array.dtype == np.float32 else array for array in data])
+
+
+def own_error(true, before):
+    """How far the original is from the truth, over the scale of the worst array."""
+    return max((compare.relative_error(one, array.astype(one.dtype)) for one, array in zip(true, before)), default=0.0)
+
+
+def as_near(true, before, after):
+    """Whether `after` is as near the double-precision results `true` as `before` is."""
+    return all(near(*arrays) for arrays in zip(true, before, after))
 
 
 def near(true, before, after):
