@@ -35,6 +35,10 @@ fn a_replicated_argument_gets_the_line_to_write() {
     assert!(message.contains("256.00 KiB on each, 1.00 MiB on all"), "{message}");
     let line = "jax.jit(f, in_shardings=(..., NamedSharding(mesh, PartitionSpec(\"devices\"))))";
     assert!(message.ends_with(line), "{message}");
+    assert!(
+        message.contains("dimension 0 each would save 192.00 KiB (dimension 1 over \"devices\": 192.00 KiB): "),
+        "{message}"
+    );
 }
 
 #[test]

@@ -48,6 +48,8 @@ def within_rounding(jax, text, before, data, expected, results):
 
 
 def numbers_equal(a, b):
-    """Whether the arrays are equal wherever not both have a NaN: payloads of NaN are the processor's."""
-    both = compare.is_nan(a) & compare.is_nan(b)
-    return a.shape == b.shape and a.dtype == b.dtype and bool(np.all((a == b) | both))
+    """Whether the arrays have the same bits, the sign of zero included, wherever not both have a NaN: payloads of NaN are the processor's."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    same = (compare.raw(a) == compare.raw(b)).all(axis=1)
+    return bool(np.all(same | (compare.is_nan(a) & compare.is_nan(b)).reshape(-1)))
