@@ -1,24 +1,45 @@
-//! Times every stage of the XLA:CPU model on one module.
+//! Times every stage of the XLA:CPU model on modules, in processor time where the system tells it: other programs do not count.
 //!
 //! ```text
-//! cargo run --release -p hlo-memory --example time_compile -- FILE [ROUNDS]
+//! cargo run --release -p hlo-memory --example time_compile -- [--stages] FILE ...
 //! ```
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a developer's tool")]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use hlo_ir::Module;
+use hlo_memory::{Estimate, Target};
 
 fn main() {
-    let mut args = std::env::args().skip(1);
-    let text = std::fs::read_to_string(args.next().expect("a file")).unwrap();
-    let rounds: u32 = args.next().map_or(1, |text| text.parse().unwrap());
-    let module = hlo_ir::text::parse(&text).unwrap();
-    println!("{} instructions", module.live_instructions().count());
-    let start = Instant::now();
-    for _ in 0..rounds {
-        hlo_memory::cpu::compile(&module).unwrap();
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let stages = args.iter().any(|arg| arg == "--stages");
+    args.retain(|arg| arg != "--stages");
+    let begun = Instant::now();
+    let clock = move || processor_time().unwrap_or_else(|| begun.elapsed());
+    for path in args {
+        let module = hlo_ir::text::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let start = clock();
+        let estimate = hlo_memory::estimate(&module, Target::Cpu).unwrap();
+        println!("{path}: {}", row(&module, &estimate, clock() - start));
+        if stages && !module.is_scheduled() {
+            hlo_memory::cpu::time_stages(&module, &clock).into_iter().for_each(|(name, time)| println!("{name:10} {time:?}"));
+        }
     }
-    println!("all stages: {:?}", start.elapsed() / rounds);
-    for (name, time) in hlo_memory::cpu::time_stages(&module) {
-        println!("{name:10} {time:?}");
-    }
+}
+
+fn row(module: &Module, estimate: &Estimate, time: Duration) -> String {
+    let count = module.live_instructions().count();
+    format!(
+        "{count} instructions, {} bytes in {} steps, {:.3} s, {:.1} us an instruction",
+        estimate.total,
+        estimate.timeline.len(),
+        time.as_secs_f64(),
+        time.as_secs_f64() * 1e6 / count as f64
+    )
+}
+
+/// Processor time of this thread so far.
+fn processor_time() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
 }

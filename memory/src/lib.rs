@@ -9,6 +9,8 @@ pub mod attribution;
 pub mod bytes;
 pub mod cpu;
 pub mod estimate;
+mod hash;
+mod reach;
 pub mod size;
 pub mod target;
 

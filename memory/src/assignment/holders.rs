@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use hlo_ir::{InstructionId, Module, Opcode, Shape, StackFrame};
-use indexmap::IndexSet;
+use crate::hash::IndexSet;
 use smol_str::SmolStr;
 
 use super::Assignment;

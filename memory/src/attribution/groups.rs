@@ -1,6 +1,6 @@
 //! Sums of buffers that have a key in common.
 
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
 use smol_str::SmolStr;
 
 use super::Group;

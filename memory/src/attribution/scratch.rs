@@ -5,7 +5,7 @@
 //! of scores: 77 and 66 MiB; 256 MiB: 281 MiB), and by less than 1 MiB where there is none. When it is freed is up to the library.
 
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
 
 use super::Hidden;
 use crate::Bytes;
@@ -44,8 +44,8 @@ fn scratch(module: &Module, body: ComputationId) -> Bytes {
     let root = module.computation(body).root;
     let order = &module.computation(body).instructions;
     // For every value, the products whose elements it is made of tile by tile; and the last position at which each is needed.
-    let mut from: IndexMap<InstructionId, Vec<InstructionId>> = IndexMap::new();
-    let mut last: IndexMap<InstructionId, (usize, usize)> = IndexMap::new();
+    let mut from: IndexMap<InstructionId, Vec<InstructionId>> = IndexMap::default();
+    let mut last: IndexMap<InstructionId, (usize, usize)> = IndexMap::default();
     for (position, &id) in order.iter().enumerate() {
         let operands = module.instruction(id).operands.iter();
         let mut products: Vec<InstructionId> =

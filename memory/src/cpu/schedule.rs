@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use hlo_ir::{ComputationId, InstructionId, Opcode};
-use indexmap::IndexSet;
+use crate::hash::IndexSet;
 
 use super::graph::{Graph, Schedule};
 
@@ -33,8 +33,7 @@ fn breadth_first(graph: &Graph, computation: ComputationId) -> Vec<InstructionId
     let mut waiting_for = vec![0_usize; graph.slots(computation)];
     let mut ready = VecDeque::new();
     for id in graph.list(computation) {
-        let operands: IndexSet<InstructionId> = graph.operands(id).iter().copied().collect();
-        let count = operands.len() + graph.control_predecessors(id).len();
+        let count = distinct(graph.operands(id)) + graph.control_predecessors(id).len();
         waiting_for[graph.slot(id)] = count;
         if count == 0 {
             ready.push_back(id);
@@ -52,4 +51,14 @@ fn breadth_first(graph: &Graph, computation: ComputationId) -> Vec<InstructionId
         sequence.push(id);
     }
     sequence
+}
+
+/// How many different instructions are in a list.
+fn distinct(operands: &[InstructionId]) -> usize {
+    match operands {
+        [] => 0,
+        [_] => 1,
+        [a, b] => 1 + usize::from(a != b),
+        _ => operands.iter().collect::<IndexSet<_>>().len(),
+    }
 }

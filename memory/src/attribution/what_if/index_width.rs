@@ -3,7 +3,7 @@
 
 use hlo_ir::graph::Users;
 use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode};
-use indexmap::IndexSet;
+use crate::hash::IndexSet;
 
 use super::{Change, WhatIf};
 use crate::Bytes;
@@ -32,7 +32,7 @@ fn answer(module: &Module, users: &Users, id: InstructionId, parameter: i64) -> 
 
 /// The size of the largest dimension that a value indexes; `None` if it reaches anything else or indexes nothing.
 fn indexed(module: &Module, users: &Users, start: InstructionId) -> Option<i64> {
-    let mut seen = IndexSet::from([start]);
+    let mut seen = IndexSet::from_iter([start]);
     let mut bound = None;
     let mut next = 0;
     while let Some(&id) = seen.get_index(next) {

@@ -3,7 +3,7 @@
 //! Source: `CopyInsertion::AddCopiesToResolveInterference` (xla/service/copy_insertion.cc).
 
 use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode};
-use indexmap::IndexSet;
+use crate::hash::IndexSet;
 
 use super::super::fusion::control_flow_computations;
 use super::super::graph::{Graph, Snapshot};

@@ -3,6 +3,7 @@
 //! Source: `HloOrdering`, `DependencyHloOrdering` (xla/hlo/analysis/hlo_ordering.cc).
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
@@ -10,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::assignment::flow::Flow;
 use crate::assignment::values::ValueId;
+use crate::reach::Reach;
 
 /// What is known about the order of `a` and `b`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +34,8 @@ pub(super) struct Ordering<'a> {
     module: &'a Module,
     /// Position in the post-order of the instruction's computation.
     position: SideTable<InstructionId, u32>,
-    /// Instructions that each instruction depends on, as a bit set over positions; filled when first asked for.
-    ancestors: RefCell<SideTable<InstructionId, Option<Box<[u64]>>>>,
+    /// What depends on what, by computation and position; analysed when first asked for.
+    reach: RefCell<SideTable<ComputationId, Option<Rc<Reach>>>>,
 }
 
 impl<'a> Ordering<'a> {
@@ -44,7 +46,7 @@ impl<'a> Ordering<'a> {
                 position.set(id, index as u32);
             }
         }
-        Self { flow, module: flow.module, position, ancestors: RefCell::new(SideTable::new(None)) }
+        Self { flow, module: flow.module, position, reach: RefCell::new(SideTable::new(None)) }
     }
 
     /// What the module says about the order of `a` and `b`.
@@ -133,25 +135,18 @@ impl<'a> Ordering<'a> {
         if wanted >= at {
             return false;
         }
-        let mut known = self.ancestors.borrow_mut();
-        let set = known[id].get_or_insert_with(|| self.collect_ancestors(id));
-        set[wanted as usize / 64] >> (wanted % 64) & 1 == 1
+        let computation = self.module.instruction(id).parent;
+        let mut known = self.reach.borrow_mut();
+        let reach = known[computation].get_or_insert_with(|| Rc::new(self.reach_in(computation)));
+        reach.needs_to_run(at as usize, wanted as usize)
     }
 
-    fn collect_ancestors(&self, id: InstructionId) -> Box<[u64]> {
-        let mut set = vec![0_u64; self.position[id] as usize / 64 + 1].into_boxed_slice();
-        let mut work = vec![id];
-        while let Some(id) = work.pop() {
-            let inst = self.module.instruction(id);
-            for &before in inst.operands.iter().chain(inst.control_predecessors()) {
-                let position = self.position[before] as usize;
-                if set[position / 64] >> (position % 64) & 1 == 0 {
-                    set[position / 64] |= 1 << (position % 64);
-                    work.push(before);
-                }
-            }
-        }
-        set
+    fn reach_in(&self, computation: ComputationId) -> Reach {
+        let list = &self.module.computation(computation).instructions;
+        Reach::of(list.len(), |index, needs| {
+            let inst = self.module.instruction(list[index]);
+            needs.extend(inst.operands.iter().chain(inst.control_predecessors()).map(|&before| self.position[before]));
+        })
     }
 
     /// Whether value `a` certainly exists before value `b` does.

@@ -28,7 +28,7 @@ pub(super) fn run(graph: &mut Graph) {
     let lists = Lists::of(&flow, &buffers, &ordering);
     let copies = copies(graph, &snapshot, &flow);
     let mut remover = Remover { snapshot: &snapshot, flow: &flow, ordering, lists, copies };
-    let mut computations = graph.computation_order();
+    let mut computations = graph.computation_order().to_vec();
     computations.sort_unstable();
     let candidates: Vec<InstructionId> = computations
         .into_iter()

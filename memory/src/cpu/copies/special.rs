@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use hlo_ir::arena::Id as _;
 use hlo_ir::{InstructionId, Opcode};
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
 
 use super::super::graph::{Graph, Snapshot};
 use super::deep::{deep_copy, position_of};
@@ -117,7 +117,7 @@ impl<'a> Special<'a> {
         let shape = module.shape(root);
         let donated: Vec<usize> =
             module.input_output_aliases().iter().filter_map(|alias| position_of(shape, &alias.output)).collect();
-        let mut seen: IndexMap<u32, Place> = IndexMap::new();
+        let mut seen: IndexMap<u32, Place> = IndexMap::default();
         for (position, place) in self.flow.places.of_instruction(root).enumerate() {
             let Some(value) = self.flow.values.at(place) else { continue };
             if self.is_read_only(value) {

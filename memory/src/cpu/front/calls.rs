@@ -2,7 +2,6 @@
 //!
 //! Source: `FlattenCallGraph` (xla/hlo/transforms/simplifiers/flatten_call_graph.cc), `CallInliner` (xla/service/call_inliner.cc).
 
-use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Opcode};
 
 use super::cx::{Cx, Id};
@@ -79,27 +78,28 @@ fn may_inline(cx: &Cx<'_>, call: Id) -> bool {
 
 /// Replaces one call by a copy of its callee; returns what stands for its result.
 pub(crate) fn inline_one(cx: &mut Cx<'_>, call: Id) -> Option<Id> {
-    inline_mapped(cx, call, &mut SideTable::new(None))
+    inline_mapped(cx, call, &mut Vec::new())
 }
 
-/// The same; `map` receives where each instruction of the callee went.
-pub(crate) fn inline_mapped(cx: &mut Cx<'_>, call: Id, map: &mut SideTable<Id, Option<Id>>) -> Option<Id> {
+/// The same; `map` receives where each instruction of the callee went, by slot.
+pub(crate) fn inline_mapped(cx: &mut Cx<'_>, call: Id, map: &mut Vec<Option<Id>>) -> Option<Id> {
     let callee = cx.to_apply(call)?;
     let parent = cx.parent(call);
     let operands: Vec<Id> = cx.operands(call).to_vec();
+    map.resize(cx.slots(callee), None);
     for id in visit_order(cx, callee) {
         let new = if let Some(number) = cx.inst(id).parameter_number() {
             *operands.get(usize::try_from(number).ok()?)?
         } else {
-            let inputs: Vec<Id> = cx.operands(id).iter().map(|&operand| map[operand]).collect::<Option<_>>()?;
+            let inputs: Vec<Id> = cx.operands(id).iter().map(|&operand| map[cx.slot(operand)]).collect::<Option<_>>()?;
             let new = cx.copy_to(parent, id, &inputs);
             let before: Vec<Id> = cx.control_predecessors(id).to_vec();
-            before.into_iter().filter_map(|other| map[other]).for_each(|other| cx.add_control(other, new));
+            before.into_iter().filter_map(|other| map[cx.slot(other)]).collect::<Vec<_>>().into_iter().for_each(|other| cx.add_control(other, new));
             new
         };
-        map.set(id, Some(new));
+        map[cx.slot(id)] = Some(new);
     }
-    let root = map[cx.root(callee)]?;
+    let root = map[cx.slot(cx.root(callee))]?;
     cx.replace(call, root);
     Some(root)
 }
@@ -110,7 +110,7 @@ pub(crate) fn inline_mapped(cx: &mut Cx<'_>, call: Id, map: &mut SideTable<Id, O
 pub(crate) fn visit_order(cx: &Cx<'_>, computation: ComputationId) -> Vec<Id> {
     let root = cx.root(computation);
     let mut order = Vec::with_capacity(cx.len(computation));
-    let mut seen = SideTable::new(false);
+    let mut seen = vec![false; cx.slots(computation)];
     let sinks: Vec<Id> =
         cx.list(computation).filter(|&id| cx.is_dead(id) && cx.control_successors(id).is_empty()).collect();
     for sink in sinks.into_iter().chain([root]) {
@@ -118,7 +118,7 @@ pub(crate) fn visit_order(cx: &Cx<'_>, computation: ComputationId) -> Vec<Id> {
         while let Some((id, done)) = stack.pop() {
             if done {
                 order.push(id);
-            } else if !std::mem::replace(&mut seen[id], true) {
+            } else if !std::mem::replace(&mut seen[cx.slot(id)], true) {
                 stack.push((id, true));
                 stack.extend(cx.control_predecessors(id).iter().rev().map(|&before| (before, false)));
                 stack.extend(cx.operands(id).iter().rev().map(|&operand| (operand, false)));

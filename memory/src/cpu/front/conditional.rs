@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::cpu::traits::is_elementwise;
 use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Instruction, Opcode, Payload};
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
 
 use super::build::{apply, share};
 use super::calls::inline_one;
@@ -105,7 +105,7 @@ fn merge_results(cx: &mut Cx<'_>, id: Id) -> bool {
     if roots.iter().any(|&root| cx.opcode(root) != Opcode::Tuple) {
         return false;
     }
-    let mut first: IndexMap<Vec<Id>, usize> = IndexMap::new();
+    let mut first: IndexMap<Vec<Id>, usize> = IndexMap::default();
     let mut changed = false;
     for index in 0..read.len() {
         let key: Vec<Id> = roots.iter().map(|&root| cx.operand(root, index)).collect();

@@ -2,12 +2,15 @@
 //!
 //! Source: `HloCSE` (xla/service/hlo_cse.cc).
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
 
 use hlo_ir::arena::Id as _;
 use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Opcode, Payload};
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
 
 use super::cx::{Cx, Id};
 
@@ -32,7 +35,7 @@ fn constant_key(cx: &Cx<'_>, id: Id) -> Option<(Shape, u64)> {
 }
 
 fn merge_constants(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
-    let mut first: IndexMap<(Shape, u64), Id> = IndexMap::new();
+    let mut first: IndexMap<(Shape, u64), Id> = IndexMap::default();
     let mut changed = false;
     for id in cx.list(computation).collect::<Vec<_>>() {
         let Some(key) = constant_key(cx, id) else { continue };
@@ -46,16 +49,36 @@ fn merge_constants(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
     changed
 }
 
+/// An instruction that may stand for later ones, and the hash of what it calls, once it was asked for.
+struct Kept {
+    id: Id,
+    callees: Cell<Option<u64>>,
+}
+
+impl Kept {
+    fn callees(&self, cx: &Cx<'_>) -> u64 {
+        let hash = self.callees.get().unwrap_or_else(|| hash_callees(cx, self.id));
+        self.callees.set(Some(hash));
+        hash
+    }
+}
+
 fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
-    let mut seen: IndexMap<u64, Vec<Id>> = IndexMap::new();
+    let mut seen: IndexMap<u64, SmallVec<[Kept; 1]>> = IndexMap::default();
     let mut changed = false;
     for id in cx.post_order(computation) {
         if !cx.is_alive(id) || !mergeable(cx, id) {
             continue;
         }
         let bucket = seen.entry(hash(cx, id)).or_default();
-        let Some(&kept) = bucket.iter().find(|&&other| cx.is_alive(other) && equal(cx, other, id)) else {
-            bucket.push(id);
+        let own = (!bucket.is_empty()).then(|| hash_callees(cx, id));
+        let found = bucket.iter().find(|other| {
+            cx.is_alive(other.id)
+                && own == Some(other.callees(cx))
+                && equal(cx, other.id, id)
+        });
+        let Some(kept) = found.map(|kept| kept.id) else {
+            bucket.push(Kept { id, callees: Cell::new(own) });
             changed |= merge_equal_iotas(cx, id);
             continue;
         };
@@ -95,12 +118,9 @@ fn is_commutative(opcode: Opcode) -> bool {
 }
 
 /// Operands in the order in which they are compared; iotas do not tell instructions apart by identity.
-fn operand_key(cx: &Cx<'_>, id: Id) -> Vec<usize> {
-    let mut key: Vec<usize> = cx
-        .operands(id)
-        .iter()
-        .map(|&operand| if cx.opcode(operand) == Opcode::Iota { 0 } else { operand.index() + 1 })
-        .collect();
+fn operand_key(cx: &Cx<'_>, id: Id) -> SmallVec<[usize; 8]> {
+    let number = |&operand: &Id| if cx.opcode(operand) == Opcode::Iota { 0 } else { operand.index() + 1 };
+    let mut key: SmallVec<[usize; 8]> = cx.operands(id).iter().map(number).collect();
     if is_commutative(cx.opcode(id)) {
         key.sort_unstable();
     }
@@ -108,25 +128,26 @@ fn operand_key(cx: &Cx<'_>, id: Id) -> Vec<usize> {
 }
 
 fn hash(cx: &Cx<'_>, id: Id) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = FxHasher::default();
     let inst = cx.inst(id);
     (inst.opcode, operand_key(cx, id)).hash(&mut hasher);
     inst.array().map(|array| &array.dims).hash(&mut hasher);
     inst.ints(&AttrKey::Dimensions).hash(&mut hasher);
-    for callee in inst.called_computations() {
-        hash_callee(cx, callee, &mut hasher);
-    }
     hasher.finish()
 }
 
 /// Part of what tells computations apart: without it, a thousand fusions that read a thousand slices of one array would be compared with
 /// each other one by one.
-fn hash_callee(cx: &Cx<'_>, callee: ComputationId, hasher: &mut DefaultHasher) {
-    for id in cx.post_order(callee) {
-        let inst = cx.inst(id);
-        (inst.opcode, inst.operands.len(), inst.attribute(&AttrKey::Slice)).hash(hasher);
-        cx.literal(id).map(|literal| literal.hash()).hash(hasher);
+fn hash_callees(cx: &Cx<'_>, id: Id) -> u64 {
+    let mut hasher = FxHasher::default();
+    for callee in cx.inst(id).called_computations() {
+        for id in cx.post_order(callee) {
+            let inst = cx.inst(id);
+            (inst.opcode, inst.operands.len(), inst.attribute(&AttrKey::Slice)).hash(&mut hasher);
+            cx.literal(id).map(|literal| literal.hash()).hash(&mut hasher);
+        }
     }
+    hasher.finish()
 }
 
 fn same_operand(cx: &Cx<'_>, a: Id, b: Id) -> bool {
@@ -201,8 +222,8 @@ pub(crate) fn same_computation(cx: &Cx<'_>, a: ComputationId, b: ComputationId) 
         return false;
     }
     // A map, not a table by id: most computations compared are tiny, and a table would be as long as the module.
-    let mut partner: IndexMap<Id, Id> = IndexMap::new();
-    for (&x, &y) in order_a.iter().zip(&order_b) {
+    let mut partner: IndexMap<Id, Id> = IndexMap::default();
+    for (&x, &y) in order_a.iter().zip(order_b.iter()) {
         partner.insert(x, y);
         if !same_step(cx, x, y, &partner) {
             return false;

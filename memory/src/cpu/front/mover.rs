@@ -5,7 +5,7 @@
 use crate::cpu::traits::is_elementwise;
 use hlo_ir::shape::Dims;
 use hlo_ir::{ComputationId, Opcode};
-use indexmap::IndexSet;
+use crate::hash::IndexSet;
 
 use super::build::share;
 use super::cx::{Cx, Id};

@@ -11,7 +11,7 @@ use super::cx::{Cx, Id};
 pub(crate) fn outside_fusions(cx: &Cx<'_>) -> Vec<ComputationId> {
     let order = cx.computation_order();
     let mut fused = SideTable::new(false);
-    for &id in &order {
+    for &id in order.iter() {
         cx.calling(id).filter_map(|inst| cx.fused(inst)).for_each(|body| fused.set(body, true));
     }
     order.into_iter().filter(|&id| !fused[id]).collect()
@@ -36,7 +36,8 @@ pub(crate) fn walk(
 ) -> bool {
     let sinks: Vec<Id> =
         cx.list(computation).filter(|&id| cx.is_dead(id) && cx.control_successors(id).is_empty()).collect();
-    let mut state = SideTable::new(State::New);
+    // By slot: a table by id would be as long as the module for every reducer.
+    let mut state = vec![State::New; cx.slots(computation)];
     let mut changed = false;
     for sink in sinks {
         changed |= walk_from(cx, sink, &mut state, &mut handle);
@@ -48,25 +49,35 @@ pub(crate) fn walk(
 fn walk_from(
     cx: &mut Cx<'_>,
     root: Id,
-    state: &mut SideTable<Id, State>,
+    state: &mut Vec<State>,
     handle: &mut impl FnMut(&mut Cx<'_>, Id) -> bool,
 ) -> bool {
     let mut changed = false;
     let mut stack = vec![root];
     while let Some(&id) = stack.last() {
-        match state[id] {
+        if !cx.is_alive(id) {
+            // Removed on the way, and its operands with it.
+            stack.pop();
+            continue;
+        }
+        let slot = cx.slot(id);
+        if slot >= state.len() {
+            state.resize(cx.slots(cx.parent(id)), State::New);
+        }
+        match state[slot] {
             State::Done => {
                 stack.pop();
             }
             State::Open => {
                 stack.pop();
-                state.set(id, State::Done);
-                changed |= cx.is_alive(id) && handle(cx, id);
+                state[slot] = State::Done;
+                changed |= handle(cx, id);
             }
             State::New => {
-                state.set(id, State::Open);
+                state[slot] = State::Open;
                 let before = cx.control_predecessors(id).iter().rev().chain(cx.operands(id).iter().rev());
-                stack.extend(before.copied().filter(|&before| state[before] == State::New));
+                let is_new = |before: &Id| state.get(cx.slot(*before)).is_none_or(|state| *state == State::New);
+                stack.extend(before.copied().filter(is_new));
             }
         }
     }

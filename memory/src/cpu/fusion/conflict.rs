@@ -3,7 +3,7 @@
 //! Source: `InstructionFusion::ShouldFuseInPlaceOp` (xla/service/instruction_fusion.cc).
 
 use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode};
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
 
 use super::super::graph::Graph;
 use super::super::{in_place, traits};
@@ -56,8 +56,8 @@ fn rearranges_after(graph: &Graph, producer: InstructionId, fusion: InstructionI
     let (root, _) = in_place::behind_tuples(graph, graph.root(body), output.iter().copied().collect());
     let number = graph.operands(fusion).iter().position(|&operand| operand == producer);
     let Some(number) = number else { return false };
-    let mut work = vec![graph.parameters(body)[number]];
-    let mut seen: IndexMap<InstructionId, ()> = IndexMap::new();
+    let mut work = vec![graph.parameter(body, number)];
+    let mut seen: IndexMap<InstructionId, ()> = IndexMap::default();
     while let Some(id) = work.pop() {
         if seen.insert(id, ()).is_none() {
             if id != root && is_rearranging(graph, id) {
@@ -113,7 +113,7 @@ fn only_the_update_rearranges(
         .filter(|&number| graph.operand(fusion, number) == producer)
         .map(|number| parameters[number])
         .collect();
-    let mut seen: IndexMap<InstructionId, ()> = IndexMap::new();
+    let mut seen: IndexMap<InstructionId, ()> = IndexMap::default();
     while let Some(id) = work.pop() {
         if seen.insert(id, ()).is_some() {
             continue;

@@ -3,7 +3,7 @@
 //! Source: `FusionNodeIndexingEvaluation` (xla/service/fusion_node_indexing_evaluation.cc).
 
 use hlo_ir::{InstructionId, Opcode};
-use indexmap::{IndexMap, IndexSet};
+use crate::hash::{IndexMap, IndexSet};
 
 use super::super::graph::Graph;
 use super::super::traits;
@@ -25,7 +25,7 @@ impl Indexing {
     pub(super) fn new(graph: &Graph, fusion: InstructionId) -> Self {
         let body = graph.fused(fusion).expect("a fusion has a body");
         let root = graph.root(body);
-        let mut indexing = Self { fusion, users: IndexMap::new(), evaluations: IndexMap::new() };
+        let mut indexing = Self { fusion, users: IndexMap::default(), evaluations: IndexMap::default() };
         indexing.users.entry(root).or_default().insert(fusion);
         indexing.evaluations.insert(fusion, 1);
         for id in graph.post_order(body).into_iter().rev() {
@@ -105,7 +105,7 @@ fn real_users(graph: &Graph, id: InstructionId) -> usize {
     let count = |user: InstructionId| match graph.fused(user) {
         Some(body) => {
             let number = graph.operands(user).iter().position(|&operand| operand == id).unwrap_or(0);
-            graph.user_count(graph.parameters(body)[number])
+            graph.user_count(graph.parameter(body, number))
         }
         None => 1,
     };

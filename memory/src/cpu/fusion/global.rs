@@ -3,11 +3,12 @@
 //! Source: `InstructionFusion::ComputeGloballyUnfusible` (xla/service/instruction_fusion.cc).
 
 use hlo_ir::{ComputationId, InstructionId, Opcode};
-use indexmap::{IndexMap, IndexSet};
+use crate::hash::{IndexMap, IndexSet};
 
 use super::super::graph::Graph;
 use super::super::traits;
 use super::rules::Fuser;
+use crate::reach::Reach;
 
 /// The producers of `computation` that must not be fused into any consumer.
 pub(super) fn globally_unfusible(
@@ -18,7 +19,8 @@ pub(super) fn globally_unfusible(
     let order = graph.post_order(computation);
     let mut position = vec![0_u32; graph.slots(computation)];
     order.iter().enumerate().for_each(|(index, &id)| position[graph.slot(id)] = index as u32);
-    let mut barred = IndexSet::new();
+    let mut barred = IndexSet::default();
+    let mut reach = None;
     for &producer in order.iter().rev() {
         if reads_one_large_operand(graph, producer) || reads_no_more_than_it_writes(graph, producer) {
             continue;
@@ -28,8 +30,8 @@ pub(super) fn globally_unfusible(
             position: &position,
             barred: &barred,
             producer,
-            reached: IndexMap::new(),
-            known: IndexMap::new(),
+            reach: reach.get_or_insert_with(|| reach_in(graph, &order, &position)),
+            known: IndexMap::default(),
         };
         let everywhere = traits::is_fusible(graph, producer)
             && graph.users(producer).into_iter().all(|user| paths.can_fuse(user, fuser));
@@ -83,8 +85,8 @@ struct Paths<'a> {
     position: &'a [u32],
     barred: &'a IndexSet<InstructionId>,
     producer: InstructionId,
-    /// Whether the producer reaches an instruction.
-    reached: IndexMap<InstructionId, bool>,
+    /// What depends on what.
+    reach: &'a Reach,
     /// Whether the producer can be fused into an instruction on all paths.
     known: IndexMap<InstructionId, bool>,
 }
@@ -113,27 +115,18 @@ impl Paths<'_> {
         result
     }
 
-    fn place(&self, id: InstructionId) -> u32 {
-        self.position[self.graph.slot(id)]
+    /// Whether there is a path from the producer to `id`.
+    fn reaches(&self, id: InstructionId) -> bool {
+        let place = |id: InstructionId| self.position[self.graph.slot(id)] as usize;
+        id == self.producer || self.reach.needs_to_run(place(id), place(self.producer))
     }
+}
 
-    /// Whether there is a path from the producer to `id`. Only instructions behind the producer in post-order are looked at.
-    fn reaches(&mut self, id: InstructionId) -> bool {
-        let mut stack = vec![(id, false)];
-        while let Some((id, done)) = stack.pop() {
-            if done {
-                let before = self.graph.operands(id).iter().chain(self.graph.control_predecessors(id));
-                let found = before.into_iter().any(|other| self.reached.get(other).copied().unwrap_or(false));
-                self.reached.insert(id, found);
-            } else if id == self.producer {
-                self.reached.insert(id, true);
-            } else if !self.reached.contains_key(&id) && self.place(id) > self.place(self.producer) {
-                self.reached.insert(id, false);
-                stack.push((id, true));
-                let before = self.graph.operands(id).iter().chain(self.graph.control_predecessors(id));
-                stack.extend(before.map(|&other| (other, false)));
-            }
-        }
-        self.reached.get(&id).copied().unwrap_or(false)
-    }
+/// What depends on what in a computation, by place in its post-order.
+fn reach_in(graph: &Graph, order: &[InstructionId], position: &[u32]) -> Reach {
+    Reach::of(order.len(), |place, needs| {
+        let id = order[place];
+        let before = graph.operands(id).iter().chain(graph.control_predecessors(id));
+        needs.extend(before.map(|&other| position[graph.slot(other)]));
+    })
 }

@@ -12,7 +12,8 @@ mod rules;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Opcode};
-use indexmap::IndexSet;
+use crate::hash::IndexSet;
+use smallvec::SmallVec;
 use smol_str::format_smolstr;
 
 use super::graph::Graph;
@@ -83,11 +84,14 @@ impl<'a> Queue<'a> {
     }
 
     /// Operand numbers of `id` whose instructions are still to be visited, latest in post-order first.
-    fn operands(&self, graph: &Graph, id: InstructionId) -> Vec<usize> {
-        let place = |number: usize| self.position[graph.operand(id, number)];
-        let mut numbers: Vec<usize> = (0..graph.operands(id).len()).filter(|&n| place(n).is_some()).collect();
-        numbers.sort_by_key(|&number| std::cmp::Reverse(place(number)));
-        numbers
+    fn operands(&self, graph: &Graph, id: InstructionId) -> SmallVec<[usize; 16]> {
+        // One number to sort by: the place, from the back, then the operand number.
+        let place = |(number, &operand): (usize, &InstructionId)| {
+            self.position[operand].map(|place| u64::from(u32::MAX - place) << 32 | number as u64)
+        };
+        let mut keys: SmallVec<[u64; 16]> = graph.operands(id).iter().enumerate().filter_map(place).collect();
+        keys.sort_unstable();
+        keys.into_iter().map(|key| (key & u64::from(u32::MAX)) as usize).collect()
     }
 
     fn run(mut self, graph: &mut Graph, fuser: &mut Fuser, barred: &IndexSet<InstructionId>) {

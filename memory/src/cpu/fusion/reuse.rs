@@ -3,7 +3,7 @@
 //! Source: `OperandElementUse` and `FusionReusesParamElements` (xla/hlo/ir/hlo_instruction.cc).
 
 use hlo_ir::{InstructionId, Opcode};
-use indexmap::{IndexMap, IndexSet};
+use crate::hash::{IndexMap, IndexSet};
 
 use super::super::graph::Graph;
 use super::super::traits;
@@ -36,7 +36,7 @@ fn operand_use(graph: &Graph, id: InstructionId, number: usize) -> Use {
             again_if(rank(id) > 1 || !other_is_vector)
         }
         O::Fusion => match graph.fused(id) {
-            Some(body) => through(graph, graph.root(body), number as i64, &mut IndexMap::new()),
+            Some(body) => through(graph, graph.root(body), number as i64, &mut IndexMap::default()),
             None => Use::Again,
         },
         _ => again_if(!traits::is_elementwise(graph, id)),

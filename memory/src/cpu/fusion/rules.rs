@@ -4,7 +4,7 @@
 //! (xla/service/instruction_fusion.cc).
 
 use hlo_ir::{AttrKey, InstructionId, Opcode};
-use indexmap::IndexSet;
+use crate::hash::IndexSet;
 
 use super::super::graph::Graph;
 use super::super::traits;

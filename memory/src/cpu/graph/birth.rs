@@ -9,7 +9,7 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
-use indexmap::IndexSet;
+use crate::hash::IndexSet;
 use smallvec::SmallVec;
 
 /// Who is born when: instructions of a computation in the order in which they were probably made; definitions come before uses.
@@ -21,7 +21,7 @@ pub(super) struct Births {
 impl Births {
     pub(super) fn of(module: &Module) -> Self {
         let mut users: SideTable<InstructionId, SmallVec<[InstructionId; 4]>> = SideTable::new(SmallVec::new());
-        let mut regions = IndexSet::new();
+        let mut regions = IndexSet::default();
         for (id, inst) in module.live_instructions() {
             for &operand in &inst.operands {
                 users[operand].push(id);
@@ -92,7 +92,7 @@ impl Births {
 
     /// Constants of a region: the one whose first use comes last stands first.
     fn sunk_constants(&self, module: &Module, list: &[InstructionId]) -> Vec<(InstructionId, Option<InstructionId>)> {
-        let mut used = IndexSet::new();
+        let mut used = IndexSet::default();
         for &id in list.iter().filter(|&&id| self.constant(module, id).is_none()) {
             used.extend(module.instruction(id).operands.iter().filter_map(|&operand| self.constant(module, operand)));
         }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use hlo_ir::arena::{Arena, SideTable};
 use hlo_ir::module::{ModuleParts, StackTables, TextStyle};
 use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module};
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::birth::Births;
@@ -37,6 +37,7 @@ impl Graph {
             bodies: Arena::new(),
             entry: module.entry(),
             seen: [0; 4],
+            effects: false,
             order: RefCell::new(None),
         };
         let mut computations = SideTable::new(None);
@@ -89,7 +90,7 @@ impl Graph {
     pub(crate) fn to_module(&self) -> Module {
         let mut schedule = Schedule::new(Vec::new());
         for id in self.computation_order() {
-            schedule.set(id, self.post_order(id));
+            schedule.set(id, self.post_order(id).to_vec());
         }
         self.build(&schedule, false, &mut Names::unique()).module
     }
@@ -114,8 +115,8 @@ impl Graph {
         let mut instructions: Arena<InstructionId, Instruction> = Arena::new();
         let mut computations: Arena<ComputationId, Computation> = Arena::new();
         let mut map = SideTable::new(None);
-        for &id in &order {
-            let sequence = if schedule[id].is_empty() { self.post_order(id) } else { schedule[id].clone() };
+        for &id in order.iter() {
+            let sequence = if schedule[id].is_empty() { self.post_order(id).to_vec() } else { schedule[id].clone() };
             let parent = new_computation[id].expect("numbered above");
             let list = sequence
                 .into_iter()
@@ -211,7 +212,7 @@ struct Names {
 
 impl Names {
     fn unique() -> Self {
-        Self { next: Some(IndexMap::new()) }
+        Self { next: Some(IndexMap::default()) }
     }
     fn as_they_are() -> Self {
         Self { next: None }

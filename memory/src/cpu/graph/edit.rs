@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode, Payload};
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
@@ -22,6 +22,7 @@ impl Graph {
         if let Some(bits) = self.seen.get_mut(inst.opcode as usize / 64) {
             *bits |= 1 << (inst.opcode as usize % 64);
         }
+        self.effects |= inst.opcode.has_side_effect() || inst.flag(&AttrKey::CustomCallHasSideEffect);
         let id = self.nodes.push(Node {
             inst,
             users: Users::new(),
@@ -30,6 +31,11 @@ impl Graph {
             slot,
         });
         self.touch(computation);
+        if let Some(number) = self.inst(id).parameter_number() {
+            let before = |&other: &InstructionId| self.inst(other).parameter_number() <= Some(number);
+            let place = self.bodies[computation].parameters.partition_point(before);
+            self.bodies[computation].parameters.insert(place, id);
+        }
         let body = &mut self.bodies[computation];
         body.list.push(Some(id));
         body.live += 1;
@@ -70,6 +76,7 @@ impl Graph {
         self.bodies.push(Body {
             name: name.into(),
             list: Vec::new(),
+            parameters: Vec::new(),
             calling: Vec::new(),
             post_order: RefCell::new(None),
             live: 0,
@@ -199,6 +206,9 @@ impl Graph {
         let slot = std::mem::replace(&mut self.nodes[id].slot, REMOVED);
         let parent = self.parent(id);
         self.bodies[parent].list[slot as usize] = None;
+        if self.opcode(id) == Opcode::Parameter {
+            self.bodies[parent].parameters.retain(|&other| other != id);
+        }
         if self.bodies[parent].calling.binary_search(&slot).is_ok() {
             *self.order.get_mut() = None;
         }
@@ -230,16 +240,7 @@ impl Graph {
     fn merge_equal_fusion_operands(&mut self, fusion: InstructionId) {
         self.touch_around(fusion);
         let Some(body) = self.fused(fusion) else { return };
-        let mut first: IndexMap<InstructionId, usize> = IndexMap::new();
-        let operands: SmallVec<[InstructionId; 8]> = self.operands(fusion).iter().copied().collect();
-        let twice: Vec<(usize, usize)> = operands
-            .iter()
-            .enumerate()
-            .filter_map(|(index, &operand)| {
-                let seen = *first.entry(operand).or_insert(index);
-                (seen != index).then_some((index, seen))
-            })
-            .collect();
+        let twice = repeated(self.operands(fusion));
         if twice.is_empty() || self.inst(fusion).word(&AttrKey::Kind) == Some("kCustom") {
             return;
         }
@@ -248,17 +249,18 @@ impl Graph {
             self.replace_all_uses(parameters[index], parameters[seen]);
             self.remove(parameters[index]);
         }
-        self.renumber_parameters(body);
-        self.nodes[fusion].inst.operands = first.into_keys().collect();
+        self.renumber_parameters(body, twice[0].0);
+        let again = |index: usize| twice.iter().any(|&(other, _)| other == index);
+        let kept = self.operands(fusion).iter().enumerate().filter(|&(index, _)| !again(index)).map(|(_, &id)| id);
+        self.nodes[fusion].inst.operands = kept.collect();
     }
 
     /// Removes parameter `number` of a fused computation, which nothing uses any more, together with the fusion's operand.
     pub(crate) fn remove_fusion_operand(&mut self, fusion: InstructionId, number: usize) {
         self.touch_around(fusion);
         let Some(body) = self.fused(fusion) else { return };
-        let parameter = self.parameters(body)[number];
-        self.remove(parameter);
-        self.renumber_parameters(body);
+        self.remove(self.parameter(body, number));
+        self.renumber_parameters(body, number);
         let operand = self.nodes[fusion].inst.operands.remove(number);
         if !self.operands(fusion).contains(&operand) {
             self.nodes[operand].users.remove(fusion);
@@ -272,9 +274,10 @@ impl Graph {
         self.nodes[operand].users.add(user);
     }
 
-    fn renumber_parameters(&mut self, computation: ComputationId) {
-        for (number, id) in self.parameters(computation).into_iter().enumerate() {
-            self.nodes[id].inst.payload = Payload::Parameter(number as i64);
+    /// Numbers the parameters from `first` on by their places.
+    fn renumber_parameters(&mut self, computation: ComputationId, first: usize) {
+        for (number, id) in self.bodies[computation].parameters.iter().enumerate().skip(first) {
+            self.nodes[*id].inst.payload = Payload::Parameter(number as i64);
         }
     }
 
@@ -338,4 +341,24 @@ impl Graph {
         }
         target
     }
+}
+
+/// Operands longer than this are searched through a map.
+const FEW_OPERANDS: usize = 24;
+
+/// Operands that stand in the list a second time: their place, and that of the first mention.
+fn repeated(operands: &[InstructionId]) -> SmallVec<[(usize, usize); 2]> {
+    if operands.len() <= FEW_OPERANDS {
+        let first = |index: usize| operands[..index].iter().position(|&other| other == operands[index]);
+        return (0..operands.len()).filter_map(|index| Some((index, first(index)?))).collect();
+    }
+    let mut first: IndexMap<InstructionId, usize> = IndexMap::default();
+    let mut found = SmallVec::new();
+    for (index, &operand) in operands.iter().enumerate() {
+        let seen = *first.entry(operand).or_insert(index);
+        if seen != index {
+            found.push((index, seen));
+        }
+    }
+    found
 }

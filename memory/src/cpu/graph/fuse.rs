@@ -36,7 +36,7 @@ impl Graph {
         let number = self.operands(fusion).iter().position(|&operand| operand == producer);
         let number = number.expect("only operands of a fusion are fused into it");
         let body = self.fused(fusion).expect("a fusion has a body");
-        let parameter = self.parameters(body)[number];
+        let parameter = self.parameter(body, number);
         // The parameter keeps standing for the producer until the copy is there.
         let copy = self.copy_into(fusion, producer);
         self.replace_all_uses(parameter, copy);
@@ -94,11 +94,10 @@ impl Graph {
     /// The parameter of `fusion` that stands for `operand`, which becomes an operand if it is none yet.
     fn parameter_for(&mut self, fusion: InstructionId, operand: InstructionId) -> InstructionId {
         let body = self.fused(fusion).expect("a fusion has a body");
-        let parameters = self.parameters(body);
         if let Some(number) = self.operands(fusion).iter().position(|&other| other == operand) {
-            return parameters[number];
+            return self.parameter(body, number);
         }
-        let number = Payload::Parameter(parameters.len() as i64);
+        let number = Payload::Parameter(self.bodies[body].parameters.len() as i64);
         let parameter = Instruction::new("param", self.shape(operand).clone(), Opcode::Parameter, []);
         let parameter = self.add(body, parameter.with_payload(number));
         self.append_operand(fusion, operand);

@@ -26,6 +26,7 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 pub(crate) use convert::{Origin, Snapshot};
+pub(crate) use order::Order;
 use users::Users;
 
 /// A schedule: the order in which each computation runs. Computations without an entry run nothing (fusion bodies, reducers).
@@ -54,10 +55,12 @@ const REMOVED: u32 = u32::MAX;
 struct Body {
     name: SmolStr,
     list: Vec<Option<InstructionId>>,
+    /// The parameters by number.
+    parameters: Vec<InstructionId>,
     /// Slots of instructions that call computations, ascending; some may be removed by now.
     calling: Vec<u32>,
     /// The post-order, while no edge has changed since it was asked for.
-    post_order: RefCell<Option<Vec<InstructionId>>>,
+    post_order: RefCell<Option<Order<InstructionId>>>,
     live: usize,
     root: InstructionId,
     attributes: Vec<Attribute>,
@@ -76,8 +79,10 @@ pub(crate) struct Graph {
     entry: ComputationId,
     /// One bit for each opcode that an instruction ever had.
     seen: [u64; 4],
+    /// Whether any instruction ever could have had a side effect.
+    effects: bool,
     /// The order of computations, while no call has changed since it was asked for.
-    order: RefCell<Option<Vec<ComputationId>>>,
+    order: RefCell<Option<Order<ComputationId>>>,
 }
 
 impl Graph {
@@ -190,10 +195,11 @@ impl Graph {
     }
     /// Parameters of a computation, by number.
     pub(crate) fn parameters(&self, id: ComputationId) -> Vec<InstructionId> {
-        let mut found: Vec<_> =
-            self.list(id).filter_map(|inst| Some((self.inst(inst).parameter_number()?, inst))).collect();
-        found.sort_unstable();
-        found.into_iter().map(|(_, inst)| inst).collect()
+        self.bodies[id].parameters.clone()
+    }
+    /// One parameter of a computation.
+    pub(crate) fn parameter(&self, id: ComputationId, number: usize) -> InstructionId {
+        self.bodies[id].parameters[number]
     }
     /// Computations an instruction calls, in XLA's order: a `while` calls its body, then its condition.
     pub(crate) fn callees(&self, id: InstructionId) -> SmallVec<[ComputationId; 2]> {
@@ -220,6 +226,9 @@ impl Graph {
     }
     /// Whether an instruction, or anything it calls, has a side effect.
     pub(crate) fn has_side_effect(&self, id: InstructionId) -> bool {
+        if !self.effects {
+            return false;
+        }
         let inst = self.inst(id);
         let own = match inst.opcode {
             opcode if opcode.is_collective() => has_collective_effect(inst),
@@ -236,6 +245,7 @@ impl Graph {
     /// Sets or adds an attribute. Callees may be exchanged this way; control predecessors may not.
     pub(crate) fn set_attribute(&mut self, id: InstructionId, key: AttrKey, value: AttrValue) {
         let calls = matches!(value, AttrValue::Computation(_) | AttrValue::Computations(_));
+        self.effects |= key == AttrKey::CustomCallHasSideEffect;
         self.nodes[id].inst.set_attribute(key, value);
         if calls {
             self.note_calls(id);

@@ -1,10 +1,55 @@
 //! Orders: post-order of a computation, order of computations, callers.
 
+use std::ops::Deref;
+use std::rc::Rc;
+
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId};
 use smallvec::SmallVec;
 
 use super::Graph;
+
+/// A list that the graph keeps and hands out: cheap to ask for, and it stays as it is while the graph changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Order<T>(Rc<[T]>);
+
+impl<T> Deref for Order<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T: Copy> IntoIterator for Order<T> {
+    type Item = T;
+    type IntoIter = Steps<T>;
+    fn into_iter(self) -> Steps<T> {
+        Steps { at: 0, end: self.0.len(), list: self.0 }
+    }
+}
+
+/// The walk over an [`Order`].
+pub(crate) struct Steps<T> {
+    list: Rc<[T]>,
+    at: usize,
+    end: usize,
+}
+
+impl<T: Copy> Iterator for Steps<T> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        let item = (self.at < self.end).then(|| self.list[self.at])?;
+        self.at += 1;
+        Some(item)
+    }
+}
+
+impl<T: Copy> DoubleEndedIterator for Steps<T> {
+    fn next_back(&mut self) -> Option<T> {
+        self.end = self.end.checked_sub(1).filter(|&end| end >= self.at)?;
+        Some(self.list[self.end])
+    }
+}
 
 /// How far the walk has come with an instruction.
 #[derive(Clone, Copy, PartialEq)]
@@ -19,7 +64,7 @@ impl Graph {
     /// a depth-first walk that takes control predecessors first (last one first), then operands in order.
     ///
     /// Source: `HloComputation::MakeInstructionPostOrder` (xla/hlo/ir/hlo_computation.cc).
-    pub(crate) fn post_order(&self, computation: ComputationId) -> Vec<InstructionId> {
+    pub(crate) fn post_order(&self, computation: ComputationId) -> Order<InstructionId> {
         let body = &self.bodies[computation];
         if let Some(known) = &*body.post_order.borrow() {
             return known.clone();
@@ -30,6 +75,7 @@ impl Graph {
         for sink in self.list(computation).filter(|&id| self.user_count(id) == 0) {
             self.walk_from(sink, &mut state, &mut stack, &mut order);
         }
+        let order = Order(order.into());
         *body.post_order.borrow_mut() = Some(order.clone());
         order
     }
@@ -62,7 +108,7 @@ impl Graph {
     /// Computations reachable from the entry, callees before callers, the entry last: a depth-first walk over instruction lists.
     ///
     /// Source: `HloModule::MakeComputationPostOrder` with `dfs_postorder` (xla/hlo/ir/hlo_module.cc).
-    pub(crate) fn computation_order(&self) -> Vec<ComputationId> {
+    pub(crate) fn computation_order(&self) -> Order<ComputationId> {
         if let Some(known) = &*self.order.borrow() {
             return known.clone();
         }
@@ -85,6 +131,7 @@ impl Graph {
                 }
             }
         }
+        let order = Order(order.into());
         *self.order.borrow_mut() = Some(order.clone());
         order
     }

@@ -7,7 +7,7 @@ pub(crate) mod support;
 use std::collections::VecDeque;
 
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Opcode};
-use indexmap::IndexSet;
+use crate::hash::IndexSet;
 use smol_str::format_smolstr;
 
 use super::graph::Graph;
@@ -24,7 +24,7 @@ pub(crate) fn run(graph: &mut Graph) {
                 || (graph.opcode(caller) != Opcode::Call && graph.inst(caller).computation(&AttrKey::ToApply).is_some())
         });
         if !skipped {
-            Rewriter { fused: IndexSet::new() }.run(graph, computation);
+            Rewriter { fused: IndexSet::default() }.run(graph, computation);
         }
     }
 }
@@ -68,7 +68,7 @@ impl Rewriter {
 
     /// Takes in neighbours, breadth first; whether any was taken.
     fn grow(&mut self, graph: &mut Graph, fusion: &mut InstructionId) -> bool {
-        let mut frontier = Frontier { queue: VecDeque::new(), seen: IndexSet::from([*fusion]) };
+        let mut frontier = Frontier { queue: VecDeque::new(), seen: IndexSet::from_iter([*fusion]) };
         frontier.add(graph, *fusion, *fusion, Side::Both, &self.fused);
         let mut changed = false;
         while body_len(graph, *fusion) < MOST_INSTRUCTIONS {

@@ -9,13 +9,13 @@ use hlo_ir::{ComputationId, Opcode};
 
 use super::super::cx::{Cx, Id};
 use super::points::count;
-use super::rules::{Program, Rules, layouts};
+use super::rules::{Layouts, Program, Rules, layouts};
 use super::{aliases, branches, with_layouts};
 
 /// What the rules came to.
 pub(super) struct Plan {
-    made: SideTable<Id, Option<Vec<Dims>>>,
-    wanted: SideTable<Id, Vec<Option<Vec<Dims>>>>,
+    made: SideTable<Id, Option<Layouts>>,
+    wanted: SideTable<Id, Vec<Option<Layouts>>>,
     programs: SideTable<ComputationId, Option<Program>>,
 }
 
@@ -25,7 +25,7 @@ impl Plan {
         let (mut made, mut wanted) = (SideTable::new(None), SideTable::new(Vec::new()));
         for computation in rules.cx.computation_order() {
             for id in rules.cx.list(computation) {
-                let layouts: Vec<Dims> = rules.points.leaves(id).iter().map(|&buffer| rules.layout(buffer)).collect();
+                let layouts: Layouts = rules.points.leaves(id).iter().map(|&buffer| rules.layout(buffer)).collect();
                 made.set(id, Some(layouts));
                 let slots = std::mem::take(&mut rules.wanting[id]);
                 wanted.set(id, slots.into_iter().map(|rule| rule.map(|rule| rule.layouts)).collect());
@@ -63,7 +63,7 @@ pub(super) fn run(cx: &mut Cx<'_>, computations: &[ComputationId], plan: &Plan) 
 /// Gives a use its own copy if the value has another layout.
 fn copy_operand(cx: &mut Cx<'_>, id: Id, slot: usize, wanted: &[Dims]) {
     let operand = cx.operand(id, slot);
-    if layouts(cx.shape(operand)) == wanted {
+    if layouts(cx.shape(operand)).as_slice() == wanted {
         return;
     }
     let shape = with_layouts(cx.shape(operand), &mut wanted.iter().cloned());

@@ -7,12 +7,16 @@ use std::ops::Range;
 use hlo_ir::arena::SideTable;
 use hlo_ir::shape::{ArrayShape, Shape};
 use hlo_ir::{AttrKey, ComputationId, Opcode};
+use smallvec::SmallVec;
 
 use super::super::calls::visit_order;
 use super::super::cx::{Cx, Id};
 
 /// Number of an array that some instruction makes.
 pub(super) type Buffer = usize;
+
+/// The arrays of a value; most values are one.
+pub(super) type Leaves = SmallVec<[Buffer; 1]>;
 
 /// An array and where it is made.
 pub(super) struct Made {
@@ -26,7 +30,7 @@ pub(super) struct Made {
 
 /// The arrays of every value.
 pub(super) struct Points {
-    leaves: SideTable<Id, Vec<Buffer>>,
+    leaves: SideTable<Id, Leaves>,
     /// Every array that is made, in the order in which a visitor meets them.
     pub(super) made: Vec<Made>,
     of: SideTable<ComputationId, (Buffer, Buffer)>,
@@ -70,7 +74,7 @@ pub(super) fn first_at(shape: &Shape, index: &[i64]) -> usize {
 impl Points {
     /// Analyses these computations.
     pub(super) fn of(cx: &Cx<'_>, computations: &[ComputationId]) -> Self {
-        let mut points = Self { leaves: SideTable::new(Vec::new()), made: Vec::new(), of: SideTable::new((0, 0)) };
+        let mut points = Self { leaves: SideTable::new(Leaves::new()), made: Vec::new(), of: SideTable::new((0, 0)) };
         for &computation in computations {
             let start = points.made.len();
             for id in visit_order(cx, computation) {
@@ -82,7 +86,7 @@ impl Points {
         points
     }
 
-    fn of_instruction(&mut self, cx: &Cx<'_>, id: Id) -> Vec<Buffer> {
+    fn of_instruction(&mut self, cx: &Cx<'_>, id: Id) -> Leaves {
         match cx.opcode(id) {
             Opcode::Tuple => cx.operands(id).iter().flat_map(|&operand| self.leaves[operand].clone()).collect(),
             Opcode::GetTupleElement => {
@@ -90,7 +94,7 @@ impl Points {
                 let index = cx.inst(id).int(&AttrKey::Index).unwrap_or(0);
                 let start = first_at(cx.shape(operand), &[index]);
                 let end = start + count(cx.shape(id));
-                self.leaves[operand].get(start..end).map(<[_]>::to_vec).unwrap_or_default()
+                self.leaves[operand].get(start..end).map(Leaves::from_slice).unwrap_or_default()
             }
             Opcode::OptBarrier => self.leaves[cx.operand(id, 0)].clone(),
             _ => {

@@ -9,11 +9,15 @@
 use hlo_ir::arena::SideTable;
 use hlo_ir::shape::{Dims, Shape};
 use hlo_ir::{AttrKey, ComputationId, ElementType, Opcode};
+use smallvec::{SmallVec, smallvec};
 
 use super::super::algsimp::dot::Numbers;
 use super::super::cx::{Cx, Id};
-use super::points::{Buffer, Points, arrays};
+use super::points::{Buffer, Leaves, Points, arrays};
 use super::{branches, descending};
+
+/// Layouts of the arrays of a value; most values are one array.
+pub(super) type Layouts = SmallVec<[Dims; 1]>;
 
 /// The layout an array is made in.
 #[derive(Clone)]
@@ -26,15 +30,15 @@ pub(super) struct Making {
 /// The layouts in which an operand is wanted, one per array.
 #[derive(Clone)]
 pub(super) struct Wanting {
-    pub(super) layouts: Vec<Dims>,
+    pub(super) layouts: Layouts,
     pub(super) first: bool,
 }
 
 /// Layouts of a computation's parameters and result.
 #[derive(Clone, Default)]
 pub(super) struct Program {
-    pub(super) parameters: Vec<Vec<Dims>>,
-    pub(super) result: Vec<Dims>,
+    pub(super) parameters: Vec<Layouts>,
+    pub(super) result: Layouts,
 }
 
 /// A rule that waits to be spread.
@@ -64,12 +68,12 @@ pub(super) struct Rules<'a, 'g> {
 }
 
 /// Layouts of the arrays in a shape.
-pub(super) fn layouts(shape: &Shape) -> Vec<Dims> {
+pub(super) fn layouts(shape: &Shape) -> Layouts {
     arrays(shape).iter().map(|array| array.minor_to_major()).collect()
 }
 
 /// Row-major layouts for the arrays in a shape.
-pub(super) fn row_major_layouts(shape: &Shape) -> Vec<Dims> {
+pub(super) fn row_major_layouts(shape: &Shape) -> Layouts {
     arrays(shape).iter().map(|array| descending(array.rank())).collect()
 }
 
@@ -105,13 +109,13 @@ impl Rules<'_, '_> {
         let (by, leaf) = (made.by, made.leaf);
         for (output, operand, index) in super::aliases(self.cx, by) {
             if output == leaf && index == 0 && self.cx.array(self.cx.operand(by, operand)).is_some() {
-                self.want(by, operand, vec![layout.clone()], true);
+                self.want(by, operand, smallvec![layout.clone()], true);
             }
         }
     }
 
     /// Says in which layouts an operand is wanted.
-    pub(super) fn want(&mut self, id: Id, slot: usize, layouts: Vec<Dims>, first: bool) {
+    pub(super) fn want(&mut self, id: Id, slot: usize, layouts: Layouts, first: bool) {
         if self.cx.is_scalar(self.cx.operand(id, slot)) {
             return;
         }
@@ -129,7 +133,7 @@ impl Rules<'_, '_> {
 
     /// Says in which layouts all arrays of a result are made.
     pub(super) fn make_all(&mut self, id: Id, layouts: &[Dims]) {
-        for (buffer, layout) in self.points.leaves(id).to_vec().into_iter().zip(layouts) {
+        for (buffer, layout) in self.points.leaves(id).iter().copied().collect::<Leaves>().into_iter().zip(layouts) {
             self.make(buffer, layout, true, true);
         }
     }

@@ -10,12 +10,13 @@ use std::collections::VecDeque;
 
 use hlo_ir::shape::{ArrayShape, Dims, Layout};
 use hlo_ir::{AttrKey, ComputationId, Opcode};
+use smallvec::smallvec;
 
 use super::super::cx::{Cx, Id};
 use super::super::dims::{align_layouts, inverse, ones_moved, true_rank};
 use super::descending;
-use super::points::{Buffer, Points, arrays};
-use super::rules::{Program, Rule, Rules};
+use super::points::{Buffer, Leaves, Points, arrays};
+use super::rules::{Layouts, Program, Rule, Rules};
 
 /// Rounds over all computations: in the first, layouts flow out of the callees; in the second, they are imposed.
 const ROUNDS: usize = 2;
@@ -55,7 +56,7 @@ impl Rules<'_, '_> {
 
     /// Remembers the layouts that parameters and result have come to have.
     fn note_program(&mut self, computation: ComputationId) {
-        let made = |id: Id| -> Vec<Dims> { self.points.leaves(id).iter().map(|&buffer| self.layout(buffer)).collect() };
+        let made = |id: Id| -> Layouts { self.points.leaves(id).iter().map(|&buffer| self.layout(buffer)).collect() };
         let parameters = self.cx.parameters(computation).into_iter().map(made).collect();
         let mut result = made(self.cx.root(computation));
         if let (true, Some(old)) = (self.mismatched[computation], &self.programs[computation]) {
@@ -102,7 +103,7 @@ impl Rules<'_, '_> {
 
     /// Asks for the arrays of a value in these layouts.
     fn reach(&mut self, id: Id, layouts: &[Dims]) {
-        for (buffer, layout) in self.points.leaves(id).to_vec().into_iter().zip(layouts) {
+        for (buffer, layout) in self.points.leaves(id).iter().copied().collect::<Leaves>().into_iter().zip(layouts) {
             let by = self.points.made[buffer].by;
             let pair = self.cx.opcode(by) == Opcode::Reduce && self.cx.shape(by).as_tuple().is_some();
             if !pair {
@@ -130,7 +131,7 @@ impl Rules<'_, '_> {
             self.agree(id, operand, array.rank(), layout);
             return;
         }
-        for buffer in self.points.leaves(id).to_vec() {
+        for buffer in self.points.leaves(id).iter().copied().collect::<Leaves>() {
             if self.points.made[buffer].rank <= 1 {
                 continue;
             }
@@ -163,10 +164,10 @@ impl Rules<'_, '_> {
         for slot in 0..cx.operands(id).len() {
             let sibling = cx.operand(id, slot);
             if sibling != operand && cx.array(sibling).is_some_and(|array| array.rank() == rank) && rank > 1 {
-                self.want(id, slot, vec![layout.clone()], true);
+                self.want(id, slot, smallvec![layout.clone()], true);
             }
         }
-        for buffer in self.points.leaves(id).to_vec() {
+        for buffer in self.points.leaves(id).iter().copied().collect::<Leaves>() {
             let made = &self.points.made[buffer];
             if made.by == id && made.rank == rank && rank > 1 {
                 self.make(buffer, layout, true, true);
@@ -181,14 +182,14 @@ impl Rules<'_, '_> {
             for slot in 0..cx.operands(id).len() {
                 let fits = |array: &ArrayShape| array.rank() == rank;
                 if cx.array(cx.operand(id, slot)).is_some_and(fits) {
-                    self.want(id, slot, vec![layout.clone()], true);
+                    self.want(id, slot, smallvec![layout.clone()], true);
                 }
             }
         } else if rank > 1 && cx.opcode(id) == Opcode::Broadcast && cx.rank(cx.operand(id, 0)) > 1 {
             let dims = cx.dimensions(id);
             let inner = layout.iter().filter_map(|dim| dims.iter().position(|other| other == dim));
             let inner: Dims = inner.map(|dim| dim as i64).collect();
-            self.want(id, 0, vec![inner], false);
+            self.want(id, 0, smallvec![inner], false);
         }
         self.reach_parameter(buffer, &layout);
     }

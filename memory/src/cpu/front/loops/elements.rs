@@ -4,7 +4,7 @@
 
 use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, Opcode};
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
 
 use super::super::cx::{Cx, Id};
 use super::Loop;

@@ -79,6 +79,9 @@ impl Loop {
 /// Every `while` of the module, computation by computation.
 fn all_loops(cx: &Cx<'_>) -> Vec<Id> {
     let mut found = Vec::new();
+    if !cx.has_seen(Opcode::While) {
+        return found;
+    }
     for computation in cx.computation_order() {
         found.extend(cx.list(computation).filter(|&id| cx.opcode(id) == Opcode::While));
     }

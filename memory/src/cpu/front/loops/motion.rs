@@ -140,7 +140,7 @@ fn carry(cx: &mut Cx<'_>, at: &Loop, inside: &[Id], outside: &[Id]) {
     cx.remove(at.id);
     for (number, &id) in inside.iter().enumerate() {
         let read = cx.element(state, state, (old.len() + number) as i64);
-        if let Some(copy) = map[id] {
+        if let Some(copy) = map[cx.slot(id)] {
             cx.replace(copy, read);
         }
     }
@@ -161,14 +161,14 @@ fn append(cx: &mut Cx<'_>, tuple: Id, more: &[Id]) -> Id {
 }
 
 /// A computation over the wide state that does what `narrow` does with its first elements and, if `through`, returns the others unchanged.
-/// Returns it, its parameter, and where each instruction of `narrow` went.
+/// Returns it, its parameter, and where each instruction of `narrow` went, by slot.
 fn widen(
     cx: &mut Cx<'_>,
     narrow: ComputationId,
     wide: &ShapeRef,
     count: usize,
     through: bool,
-) -> (ComputationId, Id, SideTable<Id, Option<Id>>) {
+) -> (ComputationId, Id, Vec<Option<Id>>) {
     let name = cx.computation_name(narrow).clone();
     let computation = cx.add_computation(name);
     let parameter = Instruction::new("wide", wide.clone(), Opcode::Parameter, []).with_payload(Payload::Parameter(0));
@@ -190,7 +190,7 @@ fn widen(
         call
     };
     cx.set_root(root);
-    let mut map = SideTable::new(None);
+    let mut map = Vec::new();
     inline_mapped(cx, call, &mut map);
     (computation, state, map)
 }

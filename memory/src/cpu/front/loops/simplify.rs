@@ -5,7 +5,7 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, Attribute, Opcode};
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
 
 use super::super::calls::inline_one;
 use super::super::cx::{Cx, Id};
@@ -66,9 +66,9 @@ fn merge_repeated(cx: &mut Cx<'_>, at: &Loop) -> bool {
     if !is_plain(cx, at) {
         return false;
     }
-    let mut first: IndexMap<Id, usize> = IndexMap::new();
+    let mut first: IndexMap<Id, usize> = IndexMap::default();
     let count = cx.operands(at.init).len();
-    let mut merged = IndexMap::new();
+    let mut merged = IndexMap::default();
     for index in (0..count).filter(|&index| at.passes(cx, index)) {
         let kept = *first.entry(cx.operand(at.init, index)).or_insert(index);
         if kept != index {
@@ -93,8 +93,8 @@ fn merge_repeated(cx: &mut Cx<'_>, at: &Loop) -> bool {
 
 /// Elements that start equal and are updated by the same `dynamic-update-slice`.
 fn equal_writes(cx: &Cx<'_>, at: &Loop) -> IndexMap<usize, usize> {
-    let mut first: IndexMap<Vec<Id>, usize> = IndexMap::new();
-    let mut merged = IndexMap::new();
+    let mut first: IndexMap<Vec<Id>, usize> = IndexMap::default();
+    let mut merged = IndexMap::default();
     for (index, &update) in cx.operands(at.root(cx)).iter().enumerate() {
         if cx.opcode(update) != Opcode::DynamicUpdateSlice || at.element_read(cx, cx.operand(update, 0)) != Some(index)
         {
@@ -114,7 +114,7 @@ fn equal_writes(cx: &Cx<'_>, at: &Loop) -> IndexMap<usize, usize> {
 /// follow; else they are the initial values.
 fn merge_into(cx: &mut Cx<'_>, at: &Loop, merged: &IndexMap<usize, usize>, results_too: bool) -> Id {
     for state in [at.body_state, at.condition_state] {
-        let mut reads: IndexMap<usize, Id> = IndexMap::new();
+        let mut reads: IndexMap<usize, Id> = IndexMap::default();
         for read in cx.users(state) {
             let index = cx.inst(read).int(&AttrKey::Index).unwrap_or(0) as usize;
             let Some(&kept) = merged.get(&index) else { continue };
@@ -128,7 +128,7 @@ fn merge_into(cx: &mut Cx<'_>, at: &Loop, merged: &IndexMap<usize, usize>, resul
     }
     let count = cx.operands(at.init).len();
     let kept: Vec<bool> = (0..count).map(|index| !merged.contains_key(&index)).collect();
-    let none = IndexMap::new();
+    let none = IndexMap::default();
     elements::keep(cx, at, &kept, if results_too { merged } else { &none })
 }
 
@@ -142,7 +142,7 @@ fn drop_dead(cx: &mut Cx<'_>, at: &Loop) -> bool {
     if kept.iter().all(|&kept| kept) {
         return false;
     }
-    elements::keep(cx, at, &kept, &IndexMap::new());
+    elements::keep(cx, at, &kept, &IndexMap::default());
     true
 }
 
@@ -231,7 +231,7 @@ fn drop_constant(cx: &mut Cx<'_>, at: &Loop) -> bool {
             }
         }
     }
-    elements::keep(cx, at, &kept, &IndexMap::new());
+    elements::keep(cx, at, &kept, &IndexMap::default());
     true
 }
 

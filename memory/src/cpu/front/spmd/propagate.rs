@@ -23,7 +23,7 @@ impl Shardings {
     pub(super) fn of(cx: &Cx<'_>, computation: ComputationId) -> Option<Self> {
         let mut found = Self { of: SideTable::new(None), closed: SideTable::new(false) };
         let order = cx.post_order(computation);
-        for &id in &order {
+        for &id in order.iter() {
             found.state(cx, id)?;
         }
         let all: Vec<(Id, Vec<Factor>)> = order.iter().map(|&id| (id, factors::of(cx, id))).collect();
