@@ -63,7 +63,7 @@ impl<I: Id, T> Arena<I, T> {
         id
     }
     /// Makes room for `count` more entries.
-    pub(crate) fn reserve(&mut self, count: usize) {
+    pub fn reserve(&mut self, count: usize) {
         self.items.reserve(count);
     }
     /// Number of entries ever added.

@@ -1,5 +1,7 @@
 //! What every estimate of a module's memory says, and the interface behind which estimators are interchangeable.
 
+use std::borrow::Cow;
+
 use hlo_ir::Module;
 use hlo_ir::proto::BufferAssignment;
 use smol_str::SmolStr;
@@ -151,23 +153,22 @@ impl Estimator for ModelEstimator {
 
 /// Estimates `module` with the built-in model: exact if it is scheduled, predicted otherwise.
 pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateError> {
-    let compiled = compiled(module, target)?;
-    let assignment = assign_for(compiled.as_ref().unwrap_or(module), target)?;
-    Ok(figures(module, target, &assignment))
+    let compiled = Compiled::of(module, target)?;
+    Ok(compiled.figures(&compiled.assignment()?))
 }
 
 /// Who holds memory at the peak of `module`.
 fn holders(module: &Module, target: Target) -> Result<Vec<Holder>, EstimateError> {
-    let compiled = compiled(module, target)?;
-    let assignment = assign_for(compiled.as_ref().unwrap_or(module), target)?;
+    let compiled = Compiled::of(module, target)?;
+    let assignment = compiled.assignment()?;
     Ok(Attribution::of(&assignment, &assignment.estimate()).holders)
 }
 
 /// Estimates `module` and says who holds its memory at the peak, why, and what changes of its interface would save.
 pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), EstimateError> {
-    let compiled = compiled(module, target)?;
-    let assignment = assign_for(compiled.as_ref().unwrap_or(module), target)?;
-    let estimate = figures(module, target, &assignment);
+    let compiled = Compiled::of(module, target)?;
+    let assignment = compiled.assignment()?;
+    let estimate = compiled.figures(&assignment);
     let attribution = Attribution::of(&assignment, &estimate);
     let what_ifs = attribution::what_if::all(module, target, &estimate);
     Ok((estimate, Details { attribution, what_ifs }))
@@ -188,25 +189,37 @@ pub fn details_given(
     Ok((estimate, Details { attribution, what_ifs }))
 }
 
-/// What the compiler makes of an unscheduled module; `None` for a scheduled one.
-fn compiled(module: &Module, target: Target) -> Result<Option<Module>, EstimateError> {
-    match (module.is_scheduled(), target) {
-        (true, _) => Ok(None),
-        (false, Target::Cpu) => Ok(Some(crate::cpu::compile(module)?)),
-        (false, Target::Tpu | Target::Gpu) => Err(EstimateError::NoModel),
-    }
+/// A scheduled module: the one given, or what the compiler makes of it.
+struct Compiled<'m> {
+    module: Cow<'m, Module>,
+    target: Target,
+    model: Model,
+    caveats: Vec<String>,
 }
 
-/// The figures of an assignment with what can be said about their trust.
-fn figures(module: &Module, target: Target, assignment: &Assignment<'_>) -> Estimate {
-    let mut estimate = assignment.estimate();
-    estimate.model = match (module.is_scheduled(), target) {
-        (true, Target::Cpu) => Model::Exact,
-        (true, Target::Tpu | Target::Gpu) => Model::LiveRange,
-        (false, _) => Model::Predicted,
-    };
-    if estimate.model == Model::Predicted {
-        estimate.caveats.extend(crate::cpu::caveats(module));
+impl<'m> Compiled<'m> {
+    fn of(module: &'m Module, target: Target) -> Result<Self, EstimateError> {
+        let (module, model, caveats) = match (module.is_scheduled(), target) {
+            (true, Target::Cpu) => (Cow::Borrowed(module), Model::Exact, Vec::new()),
+            (true, Target::Tpu | Target::Gpu) => (Cow::Borrowed(module), Model::LiveRange, Vec::new()),
+            (false, Target::Cpu) => {
+                let (compiled, caveats) = crate::cpu::compile_with_caveats(module);
+                (Cow::Owned(compiled), Model::Predicted, caveats)
+            }
+            (false, Target::Tpu | Target::Gpu) => return Err(EstimateError::NoModel),
+        };
+        Ok(Self { module, target, model, caveats })
     }
-    estimate
+
+    fn assignment(&self) -> Result<Assignment<'_>, EstimateError> {
+        assign_for(&self.module, self.target)
+    }
+
+    /// The figures of an assignment with what can be said about their trust.
+    fn figures(&self, assignment: &Assignment<'_>) -> Estimate {
+        let mut estimate = assignment.estimate();
+        estimate.model = self.model;
+        estimate.caveats.extend(self.caveats.iter().cloned());
+        estimate
+    }
 }

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use hlo_ir::Module;
 
-pub(crate) use front::caveats;
+use front::caveats;
 
 use crate::EstimateError;
 use graph::{Graph, Origin};
@@ -41,6 +41,12 @@ use graph::{Graph, Origin};
 /// Takes an unscheduled module through the model of the compiler; the result is scheduled.
 pub fn compile(module: &Module) -> Result<Module, EstimateError> {
     run_from(STAGES[0].0, module).ok_or_else(|| EstimateError::Unsupported(module.name.to_string()))
+}
+
+/// The same, with what the model does not know about the module, in words for the report.
+pub(crate) fn compile_with_caveats(module: &Module) -> (Module, Vec<String>) {
+    let graph = compile_from(0, module);
+    (scheduled(&graph), caveats(module, graph.partitioned))
 }
 
 /// A stage of the model before the last, which is the schedule.
@@ -82,12 +88,17 @@ pub fn run_stage(name: &str, module: &Module) -> Option<Module> {
 /// Runs a stage and all that follow it; the result is scheduled. `None` if there is no stage of that name.
 pub fn run_from(name: &str, module: &Module) -> Option<Module> {
     let first = stage_names().position(|stage| stage == name)?;
+    Some(scheduled(&compile_from(first, module)))
+}
+
+/// What all stages but the schedule make of a module, from stage number `first` on.
+fn compile_from(first: usize, module: &Module) -> Graph {
     let origin = if first == 0 { Origin::Program } else { Origin::Dump };
     let mut graph = Graph::from_module(module, origin);
     for (_, run) in &STAGES[first.min(STAGES.len())..] {
         run(&mut graph);
     }
-    Some(scheduled(&graph))
+    graph
 }
 
 /// Runs the stages from the first up to this one, for comparison with what XLA's own pass dumps show. `None` if there is no stage of that

@@ -8,12 +8,13 @@ const COLUMN_MAJOR: &[&str] = &["lapack_", "blas_"];
 /// Whether an instruction is of a kind.
 type Test = fn(&Instruction) -> bool;
 
-/// Reasons not to trust the predicted figure, each once, in a fixed order.
-pub(crate) fn caveats(module: &Module) -> Vec<String> {
+/// Reasons not to trust the predicted figure, each once, in a fixed order. `partitioned` says whether the model knew what each of several
+/// devices does.
+pub(crate) fn caveats(module: &Module, partitioned: bool) -> Vec<String> {
     let mut found = Vec::new();
     let devices = module.num_partitions();
     if devices > 1 {
-        found.push(if super::spmd::is_modelled(module) {
+        found.push(if partitioned {
             format!("the module is partitioned over {devices} devices: figures are for one of them")
         } else {
             format!("the module is partitioned over {devices} devices in a way that is not modelled: figures are for the whole program")
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     fn caveats_of(text: &str) -> Vec<String> {
-        caveats(&hlo_ir::text::parse(text).unwrap())
+        caveats(&hlo_ir::text::parse(text).unwrap(), false)
     }
 
     #[test]

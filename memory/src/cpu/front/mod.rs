@@ -74,11 +74,12 @@ pub(crate) fn simplify(graph: &mut Graph) {
     expand::running_reductions(&mut cx);
     expand::canonical_convolutions(&mut cx);
     float::widen_half_dots(&mut cx);
-    pipeline(&mut cx);
+    let mut idle = [None; SIMPLIFICATION.len()];
+    repeat(&mut cx, &SIMPLIFICATION, &mut idle);
     expand::select_and_scatters(&mut cx);
     index::expand_single_scatters(&mut cx);
     index::simplify_scatters(&mut cx);
-    pipeline(&mut cx);
+    repeat(&mut cx, &SIMPLIFICATION, &mut idle);
     late::widen_vectors(&mut cx);
     expand::call_top_k(&mut cx);
     late::fold_transposes(&mut cx);
@@ -88,29 +89,46 @@ pub(crate) fn simplify(graph: &mut Graph) {
     calls::flatten(&mut cx);
 }
 
-/// The simplification pipeline, until nothing changes.
+/// A pass of a pipeline: whether it changed anything.
+type Pass = fn(&mut Cx<'_>) -> bool;
+
+/// The simplification pipeline, in order.
 ///
 /// Source: `CreateSimplificationPipeline` (xla/service/cpu/cpu_compiler.cc).
-fn pipeline(cx: &mut Cx<'_>) {
-    let passes: &[fn(&mut Cx<'_>) -> bool] = &[
-        algsimp::run,
-        |cx| dce::run(cx),
-        index::expand_single_gathers,
-        index::simplify_gathers,
-        tree::run,
-        loops::hoist_invariants,
-        |cx| tuples::run(cx),
-        loops::sink_constants,
-        loops::simplify,
-        |cx| dce::run(cx),
-        mover::run,
-        fold::run,
-        conditional::simplify,
-    ];
+const SIMPLIFICATION: [Pass; 13] = [
+    algsimp::run,
+    |cx| dce::run(cx),
+    index::expand_single_gathers,
+    index::simplify_gathers,
+    tree::run,
+    loops::hoist_invariants,
+    |cx| tuples::run(cx),
+    loops::sink_constants,
+    loops::simplify,
+    |cx| dce::run(cx),
+    mover::run,
+    fold::run,
+    conditional::simplify,
+];
+
+/// The passes of stage H, in order.
+///
+/// Source: the pipeline "simplification after layout assignment" (xla/service/cpu/cpu_compiler.cc).
+const CLEAN_UP: [Pass; 3] = [algsimp::run, |cx| dce::run(cx), cse::run];
+
+/// Runs passes until nothing changes. `idle` holds the version of the graph that each pass last left as it was: on that version it would do
+/// nothing again.
+fn repeat<const COUNT: usize>(cx: &mut Cx<'_>, passes: &[Pass; COUNT], idle: &mut [Option<u64>; COUNT]) {
     for _ in 0..MOST_ROUNDS {
         let mut changed = false;
-        for pass in passes {
-            changed |= pass(cx);
+        for (pass, idle) in passes.iter().zip(&mut *idle) {
+            let version = cx.version();
+            if *idle == Some(version) {
+                continue;
+            }
+            let did = pass(cx);
+            changed |= did;
+            *idle = (!did && cx.version() == version).then_some(version);
         }
         if !changed {
             return;
@@ -119,16 +137,8 @@ fn pipeline(cx: &mut Cx<'_>) {
 }
 
 /// Stage H: what layout assignment and fusion left behind, until nothing changes; layouts count.
-///
-/// Source: the pipeline "simplification after layout assignment" (xla/service/cpu/cpu_compiler.cc).
 pub(crate) fn clean_up(graph: &mut Graph) {
     let mut cx = Cx::new(graph);
     cx.layout_sensitive = true;
-    for _ in 0..MOST_ROUNDS {
-        let simplified = algsimp::run(&mut cx);
-        let shortened = dce::run(&mut cx);
-        if !(cse::run(&mut cx) || simplified || shortened) {
-            return;
-        }
-    }
+    repeat(&mut cx, &CLEAN_UP, &mut [None; 3]);
 }

@@ -38,6 +38,9 @@ impl Graph {
             entry: module.entry(),
             seen: [0; 4],
             effects: false,
+            version: 0,
+            partitioned: false,
+            opcodes: Vec::new(),
             order: RefCell::new(None),
         };
         let mut computations = SideTable::new(None);
@@ -113,6 +116,7 @@ impl Graph {
         }
         let mut to_graph = Vec::with_capacity(self.instruction_count());
         let mut instructions: Arena<InstructionId, Instruction> = Arena::new();
+        instructions.reserve(order.iter().map(|&id| self.len(id)).sum());
         let mut computations: Arena<ComputationId, Computation> = Arena::new();
         let mut map = SideTable::new(None);
         for &id in order.iter() {
@@ -223,13 +227,20 @@ impl Names {
     }
     /// `wanted`, or `wanted.1`, `wanted.2`, ... whichever is free.
     fn take(&mut self, wanted: &SmolStr) -> SmolStr {
-        let mut name = wanted.clone();
-        let Some(next) = &mut self.next else { return name };
-        while next.contains_key(&name) {
-            let count = next.get_mut(wanted).expect("a taken name has a counter");
-            name = format_smolstr!("{wanted}.{count}");
-            *count += 1;
-        }
+        let Some(next) = &mut self.next else { return wanted.clone() };
+        let Some(count) = next.get(wanted) else {
+            next.insert(wanted.clone(), 1);
+            return wanted.clone();
+        };
+        let mut count = *count;
+        let name = loop {
+            let name = format_smolstr!("{wanted}.{count}");
+            count += 1;
+            if !next.contains_key(&name) {
+                break name;
+            }
+        };
+        next.insert(wanted.clone(), count);
         next.insert(name.clone(), 1);
         name
     }

@@ -23,6 +23,7 @@ impl Graph {
             *bits |= 1 << (inst.opcode as usize % 64);
         }
         self.effects |= inst.opcode.has_side_effect() || inst.flag(&AttrKey::CustomCallHasSideEffect);
+        self.opcodes.push(inst.opcode);
         let id = self.nodes.push(Node {
             inst,
             users: Users::new(),
@@ -48,6 +49,7 @@ impl Graph {
 
     /// Notes that the edges of a computation changed.
     fn touch(&mut self, computation: ComputationId) {
+        self.version += 1;
         *self.bodies[computation].post_order.get_mut() = None;
     }
 
@@ -87,6 +89,7 @@ impl Graph {
 
     /// Makes `root` the result of its computation.
     pub(crate) fn set_root(&mut self, root: InstructionId) {
+        self.version += 1;
         let parent = self.parent(root);
         self.bodies[parent].root = root;
     }

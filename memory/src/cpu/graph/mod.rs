@@ -18,7 +18,7 @@ mod users;
 
 use std::cell::RefCell;
 
-use hlo_ir::arena::{Arena, SideTable};
+use hlo_ir::arena::{Arena, Id as _, SideTable};
 use hlo_ir::module::StackTables;
 use hlo_ir::shape::{ArrayShape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode};
@@ -73,14 +73,20 @@ pub(crate) struct Graph {
     pub(crate) name: SmolStr,
     /// Header attributes.
     pub(crate) attributes: Vec<Attribute>,
+    /// Whether the program for several devices was replaced by the one that each of them runs.
+    pub(crate) partitioned: bool,
     stack_tables: StackTables,
     nodes: Arena<InstructionId, Node>,
+    /// The opcode of each node once more: most questions are about it, and nodes are large.
+    opcodes: Vec<Opcode>,
     bodies: Arena<ComputationId, Body>,
     entry: ComputationId,
     /// One bit for each opcode that an instruction ever had.
     seen: [u64; 4],
     /// Whether any instruction ever could have had a side effect.
     effects: bool,
+    /// Rises with every change.
+    version: u64,
     /// The order of computations, while no call has changed since it was asked for.
     order: RefCell<Option<Order<ComputationId>>>,
 }
@@ -90,8 +96,13 @@ impl Graph {
     pub(crate) fn entry(&self) -> ComputationId {
         self.entry
     }
+    /// A number that rises with every change: while it stands, a pass would do what it did before.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
     /// Lets another computation be the entry.
     pub(crate) fn set_entry(&mut self, entry: ComputationId) {
+        self.version += 1;
         self.entry = entry;
         *self.order.get_mut() = None;
     }
@@ -106,7 +117,7 @@ impl Graph {
     }
     /// What an instruction does.
     pub(crate) fn opcode(&self, id: InstructionId) -> Opcode {
-        self.nodes[id].inst.opcode
+        self.opcodes[id.index()]
     }
     /// What an instruction produces.
     pub(crate) fn shape(&self, id: InstructionId) -> &ShapeRef {
@@ -240,11 +251,13 @@ impl Graph {
     }
     /// Sets the shape of an instruction (a layout was chosen, an element type changed).
     pub(crate) fn set_shape(&mut self, id: InstructionId, shape: ShapeRef) {
+        self.version += 1;
         self.nodes[id].inst.shape = shape;
     }
     /// Sets or adds an attribute. Callees may be exchanged this way; control predecessors may not.
     pub(crate) fn set_attribute(&mut self, id: InstructionId, key: AttrKey, value: AttrValue) {
         let calls = matches!(value, AttrValue::Computation(_) | AttrValue::Computations(_));
+        self.version += 1;
         self.effects |= key == AttrKey::CustomCallHasSideEffect;
         self.nodes[id].inst.set_attribute(key, value);
         if calls {
@@ -253,6 +266,7 @@ impl Graph {
     }
     /// Removes an attribute.
     pub(crate) fn drop_attribute(&mut self, id: InstructionId, key: &AttrKey) {
+        self.version += 1;
         self.nodes[id].inst.attributes.retain(|attribute| attribute.key != *key);
         *self.order.get_mut() = None;
     }

@@ -11,33 +11,24 @@ mod partition;
 mod propagate;
 mod sharding;
 
-use hlo_ir::{AttrKey, AttrValue, Module};
+use hlo_ir::{AttrKey, AttrValue};
 
 use super::cx::Cx;
 use super::{calls, dce};
-use crate::cpu::graph::{Graph, Origin};
 use crate::cpu::tuples;
 
-/// Replaces the program by the one that each device runs. `false`, and nothing changed, for a program of one device and for one that the
-/// model cannot partition.
-pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
+/// Replaces the program by the one that each device runs, and notes that it did. Nothing changes for a program of one device and for one
+/// that the model cannot partition.
+pub(crate) fn run(cx: &mut Cx<'_>) {
     if partitions(cx) <= 1 {
-        return false;
+        return;
     }
-    let Some(entry) = partition::run(cx) else { return false };
+    let Some(entry) = partition::run(cx) else { return };
+    cx.partitioned = true;
     cx.set_entry(entry);
     dce::run(cx);
     tuples::run(cx);
     calls::inline(cx);
-    true
-}
-
-/// Whether the model can say what each device of a partitioned module does.
-pub(crate) fn is_modelled(module: &Module) -> bool {
-    let mut graph = Graph::from_module(module, Origin::Program);
-    let mut cx = Cx::new(&mut graph);
-    calls::flatten(&mut cx);
-    partition::run(&mut cx).is_some()
 }
 
 fn partitions(cx: &Cx<'_>) -> i64 {
