@@ -144,6 +144,20 @@ impl Patch {
         (base..base + self.instructions.len()).map(InstructionId::new)
     }
 
+    /// Instructions of the module that it replaces, rewrites or removes.
+    pub fn touched(&self) -> impl Iterator<Item = InstructionId> {
+        let replaced = self.replaced.iter().map(|&(old, _)| old);
+        let existing = |id: &InstructionId| id.index() < self.base_instructions;
+        replaced.chain(self.rewritten.iter().map(|&(id, _)| id)).chain(self.removed.iter().copied()).filter(existing)
+    }
+    /// Instructions of the module that the instructions it adds or rewrites read or wait for.
+    pub fn inputs(&self) -> impl Iterator<Item = InstructionId> {
+        let new = self.instructions.iter().chain(self.rewritten.iter().map(|(_, inst)| inst));
+        let before = new.flat_map(|inst| inst.operands.iter().chain(inst.control_predecessors()).copied());
+        let direct = self.replaced.iter().map(|&(_, new)| new);
+        before.chain(direct).filter(|id| id.index() < self.base_instructions)
+    }
+
     /// Changes `module` and returns how to change it back.
     pub fn apply(self, module: &mut Module) -> Result<Undo, PatchError> {
         if (self.base_instructions, self.base_computations) != (module.instruction_count(), module.computation_count())

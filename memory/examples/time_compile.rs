@@ -22,9 +22,20 @@ fn main() {
         let estimate = hlo_memory::estimate(&module, Target::Cpu).unwrap();
         println!("{path}: {}", row(&module, &estimate, clock() - start));
         if stages && !module.is_scheduled() {
-            hlo_memory::cpu::time_stages(&module, &clock).into_iter().for_each(|(name, time)| println!("{name:10} {time:?}"));
+            hlo_memory::cpu::time_stages(&module, &clock)
+                .into_iter()
+                .for_each(|(name, time)| println!("{name:10} {time:?}"));
+            println!("{}", largest(&hlo_memory::cpu::compile(&module).unwrap()));
         }
     }
+}
+
+/// The sizes of the largest computations, in instructions.
+fn largest(module: &Module) -> String {
+    let size = |&id: &hlo_ir::ComputationId| module.computation(id).instructions.len();
+    let mut sizes: Vec<usize> = module.computation_ids().iter().map(size).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    format!("{} computations, the largest of {:?} instructions", sizes.len(), &sizes[..sizes.len().min(8)])
 }
 
 fn row(module: &Module, estimate: &Estimate, time: Duration) -> String {

@@ -7,6 +7,7 @@ use hlo_ir::proto::BufferAssignment;
 use smol_str::SmolStr;
 
 use crate::Bytes;
+use crate::Outlook;
 use crate::assignment::{Assignment, assign_for, assigned};
 use crate::attribution::{self, Attribution, Details, Holder};
 
@@ -129,6 +130,10 @@ pub enum EstimateError {
 pub trait Estimator {
     /// Estimates `module`.
     fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError>;
+    /// What changes of parts of `module` could save at most; `None` if the estimator cannot say.
+    fn outlook(&self, _module: &Module) -> Option<Outlook> {
+        None
+    }
     /// Who holds memory at the peak, largest first; empty if the estimator cannot say.
     fn holders(&self, _module: &Module) -> Vec<Holder> {
         Vec::new()
@@ -145,6 +150,9 @@ pub struct ModelEstimator {
 impl Estimator for ModelEstimator {
     fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError> {
         estimate(module, self.target)
+    }
+    fn outlook(&self, module: &Module) -> Option<Outlook> {
+        Outlook::of(module, self.target).ok()
     }
     fn holders(&self, module: &Module) -> Vec<Holder> {
         holders(module, self.target).unwrap_or_default()

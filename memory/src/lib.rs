@@ -10,6 +10,7 @@ pub mod bytes;
 pub mod cpu;
 pub mod estimate;
 mod hash;
+pub mod outlook;
 mod reach;
 pub mod size;
 pub mod target;
@@ -20,4 +21,5 @@ pub use estimate::{
     Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details, details_given,
     estimate,
 };
+pub use outlook::Outlook;
 pub use target::target_of;

@@ -19,6 +19,7 @@ mod holders;
 mod origin;
 mod pipeline;
 mod remarks;
+mod scope;
 mod search;
 mod trial;
 mod watch;

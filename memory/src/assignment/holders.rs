@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use hlo_ir::{InstructionId, Module, Opcode, Shape, StackFrame};
 use crate::hash::IndexSet;
+use hlo_ir::{InstructionId, Module, Opcode, Shape, StackFrame};
 use smol_str::SmolStr;
 
 use super::Assignment;
@@ -55,6 +55,10 @@ impl Assignment<'_> {
         let (time, _) = timeline.peak()?;
         let held = |alive: Alive| Held { alive, bytes: Bytes(alive.size), role: self.role(&alive) };
         Some((time, timeline.alive_at(time).into_iter().map(held).collect()))
+    }
+    /// The instruction that defines a buffer.
+    pub(crate) fn definition(&self, held: &Held) -> InstructionId {
+        self.flow.places.owner(self.flow.values.place(held.alive.value))
     }
     /// Where a buffer comes from.
     pub fn origin(&self, held: &Held) -> Origin {

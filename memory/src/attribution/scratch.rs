@@ -4,8 +4,8 @@
 //! fusion down whole. Measured on attention, log-sum-exp of a product and softmax: the process grows by the size of each such result (64 MiB
 //! of scores: 77 and 66 MiB; 256 MiB: 281 MiB), and by less than 1 MiB where there is none. When it is freed is up to the library.
 
-use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 use crate::hash::IndexMap;
+use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 
 use super::Hidden;
 use crate::Bytes;

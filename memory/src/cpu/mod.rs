@@ -31,7 +31,7 @@ mod ynn;
 
 use std::time::Duration;
 
-use hlo_ir::Module;
+use hlo_ir::{InstructionId, Module};
 
 use front::caveats;
 
@@ -47,6 +47,14 @@ pub fn compile(module: &Module) -> Result<Module, EstimateError> {
 pub(crate) fn compile_with_caveats(module: &Module) -> (Module, Vec<String>) {
     let graph = compile_from(0, module);
     (scheduled(&graph), caveats(module, graph.partitioned))
+}
+
+/// The scheduled module, bare of names, and the instruction of `module` whose work each of its instructions does, as far as known.
+pub(crate) fn compile_with_origins(module: &Module) -> (Module, Vec<Option<InstructionId>>) {
+    let graph = compile_from(0, module);
+    let snapshot = graph.to_bare_scheduled_module(&schedule::schedule(&graph));
+    let origins = snapshot.to_graph.into_iter().map(|id| graph.origin(id)).collect();
+    (snapshot.module, origins)
 }
 
 /// A stage of the model before the last, which is the schedule.

@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
-use hlo_ir::{ComputationId, InstructionId, Opcode};
 use crate::hash::IndexSet;
+use hlo_ir::{ComputationId, InstructionId, Opcode};
 
 use super::graph::{Graph, Schedule};
 

@@ -8,12 +8,22 @@ use super::search::{Candidate, LeftOut, Search, allowed, label};
 use super::{Remark, RemarkKind, Rewrite, holders};
 use crate::{Grade, Outcome, PassKind};
 
-/// A change that was tried, and the total it led to or why there is none.
+/// A change that was tried or passed over.
 pub(super) struct Tried {
     pub(super) pass: &'static str,
     pub(super) instruction: InstructionId,
     pub(super) label: String,
-    pub(super) outcome: Result<Bytes, String>,
+    pub(super) outcome: Trial,
+}
+
+/// What came of a trial.
+pub(super) enum Trial {
+    /// The total it led to.
+    Total(Bytes),
+    /// There is no estimate, and why.
+    Failed(String),
+    /// There was none: the change could save this much at most.
+    PassedOver(Bytes),
 }
 
 /// Every chance that the final module still holds, one remark for each pass, instruction and code, in the order found.
@@ -109,7 +119,7 @@ fn grade_message(grade: Grade) -> String {
 }
 
 /// What came of trying a finding on the final module.
-fn trial<'s>(search: &'s Search<'_>, candidate: &Candidate) -> Option<&'s Result<Bytes, String>> {
+fn trial<'s>(search: &'s Search<'_>, candidate: &Candidate) -> Option<&'s Trial> {
     let pass = search.passes[candidate.pass].name();
     let (at, label) = (candidate.finding.instruction, label(&candidate.finding.outcome));
     let tried = search.tried.iter().find(|tried| tried.pass == pass && tried.instruction == at && tried.label == label);
@@ -120,8 +130,9 @@ fn trial<'s>(search: &'s Search<'_>, candidate: &Candidate) -> Option<&'s Result
 /// less than the user cares for.
 fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
     let saved = match trial(search, candidate) {
-        Some(Ok(total)) => search.now.total - *total,
-        Some(Err(_)) => return None,
+        Some(Trial::Total(total)) => search.now.total - *total,
+        Some(Trial::Failed(_)) => return None,
+        Some(Trial::PassedOver(most)) => candidate.finding.wasted.min(*most),
         None => candidate.finding.wasted,
     };
     (saved > Bytes::ZERO && saved >= search.options.min_saving).then_some(saved)
@@ -138,10 +149,17 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
     }
     match trial(search, candidate) {
         None => ("limit", format!("was not tried: the limit on trials was reached ({note})")),
-        Some(Err(message)) => ("no-estimate", format!("its memory cannot be estimated: {message}")),
-        Some(Ok(total)) if *total > now => ("no-gain", format!("would raise the peak from {now} to {total} ({note})")),
-        Some(Ok(total)) if *total == now => ("no-gain", format!("would not lower the peak of {now} ({note})")),
-        Some(Ok(total)) => {
+        Some(Trial::PassedOver(most)) => {
+            ("no-gain", format!("was not tried: it could lower the peak of {now} by {most} at most ({note})"))
+        }
+        Some(Trial::Failed(message)) => ("no-estimate", format!("its memory cannot be estimated: {message}")),
+        Some(Trial::Total(total)) if *total > now => {
+            ("no-gain", format!("would raise the peak from {now} to {total} ({note})"))
+        }
+        Some(Trial::Total(total)) if *total == now => {
+            ("no-gain", format!("would not lower the peak of {now} ({note})"))
+        }
+        Some(Trial::Total(total)) => {
             let least = search.options.min_saving;
             ("no-gain", format!("would save {}, less than --min-saving {least} ({note})", now - *total))
         }

@@ -5,10 +5,11 @@ use std::time::Instant;
 use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::graph::Users;
 use hlo_ir::{InstructionId, Module, verify};
-use hlo_memory::{Bytes, Estimate, EstimateError, Estimator};
+use hlo_memory::{Bytes, Estimate, Estimator};
 
 use super::origin::Origins;
-use super::remarks::{self, Tried};
+use super::remarks::{self, Trial, Tried};
+use super::scope::{self, Scope};
 use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
 use super::{Rewrite, RunError, RunReport};
@@ -20,9 +21,11 @@ const MOST_STEPS: usize = 512;
 const MOST_TRIALS: usize = 4096;
 /// Fewest estimates that even the largest module gets.
 const FEWEST_TRIALS: usize = 64;
-/// Instructions looked at in all estimates together; an estimate takes about twenty microseconds per instruction of a large module, so this
+/// Instructions looked at in all estimates together; an estimate takes about ten microseconds per instruction of a large module, so this
 /// is some minutes at worst.
-const INSTRUCTION_BUDGET: usize = 8_000_000;
+const INSTRUCTION_BUDGET: usize = 16_000_000;
+/// Where not every candidate is estimated, those that follow so many which were no better than the best one are left for the next step.
+const PATIENCE: usize = 8;
 
 /// A change that was made and how to take it back.
 struct Step {
@@ -238,16 +241,65 @@ impl<'a> Search<'a> {
         }
         let now = Score::of(&self.now);
         let mut best: Option<(Score, Candidate)> = None;
+        let mut in_vain = 0;
         self.tried.clear();
-        for candidate in self.gather(PassKind::Rewrite) {
+        let candidates = self.gather(PassKind::Rewrite);
+        for (candidate, most) in self.by_promise(candidates) {
+            let goal = best.as_ref().map_or(now.total, |(score, _)| score.total);
+            if most.is_some_and(|most| now.total - most > goal || most < self.options.min_saving) {
+                self.pass_over(&candidate, most.unwrap_or_default());
+                continue;
+            }
+            if most.is_some() && best.is_some() && in_vain >= PATIENCE {
+                break;
+            }
             let Some(estimate) = self.try_out(&candidate)? else { continue };
             let score = Score::of(&estimate);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             if score.improves(now, self.options.min_saving) && better {
                 best = Some((score, candidate));
+                in_vain = 0;
+            } else {
+                in_vain += 1;
             }
         }
         Ok(best)
+    }
+
+    /// The candidates with the most that each could save, the largest first; as they are, and without bounds, where all can be estimated.
+    /// Changes that may reorder the whole program could save anything, and come where their pass's reckoning puts them.
+    fn by_promise(&mut self, candidates: Vec<Candidate>) -> Vec<(Candidate, Option<Bytes>)> {
+        let large = scope::is_large(candidates.len(), self.statistics.instructions.0);
+        let outlook = large.then(|| self.estimator.outlook(self.module)).flatten();
+        let Some(outlook) = outlook else { return candidates.into_iter().map(|candidate| (candidate, None)).collect() };
+        let scope = Scope::new(self.module, outlook);
+        let everything = self.now.total - self.now.floor;
+        let bound = |candidate: Candidate| {
+            let most = match &candidate.finding.outcome {
+                Outcome::Rewrite { patch, .. } | Outcome::Withheld { patch, .. } => scope.most_saved(patch),
+                Outcome::Missed(_) => Some(Bytes::ZERO),
+            };
+            let reckoned = most.unwrap_or(everything).min(candidate.finding.wasted);
+            (reckoned, candidate, Some(most.unwrap_or(everything)))
+        };
+        let mut bounded: Vec<_> = candidates.into_iter().map(bound).collect();
+        bounded.sort_by_key(|(reckoned, ..)| std::cmp::Reverse(*reckoned));
+        bounded.into_iter().map(|(_, candidate, most)| (candidate, most)).collect()
+    }
+
+    /// Notes a candidate that cannot win.
+    fn pass_over(&mut self, candidate: &Candidate, most: Bytes) {
+        self.note(candidate, Trial::PassedOver(most));
+    }
+
+    /// Notes what came of a candidate.
+    fn note(&mut self, candidate: &Candidate, outcome: Trial) {
+        self.tried.push(Tried {
+            pass: self.passes[candidate.pass].name(),
+            instruction: candidate.finding.instruction,
+            label: label(&candidate.finding.outcome).to_owned(),
+            outcome,
+        });
     }
 
     /// Rewrites of all passes of one kind that the options allow, in pass order.
@@ -293,12 +345,11 @@ impl<'a> Search<'a> {
         let undo = statistics.patches.measure(|| trial::apply(self.module, claim, patch.clone(), self.options))?;
         let estimate = statistics.estimates.measure(|| self.estimator.estimate(self.module));
         undo.revert(self.module);
-        self.tried.push(Tried {
-            pass: self.passes[candidate.pass].name(),
-            instruction: candidate.finding.instruction,
-            label: label(&candidate.finding.outcome).to_owned(),
-            outcome: estimate.as_ref().map(|estimate| estimate.total).map_err(EstimateError::to_string),
-        });
+        let outcome = match &estimate {
+            Ok(estimate) => Trial::Total(estimate.total),
+            Err(error) => Trial::Failed(error.to_string()),
+        };
+        self.note(candidate, outcome);
         Ok(estimate.ok())
     }
 
@@ -384,8 +435,14 @@ impl<'a> Search<'a> {
             // What is still on offer was not wanted; there is nothing to measure.
             return Ok(());
         }
-        for candidate in self.findings(PassKind::Rewrite) {
-            self.try_out(&candidate)?;
+        let findings = self.findings(PassKind::Rewrite);
+        for (candidate, most) in self.by_promise(findings) {
+            match most {
+                Some(most) if most < self.options.min_saving => self.pass_over(&candidate, most),
+                // Where bounds are needed, nothing is measured for a remark alone.
+                Some(_) => {}
+                None => _ = self.try_out(&candidate)?,
+            }
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Which integer arguments could be passed in a narrower type: those that reach nothing but the indices of gathers, scatters and slices.
 //! What they index is known from the static dimensions, and so is the type that every index in bounds fits.
 
+use crate::hash::IndexSet;
 use hlo_ir::graph::Users;
 use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode};
-use crate::hash::IndexSet;
 
 use super::{Change, WhatIf};
 use crate::Bytes;

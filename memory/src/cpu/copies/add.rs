@@ -2,8 +2,8 @@
 //!
 //! Source: `CopyInsertion::AddCopiesToResolveInterference` (xla/service/copy_insertion.cc).
 
-use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode};
 use crate::hash::IndexSet;
+use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode};
 
 use super::super::fusion::control_flow_computations;
 use super::super::graph::{Graph, Snapshot};

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::hash::IndexMap;
 use hlo_ir::arena::Id as _;
 use hlo_ir::{InstructionId, Opcode};
-use crate::hash::IndexMap;
 
 use super::super::graph::{Graph, Snapshot};
 use super::deep::{deep_copy, position_of};

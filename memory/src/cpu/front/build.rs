@@ -41,7 +41,9 @@ impl Cx<'_> {
             inst.attributes.push(Attribute::new(AttrKey::Metadata, metadata));
         }
         let parent = self.parent(at);
-        self.add(parent, inst)
+        let new = self.add(parent, inst);
+        self.stems_from(new, at);
+        new
     }
 
     /// A copy of `like` with other operands and another shape.
@@ -50,7 +52,9 @@ impl Cx<'_> {
         inst.shape = shape;
         inst.operands = operands.iter().copied().collect();
         let parent = self.parent(like);
-        self.add(parent, inst)
+        let new = self.add(parent, inst);
+        self.stems_from(new, like);
+        new
     }
 
     /// A copy of an instruction with other operands, in another computation; a constant keeps what is known of its value.
@@ -59,6 +63,7 @@ impl Cx<'_> {
         inst.operands = operands.iter().copied().collect();
         let literal = self.literal(id);
         let copy = self.add(computation, inst);
+        self.stems_from(copy, id);
         if let Some(literal) = literal {
             self.know(copy, literal);
         }
@@ -78,6 +83,7 @@ impl Cx<'_> {
             Instruction::new("constant", share(array), Opcode::Constant, []).with_payload(Payload::Literal(text));
         let parent = self.parent(at);
         let id = self.add(parent, inst);
+        self.stems_from(id, at);
         self.know(id, literal);
         id
     }

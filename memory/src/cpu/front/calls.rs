@@ -91,10 +91,16 @@ pub(crate) fn inline_mapped(cx: &mut Cx<'_>, call: Id, map: &mut Vec<Option<Id>>
         let new = if let Some(number) = cx.inst(id).parameter_number() {
             *operands.get(usize::try_from(number).ok()?)?
         } else {
-            let inputs: Vec<Id> = cx.operands(id).iter().map(|&operand| map[cx.slot(operand)]).collect::<Option<_>>()?;
+            let inputs: Vec<Id> =
+                cx.operands(id).iter().map(|&operand| map[cx.slot(operand)]).collect::<Option<_>>()?;
             let new = cx.copy_to(parent, id, &inputs);
             let before: Vec<Id> = cx.control_predecessors(id).to_vec();
-            before.into_iter().filter_map(|other| map[cx.slot(other)]).collect::<Vec<_>>().into_iter().for_each(|other| cx.add_control(other, new));
+            before
+                .into_iter()
+                .filter_map(|other| map[cx.slot(other)])
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|other| cx.add_control(other, new));
             new
         };
         map[cx.slot(id)] = Some(new);

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use crate::cpu::traits::is_elementwise;
+use crate::hash::IndexMap;
 use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Instruction, Opcode, Payload};
-use crate::hash::IndexMap;
 
 use super::build::{apply, share};
 use super::calls::inline_one;

@@ -5,10 +5,10 @@
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 
+use crate::hash::IndexMap;
 use hlo_ir::arena::Id as _;
 use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Opcode, Payload};
-use crate::hash::IndexMap;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
@@ -72,11 +72,9 @@ fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
         }
         let bucket = seen.entry(hash(cx, id)).or_default();
         let own = (!bucket.is_empty()).then(|| hash_callees(cx, id));
-        let found = bucket.iter().find(|other| {
-            cx.is_alive(other.id)
-                && own == Some(other.callees(cx))
-                && equal(cx, other.id, id)
-        });
+        let found = bucket
+            .iter()
+            .find(|other| cx.is_alive(other.id) && own == Some(other.callees(cx)) && equal(cx, other.id, id));
         let Some(kept) = found.map(|kept| kept.id) else {
             bucket.push(Kept { id, callees: Cell::new(own) });
             changed |= merge_equal_iotas(cx, id);

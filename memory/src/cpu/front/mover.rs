@@ -3,9 +3,9 @@
 //! Source: `ReshapeMover` (xla/hlo/transforms/simplifiers/reshape_mover.cc).
 
 use crate::cpu::traits::is_elementwise;
+use crate::hash::IndexSet;
 use hlo_ir::shape::Dims;
 use hlo_ir::{ComputationId, Opcode};
-use crate::hash::IndexSet;
 
 use super::build::share;
 use super::cx::{Cx, Id};

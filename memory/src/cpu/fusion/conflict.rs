@@ -2,8 +2,8 @@
 //!
 //! Source: `InstructionFusion::ShouldFuseInPlaceOp` (xla/service/instruction_fusion.cc).
 
-use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode};
 use crate::hash::IndexMap;
+use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode};
 
 use super::super::graph::Graph;
 use super::super::{in_place, traits};

@@ -2,8 +2,8 @@
 //!
 //! Source: `FusionNodeIndexingEvaluation` (xla/service/fusion_node_indexing_evaluation.cc).
 
-use hlo_ir::{InstructionId, Opcode};
 use crate::hash::{IndexMap, IndexSet};
+use hlo_ir::{InstructionId, Opcode};
 
 use super::super::graph::Graph;
 use super::super::traits;

@@ -2,8 +2,8 @@
 //!
 //! Source: `InstructionFusion::ComputeGloballyUnfusible` (xla/service/instruction_fusion.cc).
 
-use hlo_ir::{ComputationId, InstructionId, Opcode};
 use crate::hash::{IndexMap, IndexSet};
+use hlo_ir::{ComputationId, InstructionId, Opcode};
 
 use super::super::graph::Graph;
 use super::super::traits;

@@ -10,9 +10,9 @@ mod global;
 mod reuse;
 mod rules;
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Opcode};
-use crate::hash::IndexSet;
 use smallvec::SmallVec;
 use smol_str::format_smolstr;
 

@@ -2,8 +2,8 @@
 //!
 //! Source: `OperandElementUse` and `FusionReusesParamElements` (xla/hlo/ir/hlo_instruction.cc).
 
-use hlo_ir::{InstructionId, Opcode};
 use crate::hash::{IndexMap, IndexSet};
+use hlo_ir::{InstructionId, Opcode};
 
 use super::super::graph::Graph;
 use super::super::traits;

@@ -3,8 +3,8 @@
 //! Source: `CpuInstructionFusion::ShouldFuse` (xla/service/cpu/cpu_instruction_fusion.cc) and `InstructionFusion::ShouldFuse`
 //! (xla/service/instruction_fusion.cc).
 
-use hlo_ir::{AttrKey, InstructionId, Opcode};
 use crate::hash::IndexSet;
+use hlo_ir::{AttrKey, InstructionId, Opcode};
 
 use super::super::graph::Graph;
 use super::super::traits;

@@ -7,9 +7,9 @@
 //! Source: `OperationFolder` (MLIR) moves constants of a function to its front unless they stand there already, one before the other;
 //! `SinkConstantsToControlFlow` (xla/hlo/translate) copies them into the regions that use them, each to the front.
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
-use crate::hash::IndexSet;
 use smallvec::SmallVec;
 
 /// Who is born when: instructions of a computation in the order in which they were probably made; definitions come before uses.

@@ -2,10 +2,10 @@
 
 use std::cell::RefCell;
 
-use hlo_ir::arena::{Arena, SideTable};
+use crate::hash::IndexMap;
+use hlo_ir::arena::{Arena, Id as _, SideTable};
 use hlo_ir::module::{ModuleParts, StackTables, TextStyle};
 use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module};
-use crate::hash::IndexMap;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::birth::Births;
@@ -41,6 +41,7 @@ impl Graph {
             version: 0,
             partitioned: false,
             opcodes: Vec::new(),
+            origins: Vec::new(),
             order: RefCell::new(None),
         };
         let mut computations = SideTable::new(None);
@@ -78,6 +79,7 @@ impl Graph {
             }
             map_callees(&mut inst, |callee| computations[callee].expect("callees are live computations"));
             let new = self.add(target, inst);
+            self.origins[new.index()] = Some(id);
             map.set(id, Some(new));
             for &before in module.instruction(id).control_predecessors() {
                 let before = map[before].expect("text defines control predecessors before successors");
@@ -106,6 +108,11 @@ impl Graph {
     /// The scheduled module. Computations the schedule does not order (fusion bodies, reducers) are written in post-order.
     pub(crate) fn to_scheduled_module(&self, schedule: &Schedule) -> Module {
         self.build(schedule, true, &mut Names::unique()).module
+    }
+
+    /// The same without names and metadata; which instruction is which tells the rest.
+    pub(crate) fn to_bare_scheduled_module(&self, schedule: &Schedule) -> Snapshot {
+        self.build(schedule, true, &mut Names::as_they_are())
     }
 
     fn build(&self, schedule: &Schedule, scheduled: bool, names: &mut Names) -> Snapshot {

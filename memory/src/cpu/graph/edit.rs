@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode, Payload};
 use crate::hash::IndexMap;
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode, Payload};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
@@ -24,6 +24,7 @@ impl Graph {
         }
         self.effects |= inst.opcode.has_side_effect() || inst.flag(&AttrKey::CustomCallHasSideEffect);
         self.opcodes.push(inst.opcode);
+        self.origins.push(None);
         let id = self.nodes.push(Node {
             inst,
             users: Users::new(),
@@ -190,6 +191,9 @@ impl Graph {
 
     /// Gives `new` the metadata of `old` if it has none.
     pub(crate) fn pass_metadata(&mut self, old: InstructionId, new: InstructionId) {
+        if self.origin(new).is_none() {
+            self.stems_from(new, old);
+        }
         if self.inst(new).attribute(&AttrKey::Metadata).is_none() {
             let metadata = self.inst(old).attribute(&AttrKey::Metadata).cloned();
             if let Some(value) = metadata {
@@ -297,7 +301,9 @@ impl Graph {
             for operand in &mut inst.operands {
                 *operand = copies[self.slot(*operand)].expect("post-order visits operands first");
             }
-            copies[self.slot(id)] = Some(self.add(target, inst));
+            let copy = self.add(target, inst);
+            self.stems_from(copy, id);
+            copies[self.slot(id)] = Some(copy);
         }
         let originals: Vec<InstructionId> = self.list(source).collect();
         for (slot, &id) in originals.iter().enumerate() {

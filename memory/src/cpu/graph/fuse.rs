@@ -58,6 +58,7 @@ impl Graph {
         self.set_root(root);
         let shape = self.shape(consumer).clone();
         self.set_shape(fusion, shape);
+        self.stems_from(fusion, consumer);
         self.replace(consumer, fusion);
     }
 

@@ -79,6 +79,8 @@ pub(crate) struct Graph {
     nodes: Arena<InstructionId, Node>,
     /// The opcode of each node once more: most questions are about it, and nodes are large.
     opcodes: Vec<Opcode>,
+    /// The instruction of the given module whose work each node does, as far as that was followed.
+    origins: Vec<Option<InstructionId>>,
     bodies: Arena<ComputationId, Body>,
     entry: ComputationId,
     /// One bit for each opcode that an instruction ever had.
@@ -118,6 +120,14 @@ impl Graph {
     /// What an instruction does.
     pub(crate) fn opcode(&self, id: InstructionId) -> Opcode {
         self.opcodes[id.index()]
+    }
+    /// The instruction of the given module whose work this one does; `None` if that was not followed.
+    pub(crate) fn origin(&self, id: InstructionId) -> Option<InstructionId> {
+        self.origins[id.index()]
+    }
+    /// Notes that `id` does the work of `other`.
+    pub(crate) fn stems_from(&mut self, id: InstructionId, other: InstructionId) {
+        self.origins[id.index()] = self.origins[other.index()];
     }
     /// What an instruction produces.
     pub(crate) fn shape(&self, id: InstructionId) -> &ShapeRef {

@@ -1,7 +1,7 @@
 //! The ordered list of users of one instruction, with XLA's rules for adding and removing.
 
-use hlo_ir::InstructionId;
 use crate::hash::IndexSet;
+use hlo_ir::InstructionId;
 use smallvec::SmallVec;
 
 /// Lists longer than this keep an index, so that adding and removing stay cheap.

@@ -6,8 +6,8 @@ pub(crate) mod support;
 
 use std::collections::VecDeque;
 
-use hlo_ir::{AttrKey, ComputationId, InstructionId, Opcode};
 use crate::hash::IndexSet;
+use hlo_ir::{AttrKey, ComputationId, InstructionId, Opcode};
 use smol_str::format_smolstr;
 
 use super::graph::Graph;

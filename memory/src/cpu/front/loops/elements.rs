@@ -2,9 +2,9 @@
 //!
 //! Source: `RemoveDeadTupleIndices` (xla/service/while_loop_simplifier.cc).
 
+use crate::hash::IndexMap;
 use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, Opcode};
-use crate::hash::IndexMap;
 
 use super::super::cx::{Cx, Id};
 use super::Loop;

@@ -3,9 +3,9 @@
 //!
 //! Source: `WhileLoopSimplifier` (xla/service/while_loop_simplifier.cc).
 
+use crate::hash::IndexMap;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, Attribute, Opcode};
-use crate::hash::IndexMap;
 
 use super::super::calls::inline_one;
 use super::super::cx::{Cx, Id};

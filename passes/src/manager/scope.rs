@@ -1,0 +1,158 @@
+//! Which of many candidates are worth an estimate: those that touch what is alive at the peak.
+//!
+//! An estimate costs time for the whole module, however small the change. Where a module and its candidates together are too many for an
+//! estimate each, every candidate gets a bound first, from the buffers alive at the peak that it touches (see
+//! [`hlo_memory::outlook`]); those that could save most are estimated first, and the others only as long as they could still win.
+
+use hlo_ir::edit::Patch;
+use hlo_ir::graph::Users;
+use hlo_ir::{InstructionId, Module};
+use hlo_memory::{Bytes, Outlook};
+use indexmap::IndexSet;
+
+/// Instructions looked at when every candidate of a step is estimated; with more, bounds come first. A step below takes seconds.
+const EXHAUSTIVE: usize = 1_000_000;
+
+/// Whether a step with so many candidates on a module of so many instructions begins with bounds.
+pub(super) fn is_large(candidates: usize, instructions: usize) -> bool {
+    candidates.saturating_mul(instructions) > EXHAUSTIVE
+}
+
+/// What is known about a module before any candidate is tried.
+pub(super) struct Scope<'a> {
+    module: &'a Module,
+    users: Users,
+    outlook: Outlook,
+}
+
+impl<'a> Scope<'a> {
+    /// The scope of changes of `module`.
+    pub(super) fn new(module: &'a Module, outlook: Outlook) -> Self {
+        Self { module, users: Users::of(module), outlook }
+    }
+
+    /// The most a patch could save; `None` for one that lets instructions wait for others, which may change the order of everything.
+    pub(super) fn most_saved(&self, patch: &Patch) -> Option<Bytes> {
+        let mut region = self.region(patch);
+        let inputs = self.inputs(&region);
+        let waits = |&id: &InstructionId| {
+            !region.contains(&id) && !inputs.contains(&id) && !self.module.instruction(id).operands.is_empty()
+        };
+        if patch.inputs().any(|id| waits(&id)) {
+            return None;
+        }
+        let readers: Vec<InstructionId> = region.iter().flat_map(|&id| self.users.get(id)).copied().collect();
+        region.extend(inputs);
+        region.extend(readers);
+        Some(self.outlook.most_saved(region))
+    }
+
+    /// What the patch touches, what it runs, and what nothing else needs.
+    fn region(&self, patch: &Patch) -> IndexSet<InstructionId> {
+        let mut region: IndexSet<InstructionId> = patch.touched().collect();
+        let mut at = 0;
+        while let Some(&id) = region.get_index(at) {
+            at += 1;
+            let inst = self.module.instruction(id);
+            for callee in inst.called_computations() {
+                region.extend(self.module.computation(callee).instructions.iter().copied());
+            }
+            for &operand in &inst.operands {
+                if self.users.get(operand).iter().all(|user| region.contains(user)) {
+                    region.insert(operand);
+                }
+            }
+        }
+        region
+    }
+
+    /// What the region reads from outside.
+    fn inputs(&self, region: &IndexSet<InstructionId>) -> IndexSet<InstructionId> {
+        let operands = region.iter().flat_map(|&id| &self.module.instruction(id).operands).copied();
+        operands.filter(|id| !region.contains(id)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use hlo_memory::{Estimator, ModelEstimator};
+
+    use super::*;
+    use crate::{Context, Options, Outcome, Pass, manager};
+
+    /// Programs of the corpus in which estimates are cheap, by path.
+    fn programs() -> Vec<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus");
+        let folders = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+        let files = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
+        let mut programs: Vec<PathBuf> = files.filter(|path| path.to_string_lossy().ends_with(".before.hlo")).collect();
+        programs.sort();
+        programs
+    }
+
+    /// For every rewrite of a program: its bound and what a full estimate says it saves.
+    fn bounds_and_savings(module: &mut Module, passes: &[Box<dyn Pass>]) -> Vec<(&'static str, Option<Bytes>, Bytes)> {
+        let estimator = ModelEstimator::default();
+        let Ok(now) = estimator.estimate(module) else { return Vec::new() };
+        let options = Options { min_saving: Bytes(1), ..Options::default() };
+        let users = Users::of(module);
+        let context = Context { module, users: &users, estimate: &now, options: &options };
+        let found: Vec<(&'static str, Patch)> = passes
+            .iter()
+            .flat_map(|pass| pass.find(&context).into_iter().map(|finding| (pass.name(), finding)))
+            .filter_map(|(name, finding)| match finding.outcome {
+                Outcome::Rewrite { patch, .. } => Some((name, patch)),
+                _ => None,
+            })
+            .collect();
+        let outlook = estimator.outlook(module).expect("what has an estimate has an outlook");
+        let bounds: Vec<Option<Bytes>> = {
+            let scope = Scope::new(module, outlook);
+            found.iter().map(|(_, patch)| scope.most_saved(patch)).collect()
+        };
+        let mut results = Vec::new();
+        for ((name, patch), bound) in found.into_iter().zip(bounds) {
+            let undo = patch.apply(module).expect("the patch fits");
+            if let Ok(after) = estimator.estimate(module) {
+                results.push((name, bound, now.total - after.total));
+            }
+            undo.revert(module);
+        }
+        results
+    }
+
+    #[test]
+    fn no_rewrite_of_the_corpus_saves_more_than_its_bound() {
+        let passes = manager::default_pipeline();
+        let (mut bounded, mut wrong) = (0, Vec::new());
+        for path in programs() {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let Ok(mut module) = hlo_ir::text::parse(&text) else { continue };
+            for (pass, bound, saved) in bounds_and_savings(&mut module, &passes) {
+                let Some(bound) = bound else { continue };
+                bounded += 1;
+                if saved > bound {
+                    wrong.push(format!("{}: {pass} saves {saved}, bound {bound}", path.display()));
+                }
+            }
+        }
+        assert!(bounded > 100, "only {bounded} rewrites have a bound");
+        assert!(wrong.is_empty(), "{} of {bounded}:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    #[test]
+    fn a_rewrite_far_from_the_peak_has_a_small_bound() {
+        let text = "HloModule m\n\nENTRY e {\n  p = f32[1024]{0} parameter(0)\n  i = f32[1048576]{0} broadcast(f32[] constant(0)), dimensions={}\n  \
+                    s = f32[1024]{0} sine(p)\n  ROOT t = (f32[1048576]{0}, f32[1024]{0}) tuple(i, s)\n}\n";
+        let text = text.replace("f32[] constant(0)", "z").replace("  i =", "  z = f32[] constant(0)\n  i =");
+        let module = hlo_ir::text::parse(&text).unwrap();
+        let outlook = ModelEstimator::default().outlook(&module).unwrap();
+        let named = |name: &str| module.live_instructions().find(|(_, inst)| inst.name == name).unwrap().0;
+        let mut patch = Patch::new(&module);
+        let copy = patch.add(module.entry(), module.instruction(named("s")).clone());
+        patch.replace(named("s"), copy);
+        assert!(Scope::new(&module, outlook).most_saved(&patch).unwrap() < Bytes(1 << 20));
+    }
+}
