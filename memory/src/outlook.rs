@@ -31,8 +31,14 @@ impl Outlook {
         if target != Target::Cpu {
             return Err(EstimateError::NoModel);
         }
-        let (compiled, origins) = crate::cpu::compile_with_origins(module);
-        Self::read(&compiled, target, |id| origins[id.index()])
+        let traced = crate::cpu::compile_traced(module);
+        let mut outlook = Self::read(&traced.module, target, |id| traced.origins[id.index()])?;
+        // Back from the last merge: what stands for two may itself have been merged later.
+        for &(kept, other) in traced.merged.iter().rev() {
+            let bytes = outlook.at_peak[kept];
+            outlook.at_peak[other] += bytes;
+        }
+        Ok(outlook)
     }
 
     fn read(

@@ -49,12 +49,22 @@ pub(crate) fn compile_with_caveats(module: &Module) -> (Module, Vec<String>) {
     (scheduled(&graph), caveats(module, graph.partitioned))
 }
 
-/// The scheduled module, bare of names, and the instruction of `module` whose work each of its instructions does, as far as known.
-pub(crate) fn compile_with_origins(module: &Module) -> (Module, Vec<Option<InstructionId>>) {
+/// A scheduled module, bare of names, and how it goes back to the module it was compiled from.
+pub(crate) struct Traced {
+    /// The module.
+    pub(crate) module: Module,
+    /// The instruction of the given module whose work each instruction does, as far as known.
+    pub(crate) origins: Vec<Option<InstructionId>>,
+    /// Instructions of the given module and equal ones whose work they do too, in the order in which they were merged.
+    pub(crate) merged: Vec<(InstructionId, InstructionId)>,
+}
+
+/// Compiles a module and follows its instructions.
+pub(crate) fn compile_traced(module: &Module) -> Traced {
     let graph = compile_from(0, module);
     let snapshot = graph.to_bare_scheduled_module(&schedule::schedule(&graph));
     let origins = snapshot.to_graph.into_iter().map(|id| graph.origin(id)).collect();
-    (snapshot.module, origins)
+    Traced { module: snapshot.module, origins, merged: graph.merged().to_vec() }
 }
 
 /// A stage of the model before the last, which is the schedule.

@@ -41,6 +41,7 @@ fn merge_constants(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
         let Some(key) = constant_key(cx, id) else { continue };
         let kept = *first.entry(key).or_insert(id);
         if kept != id {
+            cx.note_merged(kept, id);
             cx.replace_all_uses(id, kept);
             cx.remove(id);
             changed = true;
@@ -80,6 +81,7 @@ fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
             changed |= merge_equal_iotas(cx, id);
             continue;
         };
+        cx.note_merged(kept, id);
         cx.replace_all_uses(id, kept);
         cx.remove_with_operands(id);
         changed = true;

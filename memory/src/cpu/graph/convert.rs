@@ -42,6 +42,7 @@ impl Graph {
             partitioned: false,
             opcodes: Vec::new(),
             origins: Vec::new(),
+            merged: Vec::new(),
             order: RefCell::new(None),
         };
         let mut computations = SideTable::new(None);

@@ -81,6 +81,8 @@ pub(crate) struct Graph {
     opcodes: Vec<Opcode>,
     /// The instruction of the given module whose work each node does, as far as that was followed.
     origins: Vec<Option<InstructionId>>,
+    /// Equal instructions of the given module: the first stands for the second too.
+    merged: Vec<(InstructionId, InstructionId)>,
     bodies: Arena<ComputationId, Body>,
     entry: ComputationId,
     /// One bit for each opcode that an instruction ever had.
@@ -128,6 +130,16 @@ impl Graph {
     /// Notes that `id` does the work of `other`.
     pub(crate) fn stems_from(&mut self, id: InstructionId, other: InstructionId) {
         self.origins[id.index()] = self.origins[other.index()];
+    }
+    /// Notes that `kept` stands for `other` too, which is equal.
+    pub(crate) fn note_merged(&mut self, kept: InstructionId, other: InstructionId) {
+        if let (Some(kept), Some(other)) = (self.origin(kept), self.origin(other)) {
+            self.merged.push((kept, other));
+        }
+    }
+    /// Instructions of the given module and the equal ones that they stand for, in the order in which they were merged.
+    pub(crate) fn merged(&self) -> &[(InstructionId, InstructionId)] {
+        &self.merged
     }
     /// What an instruction produces.
     pub(crate) fn shape(&self, id: InstructionId) -> &ShapeRef {
