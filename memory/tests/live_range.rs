@@ -103,3 +103,22 @@ fn a_text_that_was_cut_off_is_noticed() {
     );
     assert!(figures.caveats.iter().any(|caveat| caveat.contains("1 of 5 instructions")), "{:?}", figures.caveats);
 }
+
+#[test]
+fn the_start_of_a_slice_reads_its_operand_and_holds_no_copy_of_it() {
+    let figures = measure(
+        "HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = u8[1048576]{0:T(1024)(128)(4,1)} parameter(0)
+  start = ((u8[1048576]{0:T(1024)(128)(4,1)}), u8[4096]{0:T(1024)(128)(4,1)}, s32[]{:S(2)}) slice-start(x), slice={[0:4096]}
+  done = u8[4096]{0:T(1024)(128)(4,1)} slice-done(start)
+  ROOT r = u8[4096]{0:T(1024)(128)(4,1)} custom-call(done), custom_call_target=\"Sum\"
+}
+",
+        Target::Tpu,
+    );
+    // The slice, and two tables of pointers: the argument itself is not copied.
+    assert!(figures.temporaries < Bytes(8192), "{}", figures.temporaries);
+    assert!(figures.caveats.is_empty(), "{:?}", figures.caveats);
+}

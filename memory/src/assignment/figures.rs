@@ -7,6 +7,7 @@ use super::Assignment;
 use super::allocation::{Block, Kind};
 use super::classes::Class;
 use super::given::Given;
+use super::propagate::Half;
 use super::timeline::Timeline;
 use super::values::ValueId;
 use crate::{Bytes, Estimate, LiveBuffer, Model, Peak};
@@ -108,7 +109,7 @@ impl Assignment<'_> {
                 .push(format!("computation `{name}` has several callers; XLA would clone it before it assigns memory"));
         }
         let unknown = self.flow.places.order().iter().map(|&id| module.instruction(id));
-        for inst in unknown.filter(|inst| inst.opcode == Opcode::Unknown) {
+        for inst in unknown.filter(|inst| inst.opcode == Opcode::Unknown && Half::of(inst).is_none()) {
             caveats.push(format!("`{}` has an unknown opcode; it is taken to share no memory", inst.name));
         }
         let (all, reached) = self.reached();

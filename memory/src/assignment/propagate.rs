@@ -13,6 +13,30 @@ use super::places::{Place, Places};
 use super::values::ValueId;
 use super::worklist::Worklist;
 
+/// Half of an asynchronous operation that TPU and GPU texts spell in one word, such as `slice-start`: the start's result holds the operands,
+/// then the result to come, then flags; the end hands the result on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Half {
+    Start,
+    Done,
+}
+
+impl Half {
+    /// Which half an instruction is, if it is one.
+    pub(super) fn of(inst: &Instruction) -> Option<Self> {
+        match inst.opcode {
+            Opcode::AllGatherStart | Opcode::CollectivePermuteStart => Some(Self::Start),
+            Opcode::AllGatherDone | Opcode::CollectivePermuteDone => Some(Self::Done),
+            Opcode::Unknown if inst.opcode_name().ends_with("-start") => {
+                let holds_operands = |shape: &Shape| shape.as_tuple()?.first().map(|first| first.as_tuple().is_some());
+                holds_operands(&inst.shape).unwrap_or(false).then_some(Self::Start)
+            }
+            Opcode::Unknown if inst.opcode_name().ends_with("-done") => Some(Self::Done),
+            _ => None,
+        }
+    }
+}
+
 /// Which places of its result an instruction defines itself; the others it forwards.
 pub(super) fn defines(inst: &Instruction, embedded: bool, shape: &Shape, index: &[i64]) -> bool {
     use Opcode as O;
@@ -32,6 +56,8 @@ pub(super) fn defines(inst: &Instruction, embedded: bool, shape: &Shape, index: 
         O::AsyncStart => matches!(shape, Shape::Tuple(_)) || index.first().is_some_and(|&k| k >= 2),
         O::AsyncUpdate | O::AsyncDone => matches!(shape, Shape::Tuple(_)),
         O::CopyStart => !matches!(index, [1, ..]),
+        _ if Half::of(inst) == Some(Half::Start) => !matches!(index, [0, ..]) || matches!(shape, Shape::Tuple(_)),
+        _ if Half::of(inst) == Some(Half::Done) => matches!(shape, Shape::Tuple(_)),
         O::Send | O::RecvDone => !matches!(index, [0, ..]),
         _ => true,
     }
@@ -184,6 +210,16 @@ impl<'a, 'm> Propagation<'a, 'm> {
             O::CopyDone => self.forward(operand_child(0), Some(root)),
             O::Send => self.forward(operand, self.places.child(root, 0)),
             O::RecvDone => self.forward(operand_child(0), self.places.child(root, 0)),
+            _ => self.update_half(inst, root, operand_child(1)),
+        }
+    }
+    /// Half of an asynchronous operation that the text spells in one word.
+    fn update_half(&mut self, inst: &Instruction, root: Place, result: Option<Place>) -> bool {
+        let into = self.places.child(root, 0);
+        match (Half::of(inst), into.map(|place| self.places.shape(place)), &inst.operands[..]) {
+            (Some(Half::Start), Some(Shape::Tuple(_)), _) => self.forward_operands(inst, into.unwrap_or(root)),
+            (Some(Half::Start), Some(_), &[operand, ..]) => self.forward(self.places.root(operand), into),
+            (Some(Half::Done), ..) => self.forward_arrays(result, Some(root)),
             _ => false,
         }
     }
