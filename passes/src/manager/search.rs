@@ -5,7 +5,7 @@ use std::time::Instant;
 use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::graph::Users;
 use hlo_ir::{InstructionId, Module, verify};
-use hlo_memory::{Bytes, Estimate, Estimator};
+use hlo_memory::{Bytes, Estimate, EstimateError, Estimator};
 
 use super::origin::Origins;
 use super::remarks::{self, Trial, Tried};
