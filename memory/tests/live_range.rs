@@ -122,3 +122,33 @@ ENTRY e {
     assert!(figures.temporaries < Bytes(8192), "{}", figures.temporaries);
     assert!(figures.caveats.is_empty(), "{:?}", figures.caveats);
 }
+
+#[test]
+fn a_tpu_fusion_writes_over_the_operand_that_its_configuration_names() {
+    let text = |config: &str| {
+        format!(
+            "HloModule m, is_scheduled=true
+
+body {{
+  p = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  s = f32[1024,1024]{{1,0:T(8,128)}} reverse(p), dimensions={{0}}
+  z = f32[] constant(0)
+  b = f32[1024]{{0:T(1024)}} broadcast(z), dimensions={{}}
+  ROOT t = (f32[1024]{{0:T(1024)}}, f32[1024,1024]{{1,0:T(8,128)}}) tuple(b, s)
+}}
+
+ENTRY e {{
+  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  y = f32[1024,1024]{{1,0:T(8,128)}} sine(x)
+  f = (f32[1024]{{0:T(1024)}}, f32[1024,1024]{{1,0:T(8,128)}}) fusion(y), kind=kLoop, calls=body{config}
+  a = f32[1024]{{0:T(1024)}} get-tuple-element(f), index=0
+  c = f32[1024,1024]{{1,0:T(8,128)}} get-tuple-element(f), index=1
+  ROOT r = f32[1024]{{0:T(1024)}} custom-call(a, c), custom_call_target=\"Sum\"
+}}
+"
+        )
+    };
+    let config = ", backend_config={\"aliasing_operands\":{\"lists\":[{\"indices\":[\"0\",\"2\"]}]}}";
+    let (apart, over) = (measure(&text(""), Target::Tpu), measure(&text(config), Target::Tpu));
+    assert_eq!(apart.temporaries - over.temporaries, Bytes(4 << 20));
+}

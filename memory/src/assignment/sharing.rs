@@ -36,7 +36,10 @@ impl Flow<'_> {
             return true;
         }
         match inst.opcode {
-            Opcode::Fusion => operands.iter().position(|&id| id == op_id).is_some_and(|k| self.fusion_shares(k, inst)),
+            Opcode::Fusion => operands.iter().position(|&id| id == op_id).is_some_and(|k| {
+                let output = || self.places.tuple_index(user).first().map_or(0, |&index| index as usize);
+                overwrites(inst, k, output).unwrap_or_else(|| self.fusion_shares(k, inst))
+            }),
             Opcode::While | Opcode::Conditional => true,
             Opcode::DynamicUpdateSlice | Opcode::Scatter | Opcode::SetDimensionSize => {
                 only_position(operands, op_id) == Some(0)
@@ -84,6 +87,21 @@ impl Flow<'_> {
         let root_inst = self.module.instruction(root);
         inner.user == root && outer.user == call_id && self.paths.is_elementwise(self.module, root_inst, inner.operand)
     }
+}
+
+/// Whether XLA:TPU says that an output of a fusion is written over operand `k`; `None` if its configuration names no such pairs. In each list
+/// of the configuration stand operands by number, and behind the last operand the outputs.
+fn overwrites(fusion: &Instruction, k: usize, output: impl Fn() -> usize) -> Option<bool> {
+    let config = fusion.raw(&AttrKey::BackendConfig)?;
+    let (_, lists) = config.split_once("\"aliasing_operands\":{\"lists\":[")?;
+    let (lists, _) = lists.split_once("]}]")?;
+    let output = fusion.operands.len() + output();
+    let found = lists.split("\"indices\":[").skip(1).any(|list| {
+        let numbers = list.split(']').next().unwrap_or_default().split(',');
+        let numbers: Vec<usize> = numbers.filter_map(|number| number.trim().trim_matches('"').parse().ok()).collect();
+        numbers.contains(&k) && numbers.contains(&output)
+    });
+    Some(found)
 }
 
 /// The position of `operand` among the operands, if it stands there exactly once.
