@@ -260,6 +260,25 @@ fn sums_that_take_in_a_scatter_into_zeros_may_change_their_order() {
 }
 
 #[test]
+fn sums_that_take_in_zeros_with_a_part_written_may_lose_the_sign_of_zero() {
+    let source = |start: &str| {
+        let mut lines = "  %xs = f32[4096,64] parameter(0)\n  %other = f32[100,64] parameter(1)\n  %i = s32[] parameter(2)\n  %zero = f32[] constant(0)\n  %zeros = f32[100,64] broadcast(%zero), dimensions={}\n".to_owned();
+        let mut parts = Vec::new();
+        for k in 0..3 {
+            let (from, to) = (64 * k, 64 * k + 64);
+            writeln!(lines, "  %s.{k} = f32[64,64] slice(%xs), slice={{[{from}:{to}], [0:64]}}").unwrap();
+            let dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+            writeln!(lines, "  %d.{k} = f32[64,64] dot(%s.{k}, %s.{k}), {dims}").unwrap();
+            writeln!(lines, "  %u.{k} = f32[100,64] dynamic-update-slice({start}, %d.{k}, %i, %i)").unwrap();
+            parts.push(format!("%u.{k}"));
+        }
+        let found = find(&common::module(&chained(&lines, &parts, "f32[100,64]")), Target::Cpu);
+        found.into_iter().map(|finding| finding.grade).collect::<Vec<_>>()
+    };
+    assert_eq!((source("%zeros"), source("%other")), (vec![Grade::HloExact], vec![Grade::Bitwise]));
+}
+
+#[test]
 fn a_reduction_behind_the_loop_may_choose_another_library() {
     let source = |last: &str| {
         let add = "%add {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %l = f32[] add(%p, %q)\n}\n\n";

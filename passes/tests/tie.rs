@@ -10,7 +10,7 @@ use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::tie::Tie;
-use hlo_passes::{Context, Finding, Options, Outcome, Pass};
+use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
 
 fn find(module: &Module, target: Target) -> Vec<Finding> {
     let options = Options { min_saving: Bytes(1), target, ..Options::default() };
@@ -117,4 +117,31 @@ fn pieces_that_need_each_other_are_left_alone() {
   ROOT %t = (f32[4096], f32[4096], f32[4096]) tuple(%a, %b, %c)",
     );
     assert_eq!(tied(&mut module), 0);
+}
+
+#[test]
+fn a_tie_on_a_factor_of_a_summed_product_may_round_anew() {
+    let pieces = |last: &str| {
+        let mut lines = "  %xs = f32[4,64,64] parameter(0)\n  %c = f32[64,64] parameter(1)\n".to_owned();
+        let mut names = Vec::new();
+        for k in 0..4 {
+            writeln!(lines, "  %s.{k} = f32[1,64,64] slice(%xs), slice={{[{k}:{}], [0:64], [0:64]}}", k + 1).unwrap();
+            writeln!(lines, "  %r.{k} = f32[64,64] reshape(%s.{k})").unwrap();
+            writeln!(lines, "  %m.{k} = f32[64,64] multiply(%r.{k}, %c)").unwrap();
+            writeln!(lines, "  %a.{k} = f32[64,64] {last}(%m.{k}, %c)").unwrap();
+            writeln!(
+                lines,
+                "  %d.{k} = f32[64,64] dot(%a.{k}, %c), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+            )
+            .unwrap();
+            names.push(format!("%d.{k}"));
+        }
+        let shapes = ["f32[64,64]"; 4].join(", ");
+        writeln!(lines, "  ROOT %all = ({shapes}) tuple({})", names.join(", ")).unwrap();
+        let found = find(&common::module(&lines), Target::Cpu);
+        let rewrites = found.iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
+        rewrites.map(|finding| finding.grade).collect::<Vec<_>>()
+    };
+    assert_eq!(pieces("add"), [Grade::HloExact]);
+    assert_eq!(pieces("maximum"), [Grade::Bitwise]);
 }

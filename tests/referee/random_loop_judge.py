@@ -44,7 +44,7 @@ def within_rounding(jax, text, before, data, expected, results):
     if compare.compare(expected, results)["max_rel_error"] <= 1e-5:
         return True
     wide = jobs.doubled(jax, text, before)
-    return wide is not None and truth.as_near(wide, data, expected, results)
+    return wide is not None and truth.as_near(truth.results(wide, data), expected, results)
 
 
 def numbers_equal(a, b):

@@ -56,15 +56,20 @@ pub(crate) fn adds_scatter_into_zeros(module: &Module, sum: InstructionId) -> bo
         && inst.operands.iter().any(|&operand| scatters_into_zeros(module, operand))
 }
 
-/// Whether a value is a scatter into one scalar, spread out.
+/// Whether a value is one scalar, spread out, with something written into it: XLA takes a sum of zeros and another value for that value, and
+/// then writes into the latter; zeros keep its sign.
 fn scatters_into_zeros(module: &Module, id: InstructionId) -> bool {
     let scatter = module.instruction(id);
+    if scatter.opcode == Opcode::Pad {
+        return true;
+    }
     let spread = |&table: &InstructionId| {
         let table = module.instruction(table);
         table.opcode == Opcode::Constant
             || table.opcode == Opcode::Broadcast && module.instruction(table.operands[0]).opcode == Opcode::Constant
     };
-    scatter.opcode == Opcode::Scatter && scatter.operands.first().is_some_and(spread)
+    let writes = matches!(scatter.opcode, Opcode::Scatter | Opcode::DynamicUpdateSlice);
+    writes && scatter.operands.first().is_some_and(spread)
 }
 
 /// Whether a product enters or leaves the loop, or is joined by a chain of sums.

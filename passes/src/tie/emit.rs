@@ -80,7 +80,10 @@ impl<'a> Ties<'a> {
         self.pairs.iter().any(|&(value, after)| {
             let product = |id| float_product(self.module, id).is_some() && self.is_summed(users, id);
             let mut sums = users.get(after).iter();
+            // What waits is computed with its first user; whether the sum behind joins them may change.
+            let users_of_value = users.get(value).iter();
             product(value)
+                || users_of_value.copied().any(product)
                 || product(after)
                 || contract::reaches_reduce(self.module, users, after)
                 || sums.any(|&sum| contract::adds_scatter_into_zeros(self.module, sum))
