@@ -262,12 +262,23 @@ impl<'a> Growth<'a> {
             return stands("exactness", "would be computed on blocks, which can change its last bits");
         }
         if let Some(members) = self.stops.members {
-            return if members[op] { None } else { stands("outside", "is not worth computing on blocks") };
+            let computed = members[op] || self.repeats_input(value, op);
+            return if computed { None } else { stands("outside", "is not worth computing on blocks") };
         }
         if value.frame == 0 && self.escapes(op) {
             return stands("needed-outside", "is needed outside the loop as well");
         }
         None
+    }
+
+    /// Whether a value only repeats something that stands in memory whatever is done: a block of it needs no copy of all of it.
+    fn repeats_input(&self, value: Value, op: InstructionId) -> bool {
+        let inst = self.module.instruction(op);
+        let input = |&id: &InstructionId| {
+            let (below, _) = producer(self.module, id);
+            matches!(self.module.instruction(below).opcode, Opcode::Parameter | Opcode::Constant)
+        };
+        value.frame == 0 && inst.opcode == Opcode::Broadcast && inst.operands.iter().all(input)
     }
 
     /// Whether the value stands in memory after the rewrite anyway: an instruction that does not serve the sinks keeps it alive and

@@ -65,10 +65,13 @@ struct Search<'m> {
 }
 
 impl Search<'_> {
-    /// All calls that take or make a large part of the temporaries: they hide how large values flow.
+    /// If some calls take or make a large part of the temporaries, they hide how large values flow: then these and all that are not small.
     fn around_large(&mut self, context: &Context<'_>) -> Option<Target> {
         const LARGE: u64 = 16;
-        let least = Bytes(context.estimate.temporaries.get() / LARGE).max(context.options.min_saving).max(Bytes(1));
+        const SMALL: u64 = 1024;
+        let share =
+            |part| Bytes(context.estimate.temporaries.get() / part).max(context.options.min_saving).max(Bytes(1));
+        let (large, least) = (share(LARGE), share(SMALL));
         let mut calls = IndexSet::new();
         if context.estimate.temporaries == Bytes::ZERO {
             return None;
@@ -85,6 +88,9 @@ impl Search<'_> {
         let mut calls: Vec<InstructionId> = calls.into_iter().collect();
         calls.sort_by_cached_key(|&id| self.place(id));
         let sink = *calls.iter().max_by_key(|&&call| bytes(self.module, call))?;
+        if bytes(self.module, sink) < large {
+            return None;
+        }
         Some(Target { sink, calls })
     }
 

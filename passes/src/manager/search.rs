@@ -223,10 +223,18 @@ impl<'a> Search<'a> {
         if !self.take(change)? {
             return Ok(None);
         }
-        if let Some((score, candidate)) = self.best()?
-            && plain.is_none_or(|plain| score.total + self.options.min_saving.max(Bytes(1)) <= plain.total)
-        {
-            return Ok(Some(candidate));
+        if let Some((score, candidate)) = self.best()? {
+            let least = self.options.min_saving.max(Bytes(1));
+            let enough = match plain {
+                Some(plain) => score.total + least <= plain.total,
+                // What saves next to nothing is not worth a change of its own beside it.
+                None => {
+                    score.total == estimate.total || score.total + Bytes(estimate.total.get() / 100) <= estimate.total
+                }
+            };
+            if enough {
+                return Ok(Some(candidate));
+            }
         }
         self.roll_back(taken);
         self.now = estimate;

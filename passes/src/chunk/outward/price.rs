@@ -38,7 +38,7 @@ const ALLOWANCE: f64 = 0.3;
 /// The same where a budget is not met.
 const URGENT_ALLOWANCE: f64 = 2.0;
 /// Share of the memory traffic spared that computing values again may cost.
-const SPARED: f64 = 0.35;
+const SPARED: f64 = 0.7;
 
 /// Values are computed again for the sake of run time at most to this share of the original cost...
 const SMALL_SHARE: f64 = 0.05;
