@@ -20,11 +20,11 @@ fn main() {
         let module = hlo_ir::text::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let start = clock();
         let estimate = hlo_memory::estimate(&module, Target::Cpu).unwrap();
-        println!("{path}: {}", row(&module, &estimate, clock() - start));
+        println!("{path}: {}", row(&module, &estimate, clock().saturating_sub(start)));
         if stages && !module.is_scheduled() {
-            hlo_memory::cpu::time_stages(&module, &clock)
-                .into_iter()
-                .for_each(|(name, time)| println!("{name:10} {time:?}"));
+            for (name, time) in hlo_memory::cpu::time_stages(&module, &clock) {
+                println!("{name:10} {time:?}");
+            }
             println!("{}", largest(&hlo_memory::cpu::compile(&module).unwrap()));
         }
     }

@@ -26,7 +26,7 @@ fn main() {
     let clock = move || processor_time().unwrap_or_else(|| begun.elapsed());
     let start = clock();
     let before = estimator.estimate(&module).unwrap().total;
-    println!("one estimate: {:?} of processor time", clock() - start);
+    println!("one estimate: {:?} of processor time", clock().saturating_sub(start));
     // A budget just below ends the search with the first step.
     let options = Options { budget: Some(before - Bytes(1)), ..Options::default() };
     let passes: Vec<Box<dyn Pass>> = vec![Box::new(Shortcut)];
@@ -39,7 +39,7 @@ fn main() {
         pass.findings / pass.searches.count.max(1),
         pass.tried,
         statistics.estimates.count,
-        clock() - start,
+        clock().saturating_sub(start),
         report.before.total,
         report.after.total
     );

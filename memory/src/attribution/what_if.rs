@@ -51,7 +51,7 @@ pub enum Change {
 }
 
 /// Most instructions that are estimated anew for all questions about one module together: large modules get fewer answers, not slow ones.
-const WORK: usize = 200_000;
+const WORK: usize = 60_000;
 
 /// What could be changed about `module`, of which `estimate` is the memory; largest saving first. Changes that save nothing are left out.
 pub(crate) fn all(module: &Module, target: Target, estimate: &Estimate) -> Vec<WhatIf> {

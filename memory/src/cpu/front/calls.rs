@@ -40,7 +40,7 @@ fn redirect_one(cx: &mut Cx<'_>, caller: Id, computation: ComputationId, skip: u
                     if *callee == computation {
                         if seen == skip {
                             *callee = cx.deep_clone(computation);
-                            cx.set_attribute(caller, attribute.key, AttrValue::Computations(callees.into()));
+                            cx.set_attribute(caller, attribute.key, AttrValue::Computations(callees));
                             return true;
                         }
                         seen += 1;

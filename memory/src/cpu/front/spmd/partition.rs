@@ -212,7 +212,7 @@ impl Partitioner<'_, '_> {
                 for (dim, bound) in bounds.iter_mut().enumerate().filter(|(dim, _)| is_divided(*dim)) {
                     bound.limit = share[dim];
                 }
-                self.cx.set_attribute(new, AttrKey::Slice, AttrValue::Slice(bounds.into()));
+                self.cx.set_attribute(new, AttrKey::Slice, AttrValue::Slice(bounds));
             }
             _ if self.cx.opcode(new) == Opcode::DynamicSlice => {
                 self.cx.set_attribute(new, AttrKey::DynamicSliceSizes, AttrValue::ints(share));
