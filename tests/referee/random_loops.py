@@ -93,7 +93,7 @@ def judge(work, folder):
 
 def in_children(job, items, folder, key):
     """The job's answers for a batch; a batch that fails as a whole is repeated one by one."""
-    together = child.run(job, (items, folder), time_limit=60.0 + 60.0 * len(items))
+    together = child.run(job, (items, folder), time_limit=600.0 + 60.0 * len(items))
     if "error" not in together:
         return together[key]
     if len(items) == 1:
