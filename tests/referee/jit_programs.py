@@ -105,7 +105,26 @@ def compared(case):
     how = f" ({', '.join(grades)})" if grades else " (jax.jit)" if fallen else " (not rewritten)"
     if found["bitwise"]:
         return "same bits" + how
-    return f"{'within tolerance' if found['tolerated'] else 'DIFFERENT'}, {found['max_rel_error']:.2g}{how}"
+    if found["tolerated"]:
+        return f"within tolerance, {found['max_rel_error']:.2g}{how}"
+    return beside_the_truth(function, case, data, (left, right)) + how
+
+
+def beside_the_truth(function, case, data, sides):
+    """How far both are from the results in double precision: a program that magnifies rounding differs by more than the tolerance."""
+    import jax
+    import numpy as np
+
+    from hlo_opt.xla import truth
+    x64, widened = jax.config.jax_enable_x64, lambda leaf: leaf.astype(np.float64) if leaf.dtype == np.float32 else leaf
+    jax.config.update("jax_enable_x64", True)
+    try:
+        true = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(function, **case.given)(*jax.tree.map(widened, tuple(data)), **case.keywords))]
+    finally:
+        jax.config.update("jax_enable_x64", x64)
+    own, new = (truth.own_error(true, side) for side in sides)
+    verdict = "as near double precision" if truth.as_near(true, *sides) else "noise" if own > truth.MEANINGLESS else "DIFFERENT"
+    return f"{verdict}: {new:.2g} off, jax.jit {own:.2g}"
 
 
 def human(count):
