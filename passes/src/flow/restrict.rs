@@ -46,7 +46,7 @@ fn shrink_slice(block: &mut Instruction, dim: usize, rows: i64) {
         let mut bounds = bounds.clone();
         bounds[dim].start = 0;
         bounds[dim].limit = rows * bounds[dim].stride;
-        block.set_attribute(AttrKey::Slice, AttrValue::Slice(bounds.into()));
+        block.set_attribute(AttrKey::Slice, AttrValue::Slice(bounds));
     }
 }
 
