@@ -33,7 +33,7 @@ fn compiled_programs_come_apart_like_this() {
         let path = corpus("unfuse", &name, "after.hlo");
         let run = run(["--passes=unfuse", path.to_str().unwrap()]);
         assert_eq!(run.code, 0, "{run}");
-        insta::assert_snapshot!(format!("unfused@{name}"), format!("{}\n{}", run.stderr, run.stdout));
+        insta::assert_snapshot!(format!("unfused@unfuse__{name}.after.hlo"), format!("{}\n{}", run.stderr, run.stdout));
     }
 }
 
