@@ -4,11 +4,18 @@ A program is `name -> Program`; its `build` takes the sizes and returns the func
 the most MiB that XLA:CPU may need after the rewrite, None where nothing is promised; `other` limits temporaries on other targets.
 """
 import dataclasses
+import pathlib
+import sys
 import typing
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "corpus"))
+
+from programs.roll import microbatches, sum_of_products  # noqa: E402
+from programs.tie import gathered_weights  # noqa: E402
 
 
 @dataclasses.dataclass
@@ -87,27 +94,6 @@ def rows_pmap(steps, table, width):
     return jax.pmap(total, in_axes=(0, None), out_axes=0), (shape(4, steps, dtype="int32"), shape(table, width))
 
 
-def sum_of_products(copies, rows):
-    def total(xs):
-        return sum(h @ h.T for h in [jnp.tanh(xs[k]) for k in range(copies)])
-
-    return total, (shape(copies, rows, rows),)
-
-
-def microbatches(copies, rows, width):
-    def loss(w, x):
-        h = jnp.tanh(jnp.tanh(x @ w) @ w)
-        return jnp.sum(h ** 2)
-
-    def gradient(w, xs):
-        total = jnp.zeros_like(w)
-        for k in range(copies):
-            total += jax.grad(loss)(w, xs[k])
-        return total
-
-    return gradient, (shape(width, width), shape(copies, rows, width))
-
-
 def histograms(columns, bins, rows):
     """Every pair of columns has a histogram: openxla/xla#35719."""
 
@@ -143,20 +129,6 @@ def narrow_weights(layers, width, dtype):
 
     first = "float32" if dtype == "int8" else dtype
     return net, (shape(8, width, dtype=first), *[shape(width, width, dtype=dtype)] * layers)
-
-
-def gathered_weights(layers, width, rows):
-    mesh = Mesh(jax.devices()[:8], ("d",))
-
-    def split(*dims):
-        return jax.ShapeDtypeStruct(dims, jnp.float32, sharding=NamedSharding(mesh, PartitionSpec("d")))
-
-    def net(x, *ws):
-        for w in ws:
-            x = jnp.tanh(x @ w)
-        return jnp.sum(x)
-
-    return net, (split(rows, width), *[split(width, width) for _ in range(layers)])
 
 
 def layers_gradient(layers, rows, width):

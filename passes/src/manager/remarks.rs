@@ -63,18 +63,8 @@ fn refused(search: &mut Search<'_>, kind: PassKind) -> Vec<Candidate> {
 
 /// Said of the compiler's own form of a module, in which no pass can do anything.
 fn scheduled(search: &Search<'_>) -> Remark {
-    let module = &*search.module;
-    let root = search.origins.of(module.computation(module.entry()).root);
-    Remark {
-        kind: RemarkKind::Analysis,
-        pass: "unfuse",
-        instruction: module.instruction(root).name.clone(),
-        id: root,
-        code: "scheduled",
-        message: "the module is the compiler's own form, which XLA does not take back; --passes=unfuse writes a plain form of it".to_owned(),
-        bytes: Bytes::ZERO,
-        source: None,
-    }
+    let message = "the module is the compiler's own form, which XLA does not take back; --passes=unfuse writes a plain form of it";
+    of_module(search, "unfuse", "scheduled", message)
 }
 
 /// `file:line` of an instruction, or else of the one it stems from.
@@ -183,15 +173,20 @@ fn left_out(left: &LeftOut, limit: Option<usize>) -> Remark {
 }
 
 fn limit(search: &Search<'_>) -> Remark {
+    of_module(search, "manager", "limit", "the search stopped at its limit; another run on the result may find more")
+}
+
+/// A remark about the module as a whole, which stands at its root.
+fn of_module(search: &Search<'_>, pass: &'static str, code: &'static str, message: &str) -> Remark {
     let module = &*search.module;
     let root = search.origins.of(module.computation(module.entry()).root);
     Remark {
         kind: RemarkKind::Analysis,
-        pass: "manager",
+        pass,
         instruction: module.instruction(root).name.clone(),
         id: root,
-        code: "limit",
-        message: "the search stopped at its limit; another run on the result may find more".to_owned(),
+        code,
+        message: message.to_owned(),
         bytes: Bytes::ZERO,
         source: None,
     }

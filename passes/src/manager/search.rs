@@ -21,7 +21,7 @@ const MOST_STEPS: usize = 512;
 const MOST_TRIALS: usize = 4096;
 /// Fewest estimates that even the largest module gets.
 const FEWEST_TRIALS: usize = 64;
-/// Instructions looked at in all estimates together; an estimate takes about ten microseconds per instruction of a large module, so this
+/// Instructions looked at in all estimates together; an estimate takes about twenty microseconds per instruction of a large module, so this
 /// is some minutes at worst.
 const INSTRUCTION_BUDGET: usize = 16_000_000;
 /// Where not every candidate is estimated, those that follow so many which were no better than the best one are left for the next step.
