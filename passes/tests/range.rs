@@ -123,6 +123,15 @@ fn conditions_narrow_their_branches() {
         ),
         "[0, 2147483647]"
     );
+    // Two constants whose values the dump left out are not the same.
+    let elided = |same: &str| {
+        format!(
+            "  %p = s32[8,3] constant({{...}})\n  %q = s32[8,3] constant({{...}})\n  \
+             %neg = pred[8,3] compare(%p, %zeros), direction=GE\n  ROOT %r = s32[8,3] select(%neg, {same}, %zeros)"
+        )
+    };
+    assert_eq!(root(&elided("%p")), "[0, 2147483647]");
+    assert_eq!(root(&elided("%q")), S32);
     // Two conditions at once, one of them under `not`.
     assert_eq!(
         root(

@@ -291,3 +291,19 @@ fn a_reduction_behind_the_loop_may_choose_another_library() {
     assert_eq!(grades(&source(reduced)), [Grade::HloExact]);
     assert_eq!(grades(&source("ROOT %r = f32[64,64] negate(%sine)")), [Grade::Bitwise]);
 }
+
+#[test]
+fn constants_that_the_dump_left_out_may_be_any() {
+    let scaled = |constant: &dyn Fn(usize) -> usize| {
+        let mut text = copies(4, "add", |k| 64 * k);
+        for k in 0..4 {
+            let (from, to) = (format!("tanh(%s.{k})"), format!("multiply(%s.{k}, %c.{})", constant(k)));
+            text = text.replace(&from, &to);
+        }
+        let constants: String = (0..4).map(|k| format!("  %c.{k} = f32[64,64] constant({{...}})\n")).collect();
+        constants + &text
+    };
+    // All read one of them; each reads its own.
+    assert_eq!(codes(&scaled(&|_| 0), Target::Cpu)[0], "rewrite");
+    assert!(!codes(&scaled(&|k| k), Target::Cpu).contains(&"rewrite"));
+}

@@ -2,7 +2,7 @@
 
 use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::module::Payload;
-use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, InstructionId, Module, Opcode, Shape, edit};
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, InstructionId, Module, Opcode, Shape, edit, literal};
 use hlo_memory::size::array_size;
 use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
@@ -81,6 +81,8 @@ struct Expression<'m> {
     payload: &'m Payload,
     operands: Vec<usize>,
     attributes: Vec<&'m Attribute>,
+    /// Constants whose values the dump left out equal only themselves.
+    elided: Option<InstructionId>,
 }
 
 /// Numbers instructions such that equal expressions get equal numbers (metadata aside).
@@ -94,6 +96,7 @@ pub(super) fn twins(module: &Module, computation: ComputationId) -> SideTable<In
             payload: &inst.payload,
             operands: inst.operands.iter().map(|&operand| number[operand]).collect(),
             attributes: inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata).collect(),
+            elided: literal::is_elided(inst).then_some(id),
         };
         let next = known.len();
         number.set(id, *known.entry(expression).or_insert(next));

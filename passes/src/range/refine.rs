@@ -175,6 +175,7 @@ impl Ranges<'_> {
         }
         let (x, y) = (self.module.instruction(a), self.module.instruction(b));
         let pure = !x.opcode.has_side_effect()
+            && !hlo_ir::literal::is_elided(x)
             && !matches!(x.opcode, Opcode::Parameter | Opcode::Call | Opcode::CustomCall | Opcode::RngBitGenerator);
         let attributes = |inst: &hlo_ir::Instruction| {
             inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata).cloned().collect::<Vec<_>>()
