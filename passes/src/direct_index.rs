@@ -21,7 +21,8 @@
 //! outside; a gather moves them to the nearest one that fits, so there they must lie on the same side. For the wrap
 //! of JAX only values in [-d, -1] are told apart. Grade: bitwise if range analysis proves that the array holds none of them, column by column
 //! (unsigned types, iota, clip, masks, remainders, arg-max, sort positions, counters ...); assume if
-//! `--assume=indices-in-bounds` promises it.
+//! `--assume=indices-in-bounds` promises it. XLA joins adding scatters of floats that are summed where their indices fit together, and
+//! chains them otherwise: reassociate where the index of one of these gets another type or order.
 //!
 //! Only XLA:CPU is given a narrower index type than before; for other targets one convert to the old type stays, because XLA:TPU
 //! computes addresses of several components in the narrow type and gets them wrong. For XLA:GPU nothing is rewritten (`fused-on-target`):
@@ -43,6 +44,7 @@ use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
 use indexmap::IndexMap;
 
+use crate::flow::is_summed;
 use crate::range::Ranges;
 use crate::{Assumption, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 use proof::{Plan, Verdict};
@@ -108,7 +110,7 @@ impl Index {
                     return vec![self.pointless()];
                 }
                 Verdict::Proven(plan) => {
-                    found.insert(0, self.finding(module, Grade::Bitwise, bytes, &plan));
+                    found.insert(0, self.finding(module, self.grade(context, &plan), bytes, &plan));
                     break;
                 }
                 // Of several arrays that could be read under a promise, the one nearest to the program's input saves most.
@@ -131,6 +133,13 @@ impl Index {
             found.push(Finding { instruction: self.sinks[0].id, grade: Grade::Bitwise, wasted: bytes, outcome });
         }
         found
+    }
+
+    /// Sums of scatters stay as they are if the new index fits together with the same others as the old one.
+    fn grade(&self, context: &Context<'_>, plan: &Plan) -> Grade {
+        let module = context.module;
+        let summed = |sink: &Sink| is_summed(module, context.users, sink.id);
+        if !plan.is_alike(module, self) && self.sinks.iter().any(summed) { Grade::Reassociate } else { Grade::Bitwise }
     }
 
     /// What to say where the compiler makes no copy of the indices.

@@ -11,7 +11,7 @@ use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::direct_index::DirectIndex;
 use hlo_passes::inline_calls::InlineCalls;
-use hlo_passes::{Assumption, Context, Finding, Options, Outcome, Pass};
+use hlo_passes::{Assumption, Context, Finding, Grade, Options, Outcome, Pass};
 
 fn find(pass: &dyn Pass, module: &Module, options: &Options) -> Vec<Finding> {
     let (users, estimate) = (Users::of(module), estimate(Bytes::ZERO, Vec::new()));
@@ -337,4 +337,32 @@ ENTRY %main {{
     let notes = |rows| report(&single(rows), &options(Target::Cpu, Vec::new()));
     assert!(notes(2).contains("reads `i` (bitwise"), "{}", notes(2));
     assert_eq!(notes(1), "");
+}
+
+#[test]
+fn sums_of_scatters_whose_indices_fit_otherwise_may_round_otherwise() {
+    // XLA:CPU joins two summed scatters where their indices have one type and the same order of components.
+    let grades = |t: &str, lines: &str, tail: &str| {
+        let both = format!("{lines}\n  %a = {SCATTER}\n{}", tail.replace("OTHER", &SCATTER.replace("%j", "%k")));
+        let source = indexed(&format!("{t}[50,3]"), &both, "f32[8,16,4] negate(%z)");
+        let raw = if lines.contains("%raw") { "%raw = s32[50,3] parameter" } else { "%i = s32[50,3] parameter" };
+        let module = parse(&source.replace("%i = s32[50,3] parameter", raw));
+        let findings = find(&DirectIndex, &module, &options(Target::Cpu, Vec::new()));
+        let rewrites = findings.iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
+        rewrites.map(|finding| finding.grade).collect::<Vec<_>>()
+    };
+    let sum = "  %k = s32[50,3] parameter(3)\n  %b = OTHER\n  %z = f32[8,16,4] add(%a, %b)";
+    let tuple = "  %t = (f32[8,16,4]) tuple(%a)\n  %g = f32[8,16,4] get-tuple-element(%t), index=0\n";
+    let hidden = sum.replace("  %b", &format!("{tuple}  %b")).replace("add(%a", "add(%g");
+    let narrow = "  %j = s32[50,3] convert(%i)";
+    assert_eq!(grades("u8", narrow, sum), [Grade::Reassociate]);
+    assert_eq!(grades("u8", narrow, &hidden), [Grade::Reassociate]);
+    assert_eq!(grades("u8", narrow, &sum.replace("add(", "multiply(")), [Grade::Bitwise]);
+    let clipped = |order| {
+        "  %low = s32[] constant(0)\n  %high = s32[] constant(3)\n  %i = s32[50,3] clamp(%low, %raw, %high)\n"
+            .to_owned()
+            + &wrapped("s32", order)
+    };
+    assert_eq!(grades("s32", &clipped([0, 1, 2]), sum), [Grade::Bitwise]);
+    assert_eq!(grades("s32", &clipped([2, 0, 1]), sum), [Grade::Reassociate]);
 }

@@ -10,7 +10,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHILD = os.path.join(HERE, "board_child.py")
 # Seeds of assignment.py's random programs, a hundred each: square shapes (mode 0) and odd ones (mode 1).
-FUZZ = [(seed, mode) for seed in (101, 102, 103, 104) for mode in (0, 1)] + [(105, 0)]
+FUZZ = [(seed, mode) for seed in (101, 102, 103, 104) for mode in (0, 1)] + [(105, 0), (105, 1), (106, 0)]
 # Seeds of this repository's own random programs: first seed, count.
 RANDOM = [(first, 50) for first in range(0, 300, 50)]
 TIME_LIMIT = 4000

@@ -6,7 +6,7 @@
 //! sum of two products, of which the compiler joins one, and a reduction outside of something that now stands in memory or no longer does.
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode, graph};
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
 use indexmap::{IndexMap, IndexSet};
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ use super::sink::{Kind, Sink};
 use super::waste::twins;
 use crate::flow::{
     exactness, float_product, is_expensive, is_float_sum, is_fusible, is_transcendental, is_transparent, keeps_product,
-    producer,
+    parameters, producer,
 };
 use crate::{Context, Grade};
 
@@ -206,13 +206,4 @@ fn sums_up(module: &Module, id: InstructionId) -> bool {
     let inst = module.instruction(id);
     is_float_sum(module, id)
         || (matches!(inst.opcode, Opcode::Reduce | Opcode::ReduceWindow) && exactness(module, inst) > Grade::Bitwise)
-}
-
-/// The parameters of the computation a call runs that stand for its operand.
-fn parameters(module: &Module, call: InstructionId, operand: InstructionId) -> Vec<InstructionId> {
-    let inst = module.instruction(call);
-    let Some(callee) = inst.computation(&AttrKey::ToApply) else { return Vec::new() };
-    let is_operand = |number: i64| inst.operands.get(number as usize) == Some(&operand);
-    let stands = |inst: &hlo_ir::Instruction| inst.parameter_number().is_some_and(is_operand);
-    module.instructions_of(callee).filter(|(_, inst)| stands(inst)).map(|(id, _)| id).collect()
 }

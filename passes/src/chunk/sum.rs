@@ -1,11 +1,11 @@
 //! Sums behind scatters: XLA takes `add(other, scatter(..))` into the scatter, and loops must follow it to keep the bits.
 
 use hlo_ir::graph::{self, Users};
-use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
-use indexmap::IndexSet;
+use hlo_ir::{InstructionId, Module, Opcode};
 
 use super::sink::Sink;
 use crate::Grade;
+use crate::flow::{adds_floats, is_summed_elsewhere};
 
 /// What becomes of an `add` that is the only user of an adding scatter of floats.
 ///
@@ -79,42 +79,4 @@ fn sum_behind(module: &Module, users: &Users, scatter: InstructionId) -> Option<
 
 fn is_root(module: &Module, id: InstructionId) -> bool {
     module.computation(module.instruction(id).parent).root == id
-}
-
-/// Whether an instruction is a scatter that adds its updates, which are not integers.
-fn adds_floats(module: &Module, scatter: InstructionId) -> bool {
-    let inst = module.instruction(scatter);
-    let float = inst.array().is_some_and(|array| !array.element_type.is_integer());
-    let combiner = inst.computation(&AttrKey::ToApply).map(|id| module.instruction(module.computation(id).root));
-    let parameter = |id: &InstructionId| module.instruction(*id).opcode == Opcode::Parameter;
-    let adds = combiner.is_some_and(|root| root.opcode == Opcode::Add && root.operands.iter().all(parameter));
-    inst.opcode == Opcode::Scatter && float && adds
-}
-
-/// Whether an adding scatter of floats reaches an `add` through a tuple or as the result of a called computation. XLA inlines calls and
-/// dissolves tuples before it takes in sums.
-fn is_summed_elsewhere(module: &Module, users: &Users, scatter: InstructionId) -> bool {
-    if !adds_floats(module, scatter) {
-        return false;
-    }
-    let callers = graph::callers(module);
-    let mut work = vec![scatter];
-    let mut seen = IndexSet::new();
-    while let Some(id) = work.pop() {
-        if !seen.insert(id) {
-            continue;
-        }
-        if is_root(module, id) {
-            let calls = &callers[module.instruction(id).parent];
-            work.extend(calls.iter().filter(|&&call| module.instruction(call).opcode == Opcode::Call));
-        }
-        for &user in users.get(id) {
-            match module.instruction(user).opcode {
-                Opcode::Tuple | Opcode::GetTupleElement => work.push(user),
-                Opcode::Add if id != scatter => return true,
-                _ => {}
-            }
-        }
-    }
-    false
 }

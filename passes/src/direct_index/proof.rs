@@ -1,7 +1,7 @@
 //! Whether an array can be read instead of an index, and what must hold for it.
 
 use hlo_ir::shape::Dims;
-use hlo_ir::{ElementType, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode};
 use hlo_memory::Target;
 
 use super::Index;
@@ -255,6 +255,15 @@ impl Plan {
         self.columns.iter().enumerate().any(|(component, &column)| component != column)
     }
 
+    /// Whether a sink of `index` reads the array like the index it read before: as far as XLA asks before it joins two scatters.
+    pub(super) fn is_alike(&self, module: &Module, index: &Index) -> bool {
+        let converted = self.convert.or_else(|| super::element_type(module, self.source));
+        let sorted = |sink: &super::Sink| module.instruction(sink.id).flag(&AttrKey::IndicesAreSorted);
+        converted == super::element_type(module, index.id)
+            && !self.is_permuted()
+            && index.vector_dim == self.rows.len()
+            && (self.keeps_values || !index.sinks.iter().any(sorted))
+    }
     /// The rewrite in a few words.
     pub(super) fn note(&self, module: &Module) -> String {
         let name = &module.instruction(self.source).name;

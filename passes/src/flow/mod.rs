@@ -12,6 +12,7 @@ mod movement;
 mod restrict;
 mod row_loop;
 mod rows;
+mod scatter_sum;
 mod value;
 mod windowed;
 
@@ -25,6 +26,8 @@ pub use restrict::{block_shape, restrict};
 pub use row_loop::{RowLoop, element as loop_element};
 pub(crate) use rows::gcd;
 pub use rows::{Rows, Step};
+pub(crate) use scatter_sum::{adds_floats, is_summed, is_summed_elsewhere};
+pub(crate) use value::parameters;
 pub use value::{Frames, Value, is_transparent, producer};
 
 /// What an instruction needs of one operand to compute a block of its result.

@@ -103,3 +103,12 @@ pub fn producer(module: &Module, inst: InstructionId) -> (InstructionId, Option<
         _ => (inst, None),
     }
 }
+
+/// The parameters of a called computation that an operand of the call is handed to.
+pub(crate) fn parameters(module: &Module, call: InstructionId, operand: InstructionId) -> Vec<InstructionId> {
+    let inst = module.instruction(call);
+    let Some(callee) = inst.computation(&AttrKey::ToApply) else { return Vec::new() };
+    let is_operand = |number: i64| inst.operands.get(number as usize) == Some(&operand);
+    let stands = |inst: &hlo_ir::Instruction| inst.parameter_number().is_some_and(is_operand);
+    module.instructions_of(callee).filter(|(_, inst)| stands(inst)).map(|(id, _)| id).collect()
+}
