@@ -1,0 +1,55 @@
+//! Scatters whose sums meet other sums: XLA:CPU may make one scatter of them, which adds in another order.
+//!
+//! `add(a, scatter(b, ..))` becomes `scatter(a + b, ..)`, and a sum of two adding scatters becomes one scatter over both indices if these fit
+//! together (`HandleAdd` in XLA's `algebraic_simplifier.cc`). A rewrite that changes what fits keeps the operations and not the bits.
+
+use hlo_ir::graph::{self, Users};
+use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
+use indexmap::IndexSet;
+
+use super::{is_transparent, parameters};
+
+/// Whether an instruction is a scatter that adds its updates, which are not integers.
+pub(crate) fn adds_floats(module: &Module, scatter: InstructionId) -> bool {
+    let inst = module.instruction(scatter);
+    let float = inst.array().is_some_and(|array| !array.element_type.is_integer());
+    let combiner = inst.computation(&AttrKey::ToApply).map(|id| module.instruction(module.computation(id).root));
+    let parameter = |id: &InstructionId| module.instruction(*id).opcode == Opcode::Parameter;
+    let adds = combiner.is_some_and(|root| root.opcode == Opcode::Add && root.operands.iter().all(parameter));
+    inst.opcode == Opcode::Scatter && float && adds
+}
+
+/// Whether an adding scatter of floats is an operand of an `add`, directly or otherwise.
+pub(crate) fn is_summed(module: &Module, users: &Users, scatter: InstructionId) -> bool {
+    let adds = |&user: &InstructionId| module.instruction(user).opcode == Opcode::Add;
+    adds_floats(module, scatter) && (users.get(scatter).iter().any(adds) || is_summed_elsewhere(module, users, scatter))
+}
+
+/// Whether an adding scatter of floats reaches an `add` through a tuple, or into or out of a called computation. XLA inlines calls and
+/// dissolves tuples before it takes in sums.
+pub(crate) fn is_summed_elsewhere(module: &Module, users: &Users, scatter: InstructionId) -> bool {
+    if !adds_floats(module, scatter) {
+        return false;
+    }
+    let callers = graph::callers(module);
+    let mut work = vec![scatter];
+    let mut seen = IndexSet::new();
+    while let Some(id) = work.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        let parent = module.instruction(id).parent;
+        if module.computation(parent).root == id {
+            work.extend(callers[parent].iter().filter(|&&call| module.instruction(call).opcode == Opcode::Call));
+        }
+        for &user in users.get(id) {
+            match module.instruction(user).opcode {
+                Opcode::Tuple | Opcode::GetTupleElement => work.push(user),
+                Opcode::Call if is_transparent(module, user) => work.extend(parameters(module, user, id)),
+                Opcode::Add if id != scatter => return true,
+                _ => {}
+            }
+        }
+    }
+    false
+}
