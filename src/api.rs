@@ -43,7 +43,7 @@ impl Optimized {
     }
     /// Whether the run lowered the peak.
     pub fn helped(&self) -> bool {
-        self.report.after.total < self.report.before.total
+        self.report.after.charged() < self.report.before.charged()
     }
     /// The report as JSON (`docs/report.schema.json`); `target` is that of the run's options.
     pub fn report_json(&self, target: Target) -> Result<String, Failure> {

@@ -23,10 +23,21 @@ pub(crate) fn text(module: &str, report: &RunReport) -> String {
 fn headline(module: &str, report: &RunReport) -> String {
     let trust = report.before.model.name();
     let (before, after, floor) = (report.before.total, report.after.total, report.after.floor);
+    let hidden = hidden(report);
     if report.rewrites.is_empty() {
-        return format!("{module}: peak {before} (floor {floor}, {trust}), nothing rewritten\n");
+        return format!("{module}: peak {before} (floor {floor}, {trust}){hidden}, nothing rewritten\n");
     }
-    format!("{module}: peak {before} -> {after} (floor {floor}, {trust})\n")
+    format!("{module}: peak {before} -> {after} (floor {floor}, {trust}){hidden}\n")
+}
+
+/// What XLA's peak leaves out, if it would count.
+fn hidden(report: &RunReport) -> String {
+    let (before, after) = (report.before.hidden, report.after.hidden);
+    if u128::from(before.max(after).get()) * 100 < u128::from(report.before.total.get()) {
+        return String::new();
+    }
+    let change = if before == after { before.to_string() } else { format!("{before} -> {after}") };
+    format!(" and {change} inside library calls")
 }
 
 fn rewrite_line(rewrite: &Rewrite) -> String {

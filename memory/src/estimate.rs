@@ -93,6 +93,9 @@ pub struct Estimate {
     pub temporaries: Bytes,
     /// Scratch of applied computations (reducers, comparators).
     pub thread_local: Bytes,
+    /// What the library fusion that needs most of it takes for itself while it runs. XLA:CPU's figures leave it out, and so does `total`;
+    /// the process needs it all the same.
+    pub hidden: Bytes,
     /// Arguments + outputs - aliased: no program with this interface can need less.
     pub floor: Bytes,
     /// Where the peak is.
@@ -109,6 +112,10 @@ impl Estimate {
     /// Area under the timeline in byte-steps, the tie-breaker between programs of equal peak.
     pub fn area(&self) -> u128 {
         self.timeline.iter().map(|bytes| u128::from(bytes.get())).sum()
+    }
+    /// What decides between programs: XLA's total and what it leaves out.
+    pub fn charged(&self) -> Bytes {
+        self.total + self.hidden
     }
 }
 
@@ -227,6 +234,9 @@ impl<'m> Compiled<'m> {
     fn figures(&self, assignment: &Assignment<'_>) -> Estimate {
         let mut estimate = assignment.estimate();
         estimate.model = self.model;
+        if self.target == Target::Cpu {
+            estimate.hidden = attribution::most_hidden(assignment);
+        }
         estimate.caveats.extend(self.caveats.iter().cloned());
         estimate
     }

@@ -59,6 +59,9 @@ impl Outlook {
             }
         }
         outlook.anywhere += assignment.estimate().total - held_bytes;
+        if target == Target::Cpu {
+            outlook.anywhere += crate::attribution::most_hidden(&assignment);
+        }
         Ok(outlook)
     }
 

@@ -31,6 +31,7 @@ impl Assignment<'_> {
             constants: self.sum(|block| block.kind == Kind::Constant),
             temporaries: self.sum(Block::is_temporary),
             thread_local: self.sum(|block| block.kind == Kind::ThreadLocal),
+            hidden: Bytes::ZERO,
             floor: arguments + outputs - aliased,
             peak: self.peak(&timeline),
             largest: self.largest(&timeline),

@@ -16,6 +16,7 @@ use crate::{Bytes, LiveBuffer};
 
 pub use self::collect::HOLDERS;
 pub use self::points::POINTS;
+pub(crate) use self::scratch::most_hidden;
 pub use self::what_if::{Change, WhatIf};
 
 /// What explains an estimate.

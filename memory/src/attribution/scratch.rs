@@ -15,6 +15,13 @@ use crate::size::shape_size;
 /// Most fusions that are listed.
 const LISTED: usize = 10;
 
+/// What the library fusion with most scratch of its own takes. Fusions run one after the other, or wait for each other's threads.
+pub(crate) fn most_hidden(assignment: &Assignment<'_>) -> Bytes {
+    let module = assignment.module();
+    let bodies = assignment.schedule().iter().filter_map(|&id| library_body(module, id));
+    bodies.map(|body| scratch(module, body)).max().unwrap_or_default()
+}
+
 /// The library fusions with scratch of their own, most first.
 pub(super) fn hidden(assignment: &Assignment<'_>) -> Vec<Hidden> {
     let module = assignment.module();

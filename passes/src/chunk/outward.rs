@@ -52,7 +52,7 @@ impl Offer {
 
 /// Findings about the large values of one computation.
 pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
-    if context.estimate.temporaries == Bytes::ZERO {
+    if context.estimate.temporaries + context.estimate.hidden == Bytes::ZERO {
         return Vec::new();
     }
     let graph = Graph::of(context, computation);
@@ -159,7 +159,7 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let sizes: Option<Vec<BlockSize>> =
         (0..regions.len()).map(|index| size(context, &plan, &regions[index], &price, index)).collect();
     let sizes = sizes?;
-    let least = context.options.min_saving.get().max(context.estimate.total.get() / 20);
+    let least = context.options.min_saving.get().max(context.estimate.charged().get() / 20);
     let least = if context.options.chunk_bytes.is_some() { least } else { least.max(LEAST_GAIN) };
     (price.gain >= least.max(1)).then_some(Offer { plan, price, sizes, regions })
 }
@@ -202,7 +202,7 @@ fn decides_twice(flow: &Flow<'_, '_>, plan: &Plan, regions: &[Region]) -> bool {
     let mut seen = IndexSet::new();
     let mut tainted = SideTable::new(false);
     for region in regions {
-        for op in region.inexact(module) {
+        for op in region.rounded(module) {
             if !seen.insert(op) {
                 tainted.set(op, true);
             }

@@ -7,7 +7,10 @@ use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode, graph};
 use indexmap::{IndexMap, IndexSet};
 
 use super::sink::Sink;
-use crate::flow::{Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, is_fusible, producer, pull};
+use crate::flow::{
+    Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, float_product, is_float_sum, is_fusible, producer,
+    pull,
+};
 use crate::{Context, Grade};
 
 /// A block: some rows of one dimension of a value.
@@ -61,9 +64,20 @@ pub(super) struct Region {
 impl Region {
     /// Instructions computed on blocks whose last bits can depend on the block.
     pub(super) fn inexact(&self, module: &Module) -> IndexSet<InstructionId> {
+        self.computed(module).filter(|&op| exactness(module, module.instruction(op)) > Grade::Bitwise).collect()
+    }
+    /// The same with sums of products, which compilers round once or twice, depending on what else their kernel computes.
+    pub(super) fn rounded(&self, module: &Module) -> IndexSet<InstructionId> {
+        let product = |&id: &InstructionId| float_product(module, id).is_some();
+        let joins = |op| is_float_sum(module, op) && module.instruction(op).operands.iter().any(product);
+        self.computed(module)
+            .filter(|&op| joins(op) || exactness(module, module.instruction(op)) > Grade::Bitwise)
+            .collect()
+    }
+    /// Instructions computed on blocks.
+    fn computed<'a>(&'a self, module: &'a Module) -> impl Iterator<Item = InstructionId> + 'a {
         let computed = self.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
-        let ops = computed.map(|(block, _)| producer(module, block.value.inst).0);
-        ops.filter(|&op| exactness(module, module.instruction(op)) > Grade::Bitwise).collect()
+        computed.map(|(block, _)| producer(module, block.value.inst).0)
     }
 }
 

@@ -120,7 +120,7 @@ fn trial<'s>(search: &'s Search<'_>, candidate: &Candidate) -> Option<&'s Trial>
 /// less than the user cares for.
 fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
     let saved = match trial(search, candidate) {
-        Some(Trial::Total(total)) => search.now.total - *total,
+        Some(Trial::Total(total)) => search.now.charged() - *total,
         Some(Trial::Failed(_)) => return None,
         Some(Trial::PassedOver(most)) => candidate.finding.wasted.min(*most),
         None => candidate.finding.wasted,
@@ -130,7 +130,7 @@ fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
 
 /// Why a rewrite that was allowed is not in the result.
 fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static str, String) {
-    let now = search.now.total;
+    let now = search.now.charged();
     if let Some(budget) = search.options.budget.filter(|_| search.fits()) {
         return ("budget", format!("was not needed: the peak of {now} fits into the budget of {budget} ({note})"));
     }

@@ -116,7 +116,7 @@ mod tests {
         for ((name, patch), bound) in found.into_iter().zip(bounds) {
             let undo = patch.apply(module).expect("the patch fits");
             if let Ok(after) = estimator.estimate(module) {
-                results.push((name, bound, now.total - after.total));
+                results.push((name, bound, now.charged() - after.charged()));
             }
             undo.revert(module);
         }

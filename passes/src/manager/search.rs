@@ -229,7 +229,8 @@ impl<'a> Search<'a> {
                 Some(plain) => score.total + least <= plain.total,
                 // What saves next to nothing is not worth a change of its own beside it.
                 None => {
-                    score.total == estimate.total || score.total + Bytes(estimate.total.get() / 100) <= estimate.total
+                    score.total == estimate.charged()
+                        || score.total + Bytes(estimate.charged().get() / 100) <= estimate.charged()
                 }
             };
             if enough {
@@ -281,7 +282,7 @@ impl<'a> Search<'a> {
         let outlook = large.then(|| self.estimator.outlook(self.module)).flatten();
         let Some(outlook) = outlook else { return candidates.into_iter().map(|candidate| (candidate, None)).collect() };
         let scope = Scope::new(self.module, outlook);
-        let everything = self.now.total - self.now.floor;
+        let everything = self.now.charged() - self.now.floor;
         let bound = |candidate: Candidate| {
             let most = match &candidate.finding.outcome {
                 Outcome::Rewrite { patch, .. } | Outcome::Withheld { patch, .. } => scope.most_saved(patch),
@@ -354,7 +355,7 @@ impl<'a> Search<'a> {
         let estimate = statistics.estimates.measure(|| self.estimator.estimate(self.module));
         undo.revert(self.module);
         let outcome = match &estimate {
-            Ok(estimate) => Trial::Total(estimate.total),
+            Ok(estimate) => Trial::Total(estimate.charged()),
             Err(error) => Trial::Failed(error.to_string()),
         };
         self.note(candidate, outcome);
@@ -379,13 +380,13 @@ impl<'a> Search<'a> {
         };
         rewrite.conditions = conditions.into_iter().map(named).collect();
         let Some((undo, estimate)) = self.apply_and_estimate(claim, patch)? else { return Ok(false) };
-        rewrite.saved = self.now.total - estimate.total;
+        rewrite.saved = self.now.charged() - estimate.charged();
         self.now = estimate;
         self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
         self.statistics.passes[candidate.pass].made += 1;
         self.steps.push(Step { undo, rewrite, pass: candidate.pass, instruction: claim.instruction });
         let least = self.options.min_saving.max(Bytes(1));
-        let gained = self.now.total + least <= self.paid_estimate.total || self.fits();
+        let gained = self.now.charged() + least <= self.paid_estimate.charged() || self.fits();
         if claim.kind == PassKind::Rewrite && gained {
             self.pay();
         }
@@ -425,7 +426,7 @@ impl<'a> Search<'a> {
             let (taken, estimate) = (self.steps.len(), self.now.clone());
             if !self.take(candidate)? {
                 refused += 1;
-            } else if self.now.total > estimate.total {
+            } else if self.now.charged() > estimate.charged() {
                 self.roll_back(taken);
                 self.now = estimate;
                 refused += 1;

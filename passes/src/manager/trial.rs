@@ -57,7 +57,7 @@ fn dishonest(module: &Module, claim: Claim, message: &'static str) -> RunError {
 /// What decides between two programs: the total, then the area under the timeline; lower is better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Score {
-    /// Bytes of all allocations.
+    /// Bytes of all allocations and of what library calls take for themselves.
     pub(super) total: Bytes,
     /// Byte-steps.
     pub(super) area: u128,
@@ -66,7 +66,7 @@ pub(super) struct Score {
 impl Score {
     /// The score of an estimated module.
     pub(super) fn of(estimate: &Estimate) -> Self {
-        Self { total: estimate.total, area: estimate.area() }
+        Self { total: estimate.charged(), area: estimate.area() }
     }
     /// Whether this is a step forward from `now`: a total lower by `least`, or the same total over an area smaller by `least`.
     pub(super) fn improves(self, now: Self, least: Bytes) -> bool {

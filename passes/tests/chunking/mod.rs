@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod graphs;
+pub(crate) mod outward;
 pub(crate) mod programs;
 
 use hlo_ir::graph::Users;

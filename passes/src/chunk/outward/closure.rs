@@ -190,11 +190,19 @@ impl Closure<'_, '_, '_> {
             let level = self.flow.graph.operands(op).iter().map(|operand| {
                 let below = self.flow.graph.op(*operand);
                 let in_loop = self.members.contains_key(operand) || self.sinks.contains_key(&below);
-                let same = inside.contains(operand) && self.members.contains_key(operand);
+                let same =
+                    inside.contains(operand) && self.members.contains_key(operand) && !self.is_whole(op, *operand);
                 self.level[below] + usize::from(in_loop && !same)
             });
             let level = level.max().unwrap_or(0);
             self.level.set(op, level);
+        }
+    }
+    /// Whether a member or a sink needs all of an operand, perhaps besides blocks of it.
+    fn is_whole(&self, op: InstructionId, value: InstructionId) -> bool {
+        match self.sinks.get(&op) {
+            Some(sink) => self.reads_whole(op, sink, value),
+            None => self.needs_whole(op, value),
         }
     }
     /// Operands of a member of which it needs blocks, in whatever form.
