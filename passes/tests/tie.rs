@@ -121,27 +121,34 @@ fn pieces_that_need_each_other_are_left_alone() {
 
 #[test]
 fn a_tie_on_a_factor_of_a_summed_product_may_round_anew() {
-    let pieces = |last: &str| {
-        let mut lines = "  %xs = f32[4,64,64] parameter(0)\n  %c = f32[64,64] parameter(1)\n".to_owned();
-        let mut names = Vec::new();
-        for k in 0..4 {
-            writeln!(lines, "  %s.{k} = f32[1,64,64] slice(%xs), slice={{[{k}:{}], [0:64], [0:64]}}", k + 1).unwrap();
-            writeln!(lines, "  %r.{k} = f32[64,64] reshape(%s.{k})").unwrap();
-            writeln!(lines, "  %m.{k} = f32[64,64] multiply(%r.{k}, %c)").unwrap();
-            writeln!(lines, "  %a.{k} = f32[64,64] {last}(%m.{k}, %c)").unwrap();
-            writeln!(
-                lines,
-                "  %d.{k} = f32[64,64] dot(%a.{k}, %c), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
-            )
-            .unwrap();
-            names.push(format!("%d.{k}"));
-        }
-        let shapes = ["f32[64,64]"; 4].join(", ");
-        writeln!(lines, "  ROOT %all = ({shapes}) tuple({})", names.join(", ")).unwrap();
-        let found = find(&common::module(&lines), Target::Cpu);
-        let rewrites = found.iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
-        rewrites.map(|finding| finding.grade).collect::<Vec<_>>()
-    };
-    assert_eq!(pieces("add"), [Grade::HloExact]);
-    assert_eq!(pieces("maximum"), [Grade::Bitwise]);
+    assert_eq!(summed_products("add", "multiply(%r.{k}, %c)"), [Grade::HloExact]);
+    assert_eq!(summed_products("maximum", "multiply(%r.{k}, %c)"), [Grade::Bitwise]);
+    // The product and the sum stand in a computation that XLA inlines.
+    assert_eq!(summed_products("subtract", "call(%r.{k}), to_apply=%scaled"), [Grade::HloExact]);
+    assert_eq!(summed_products("minimum", "call(%r.{k}), to_apply=%scaled"), [Grade::Bitwise]);
+}
+
+/// Grades of the changes to four pieces, each of which computes `product` and joins it with an array by `last`.
+fn summed_products(last: &str, product: &str) -> Vec<Grade> {
+    let mut lines = "  %xs = f32[4,64,64] parameter(0)\n  %c = f32[64,64] parameter(1)\n".to_owned();
+    let mut names = Vec::new();
+    for k in 0..4 {
+        writeln!(lines, "  %s.{k} = f32[1,64,64] slice(%xs), slice={{[{k}:{}], [0:64], [0:64]}}", k + 1).unwrap();
+        writeln!(lines, "  %r.{k} = f32[64,64] reshape(%s.{k})").unwrap();
+        writeln!(lines, "  %m.{k} = f32[64,64] {}", product.replace("{k}", &k.to_string())).unwrap();
+        writeln!(lines, "  %a.{k} = f32[64,64] {last}(%m.{k}, %c)").unwrap();
+        writeln!(
+            lines,
+            "  %d.{k} = f32[64,64] dot(%a.{k}, %c), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        )
+        .unwrap();
+        names.push(format!("%d.{k}"));
+    }
+    let shapes = ["f32[64,64]"; 4].join(", ");
+    writeln!(lines, "  ROOT %all = ({shapes}) tuple({})", names.join(", ")).unwrap();
+    let scaled = "%scaled {\n  %p = f32[64,64] parameter(0)\n  %sin = f32[64,64] sine(%p)\n  ROOT %m = f32[64,64] multiply(%sin, %sin)\n}";
+    let module = common::parse(&format!("HloModule m\n\n{scaled}\n\nENTRY %main {{\n{lines}}}\n"));
+    let found = find(&module, Target::Cpu);
+    let rewrites = found.iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
+    rewrites.map(|finding| finding.grade).collect::<Vec<_>>()
 }

@@ -7,6 +7,7 @@
 
 mod contract;
 mod exactness;
+mod fused;
 mod indexed;
 mod movement;
 mod restrict;
@@ -21,6 +22,7 @@ use hlo_ir::{ArrayShape, Instruction, InstructionId, Module, Opcode, Shape};
 pub use exactness::{
     exactness, float_product, is_expensive, is_float_sum, is_fusible, is_transcendental, keeps_product,
 };
+pub use fused::meets_sum;
 pub(crate) use indexed::update_scatter_dims;
 pub use restrict::{block_shape, restrict};
 pub use row_loop::{RowLoop, element as loop_element};

@@ -10,7 +10,7 @@ use hlo_ir::{
 };
 use indexmap::IndexMap;
 
-use crate::flow::{float_product, is_float_sum, keeps_product};
+use crate::flow::meets_sum;
 use crate::roll::contract;
 
 /// Adds ties to one computation.
@@ -75,25 +75,16 @@ impl<'a> Ties<'a> {
     }
 
     /// Whether the compiler may decide anew what it makes of a product and a sum, or of a scatter and a sum: the tie would stand between
-    /// them, or read what only the sum read. The same where a reduction follows: see [`contract::reaches_reduce`].
+    /// them, read what only the sum read, or tell apart what XLA took for one value. The same where a reduction follows: see
+    /// [`contract::reaches_reduce`].
     pub(super) fn may_contract(&self, users: &Users) -> bool {
         self.pairs.iter().any(|&(value, after)| {
-            let product = |id| float_product(self.module, id).is_some() && self.is_summed(users, id);
             let mut sums = users.get(after).iter();
-            // What waits is computed with its first user; whether the sum behind joins them may change.
-            let users_of_value = users.get(value).iter();
-            product(value)
-                || users_of_value.copied().any(product)
-                || product(after)
+            meets_sum(self.module, users, value)
+                || meets_sum(self.module, users, after)
                 || contract::reaches_reduce(self.module, users, after)
                 || sums.any(|&sum| contract::adds_scatter_into_zeros(self.module, sum))
         })
-    }
-
-    /// Whether a sum of floats takes in a value, perhaps moved.
-    fn is_summed(&self, users: &Users, id: InstructionId) -> bool {
-        let moved = |user| keeps_product(self.module.instruction(user).opcode) && self.is_summed(users, user);
-        users.get(id).iter().any(|&user| is_float_sum(self.module, user) || moved(user))
     }
 
     /// A predicate that is false once `after` is there.
