@@ -1,6 +1,6 @@
 //! What a plan saves and what it costs, in bytes of memory traffic.
 
-use hlo_ir::{DotDims, InstructionId, Opcode};
+use hlo_ir::{AttrKey, DotDims, InstructionId, Opcode};
 use indexmap::{IndexMap, IndexSet};
 
 use super::closure::Plan;
@@ -24,6 +24,9 @@ pub(super) struct Price {
     base: f64,
     again: f64,
     per_block: f64,
+    /// Arrays read in pieces: their bytes, and the bytes of a piece that a row of the loop is.
+    pieces: Vec<(u64, u64)>,
+    rows: i64,
 }
 
 /// Traffic of starting an iteration: some tens of microseconds.
@@ -40,6 +43,10 @@ const URGENT_ALLOWANCE: f64 = 2.0;
 /// Share of the memory traffic spared that computing values again may cost.
 const SPARED: f64 = 0.7;
 
+/// Pieces below this are read at a cost, so much of their traffic: most of a cache line or page goes unused, and loops over them stay short.
+const PIECE: u64 = 4 << 10;
+const SCATTERED: f64 = 0.5;
+
 /// Values are computed again for the sake of run time at most to this share of the original cost...
 const SMALL_SHARE: f64 = 0.05;
 /// ...unless this many bytes are at stake: then memory decides whether the program runs at all.
@@ -51,7 +58,8 @@ impl Price {
         let graph = flow.graph;
         let kept = kept(plan, regions);
         let held = plan.members.keys().copied().filter(|&value| is_held(graph, value));
-        let gone: Vec<InstructionId> = held.filter(|&value| !kept[value]).collect();
+        let gone: Vec<InstructionId> =
+            held.filter(|&value| !shapes(graph, value).iter().any(|&shape| kept[shape])).collect();
         let mut times: IndexMap<InstructionId, usize> = IndexMap::new();
         for region in regions {
             for op in computed(graph, region) {
@@ -88,11 +96,16 @@ impl Price {
             base,
             again,
             per_block,
+            pieces: regions.iter().flat_map(|region| pieces(graph, region)).collect(),
+            rows: (0..regions.len()).map(|index| plan.rows(index)).max().unwrap_or(1),
         })
     }
     /// What the loops cost beyond the work itself, with the iterations of the longest, as a share of the original cost.
     pub(super) fn slowdown(&self, blocks: i64) -> f64 {
-        (self.again + self.per_block * blocks as f64) / self.base
+        let block = (self.rows / blocks.max(1)).max(1) as u64;
+        let small = self.pieces.iter().filter(|(_, piece)| piece.saturating_mul(block) < PIECE);
+        let scattered = small.map(|(bytes, _)| SCATTERED * *bytes as f64).sum::<f64>();
+        (self.again + self.per_block * blocks as f64 + scattered) / self.base
     }
 }
 
@@ -132,17 +145,44 @@ fn work(graph: &Graph<'_>, op: InstructionId) -> f64 {
 
 /// Whether a value has memory of its own: what makes it or some reader is not fused, or several readers would compute it again at a cost.
 fn is_held(graph: &Graph<'_>, value: InstructionId) -> bool {
-    // XLA:CPU gives large reductions of floats to a library.
-    let float = graph.module.instruction(value).array().is_some_and(|array| array.element_type.is_float());
-    let library = |op: InstructionId| float && graph.module.instruction(op).opcode == Opcode::Reduce;
     let fusible = |op: InstructionId| is_fusible(graph.module.instruction(op).opcode);
-    let users: IndexSet<InstructionId> = graph.uses(value).iter().map(|(user, _)| *user).collect();
+    let users = readers(graph, value);
     let op = graph.op(value);
     let view = is_view(graph.module, op);
     !view
         && (!fusible(op)
-            || users.iter().any(|&user| !fusible(user) || library(user))
+            || users.iter().any(|&user| !fusible(user) || reduces_memory(graph, user))
             || (users.len() > 1 && (is_expensive(graph.module, op) || is_joined(graph, op))))
+}
+
+/// Whether an instruction reduces what stands in memory: XLA:CPU gives reductions of floats to a library, and splits long ones in two, the first over
+/// windows (`TreeReductionRewriter` in XLA's `tree_reduction_rewriter.cc`), which is not fused.
+fn reduces_memory(graph: &Graph<'_>, op: InstructionId) -> bool {
+    const WINDOW: i64 = 32;
+    let inst = graph.module.instruction(op);
+    let float = inst.array().is_some_and(|array| array.element_type.is_float());
+    let sizes = graph.operands(op).first().map_or(&[][..], |&operand| graph.dims(operand));
+    let long = |&dim: &i64| sizes.get(dim as usize).is_some_and(|&size| size > WINDOW);
+    inst.opcode == Opcode::Reduce
+        && (float || (inst.array().is_some() && inst.ints(&AttrKey::Dimensions).iter().any(long)))
+}
+
+/// A value and its views: the same bytes in other shapes.
+fn shapes(graph: &Graph<'_>, value: InstructionId) -> Vec<InstructionId> {
+    let mut shapes = vec![value];
+    let mut next = 0;
+    while let Some(&value) = shapes.get(next) {
+        let views = graph.uses(value).iter().filter(|(user, _)| is_view(graph.module, *user));
+        shapes.extend(views.flat_map(|(user, _)| graph.results(*user)));
+        next += 1;
+    }
+    shapes
+}
+
+/// The instructions that read a value, in whatever shape.
+fn readers(graph: &Graph<'_>, value: InstructionId) -> IndexSet<InstructionId> {
+    let uses = shapes(graph, value).into_iter().flat_map(|shape| graph.uses(shape));
+    uses.map(|(user, _)| *user).filter(|&user| !is_view(graph.module, user)).collect()
 }
 
 /// Whether a value is joined from several arrays, which XLA would read again for every reader.
@@ -155,6 +195,18 @@ fn is_joined(graph: &Graph<'_>, op: InstructionId) -> bool {
 fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
     let sizes = region.wholes.iter().map(|value| graph.bytes(value.inst));
     sizes.filter(|&bytes| bytes > CACHE).sum()
+}
+
+/// Arrays of which a region reads a dimension that is not the first, with the bytes that lie together in a row of it.
+fn pieces(graph: &Graph<'_>, region: &Region) -> Vec<(u64, u64)> {
+    let read = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Read(_))).map(|(block, _)| block);
+    let piece = |block: &Block| {
+        let (before, after) = graph.dims(block.value.inst).split_at_checked(block.dim)?;
+        let count = before.iter().chain(after.first()).map(|&size| size.max(1) as u64).fold(1, u64::saturating_mul);
+        let bytes = graph.bytes(block.value.inst);
+        before.iter().any(|&size| size > 1).then_some((bytes, bytes / count))
+    };
+    read.filter_map(piece).collect()
 }
 
 /// Bytes that a row of the loop takes: blocks that are held, and blocks read for instructions that are not fused.
