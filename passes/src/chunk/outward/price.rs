@@ -167,22 +167,26 @@ fn reduces_memory(graph: &Graph<'_>, op: InstructionId) -> bool {
         && (float || (inst.array().is_some() && inst.ints(&AttrKey::Dimensions).iter().any(long)))
 }
 
-/// A value and its views: the same bytes in other shapes.
+/// A value and what it is reshaped to: the same bytes in other shapes.
 fn shapes(graph: &Graph<'_>, value: InstructionId) -> Vec<InstructionId> {
     let mut shapes = vec![value];
     let mut next = 0;
     while let Some(&value) = shapes.get(next) {
-        let views = graph.uses(value).iter().filter(|(user, _)| is_view(graph.module, *user));
+        let views = graph.uses(value).iter().filter(|(user, _)| is_reshaped(graph, *user));
         shapes.extend(views.flat_map(|(user, _)| graph.results(*user)));
         next += 1;
     }
     shapes
 }
 
+fn is_reshaped(graph: &Graph<'_>, op: InstructionId) -> bool {
+    graph.module.instruction(op).opcode == Opcode::Reshape && is_view(graph.module, op)
+}
+
 /// The instructions that read a value, in whatever shape.
 fn readers(graph: &Graph<'_>, value: InstructionId) -> IndexSet<InstructionId> {
     let uses = shapes(graph, value).into_iter().flat_map(|shape| graph.uses(shape));
-    uses.map(|(user, _)| *user).filter(|&user| !is_view(graph.module, user)).collect()
+    uses.map(|(user, _)| *user).filter(|&user| !is_reshaped(graph, user)).collect()
 }
 
 /// Whether a value is joined from several arrays, which XLA would read again for every reader.
