@@ -331,7 +331,7 @@ impl RawArgs {
             return Err(UsageError("--chunk-bytes must be more than 0".to_owned()));
         }
         Ok(Options {
-            target: self.target()?,
+            target: self.target(),
             exactness: self.grade(),
             assumptions: self.assumptions(),
             chunk_bytes: self.chunk_bytes,
@@ -342,14 +342,8 @@ impl RawArgs {
         })
     }
 
-    fn target(&self) -> Result<Target, UsageError> {
-        let name = match self.target {
-            None | Some(Compiler::Cpu) => return Ok(Target::Cpu),
-            Some(target) if self.analyze => return Ok(target.target()),
-            Some(Compiler::Tpu) => "tpu",
-            Some(Compiler::Gpu) => "gpu",
-        };
-        Err(UsageError(format!("--target={name} has a memory model for --analyze only; only cpu can be rewritten for")))
+    fn target(&self) -> Target {
+        self.target.map_or(Target::Cpu, Compiler::target)
     }
 
     const fn grade(&self) -> Grade {

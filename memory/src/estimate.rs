@@ -30,6 +30,8 @@ pub enum Model {
     Exact,
     /// The module is unscheduled: what the compiler does to it was modelled.
     Predicted,
+    /// The module is unscheduled and goes to another compiler than XLA:CPU: its rules for what it fuses were modelled, and nothing else of it.
+    Rough,
     /// The module is scheduled for another target than XLA:CPU: sizes and live ranges follow the text, the placement is our own.
     LiveRange,
     /// The dump holds the allocation that XLA made: its own sizes and places.
@@ -42,6 +44,7 @@ impl Model {
         match self {
             Self::Exact => "exact",
             Self::Predicted => "predicted",
+            Self::Rough => "rough",
             Self::LiveRange => "live-range",
             Self::XlaAssignment => "xla-assignment",
         }
@@ -125,9 +128,6 @@ pub enum EstimateError {
     /// The size of a value does not fit 64 bits or is unbounded.
     #[error("the size of `{0}` is unbounded or exceeds 2^64 bytes")]
     Unsized(SmolStr),
-    /// The target has a model of scheduled modules only.
-    #[error("an unscheduled module has a memory model for cpu only: pass the text behind the compiler's optimizations")]
-    NoModel,
     /// A rule of the model met something it cannot handle.
     #[error("the memory model cannot handle `{0}`")]
     Unsupported(String),
@@ -217,11 +217,11 @@ impl<'m> Compiled<'m> {
         let (module, model, caveats) = match (module.is_scheduled(), target) {
             (true, Target::Cpu) => (Cow::Borrowed(module), Model::Exact, Vec::new()),
             (true, Target::Tpu | Target::Gpu) => (Cow::Borrowed(module), Model::LiveRange, Vec::new()),
-            (false, Target::Cpu) => {
-                let (compiled, caveats) = crate::cpu::compile_with_caveats(module);
-                (Cow::Owned(compiled), Model::Predicted, caveats)
+            (false, _) => {
+                let (compiled, caveats) = crate::cpu::compile_for(module, target);
+                let model = if target == Target::Cpu { Model::Predicted } else { Model::Rough };
+                (Cow::Owned(compiled), model, caveats)
             }
-            (false, Target::Tpu | Target::Gpu) => return Err(EstimateError::NoModel),
         };
         Ok(Self { module, target, model, caveats })
     }

@@ -28,10 +28,7 @@ impl Outlook {
         if module.is_scheduled() {
             return Self::read(module, target, Some);
         }
-        if target != Target::Cpu {
-            return Err(EstimateError::NoModel);
-        }
-        let traced = crate::cpu::compile_traced(module);
+        let traced = crate::cpu::compile_traced(module, target);
         let mut outlook = Self::read(&traced.module, target, |id| traced.origins[id.index()])?;
         // Back from the last merge: what stands for two may itself have been merged later.
         for &(kept, other) in traced.merged.iter().rev() {

@@ -44,6 +44,7 @@ fn figures(estimate: &Estimate) -> String {
     let trust = match estimate.model {
         Model::Exact => "exact: the module is scheduled",
         Model::Predicted => "predicted: the module is not scheduled",
+        Model::Rough => "rough: the module is not scheduled, and only rules of the compiler are known",
         Model::LiveRange => "model: live-range of the schedule",
         Model::XlaAssignment => "model: xla-assignment, the compiler's own allocation in the dump",
     };

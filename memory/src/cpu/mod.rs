@@ -23,6 +23,7 @@ pub(crate) mod graph;
 mod hoist;
 mod in_place;
 mod schedule;
+mod tiles;
 mod traffic;
 mod traits;
 mod tuples;
@@ -35,7 +36,7 @@ use hlo_ir::{InstructionId, Module};
 
 use front::caveats;
 
-use crate::EstimateError;
+use crate::{EstimateError, Target};
 use graph::{Graph, Origin};
 
 /// Takes an unscheduled module through the model of the compiler; the result is scheduled.
@@ -49,6 +50,26 @@ pub(crate) fn compile_with_caveats(module: &Module) -> (Module, Vec<String>) {
     (scheduled(&graph), caveats(module, graph.partitioned))
 }
 
+/// The same for any target, with what can be said against the figures.
+pub(crate) fn compile_for(module: &Module, target: Target) -> (Module, Vec<String>) {
+    if target == Target::Cpu {
+        return compile_with_caveats(module);
+    }
+    let graph = compile_graph(module, target);
+    (scheduled(&graph), caveats(module, graph.partitioned))
+}
+
+fn compile_graph(module: &Module, target: Target) -> Graph {
+    if target == Target::Cpu {
+        return compile_from(0, module);
+    }
+    let mut graph = Graph::from_module(module, Origin::Program);
+    for run in DEVICE_STAGES {
+        run(&mut graph, target);
+    }
+    graph
+}
+
 /// A scheduled module, bare of names, and how it goes back to the module it was compiled from.
 pub(crate) struct Traced {
     /// The module.
@@ -60,8 +81,8 @@ pub(crate) struct Traced {
 }
 
 /// Compiles a module and follows its instructions.
-pub(crate) fn compile_traced(module: &Module) -> Traced {
-    let graph = compile_from(0, module);
+pub(crate) fn compile_traced(module: &Module, target: Target) -> Traced {
+    let graph = compile_graph(module, target);
     let snapshot = graph.to_bare_scheduled_module(&schedule::schedule(&graph));
     let origins = snapshot.to_graph.into_iter().map(|id| graph.origin(id)).collect();
     Traced { module: snapshot.module, origins, merged: graph.merged().to_vec() }
@@ -69,6 +90,19 @@ pub(crate) fn compile_traced(module: &Module) -> Traced {
 
 /// A stage of the model before the last, which is the schedule.
 type Stage = fn(&mut Graph);
+
+/// A rough model of other compilers: the stages of XLA:CPU that they share with it, in the same order, with their own fusion.
+const DEVICE_STAGES: &[fn(&mut Graph, Target)] = &[
+    front::simplify_for,
+    |graph, _| front::assign_layouts(graph),
+    fusion::run_for,
+    |graph, _| _ = tuples::run(graph),
+    |graph, _| front::clean_up(graph),
+    |graph, _| donors::run(graph),
+    |graph, _| copies::run(graph),
+    |graph, _| hoist::run(graph),
+    tiles::run,
+];
 
 /// The stages by name, in the order in which they run.
 const STAGES: &[(&str, Stage)] = &[

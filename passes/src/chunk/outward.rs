@@ -24,7 +24,7 @@ use super::plan::Planned;
 use super::region::{Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
-use super::size::{BlockSize, Limits};
+use super::size::{BlockSize, Limits, granule};
 use super::sum::settle_sums;
 use crate::flow::Value;
 use crate::{Condition, Context, Finding, Grade, Outcome};
@@ -176,9 +176,10 @@ fn size(context: &Context<'_>, plan: &Plan, region: &Region, price: &Price, inde
     let cheap = if price.most_blocks < 2 { return None } else { (rows - 1) / price.most_blocks + 1 };
     let least = i64::try_from(LEAST_BYTES / row_bytes).ok()?.clamp(fewest, 1 << 12).max(cheap);
     let limits = Limits {
+        target: context.options.target,
         rows,
         row_bytes,
-        granule: region.granule,
+        granule: granule(context.options.target, rows, region.granule),
         bytes: context.options.chunk_bytes.unwrap_or(by_rule),
         least: if context.options.chunk_bytes.is_some() { fewest } else { least },
         fewest,

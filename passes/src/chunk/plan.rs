@@ -10,7 +10,7 @@ use super::contract::may_contract;
 use super::region::{Region, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
-use super::size::{BlockSize, Limits};
+use super::size::{BlockSize, Limits, granule};
 use super::sum::Sum;
 use super::waste::{Dying, Held, Identity};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
@@ -133,9 +133,10 @@ impl Planner<'_> {
         // XLA turns a scatter of a single update into a slice update, into which it fuses the update's arithmetic, with other last bits.
         let fewest = if inner == 1 { 2 } else { 1 };
         let limits = Limits {
+            target: options.target,
             rows: sinks[0].rows,
             row_bytes,
-            granule: region.granule,
+            granule: granule(options.target, sinks[0].rows, region.granule),
             bytes: options.chunk_bytes.unwrap_or(by_rule),
             least: if options.chunk_bytes.is_some() { fewest } else { least },
             fewest,

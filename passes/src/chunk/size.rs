@@ -1,6 +1,6 @@
 //! How many rows a block has.
 
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, Target};
 
 /// The blocks of a loop: `count` blocks of `rows` rows, then `rest` rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +16,8 @@ pub(super) struct BlockSize {
 /// What limits the size of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
+    /// The compiler that takes the loop.
+    pub(super) target: Target,
     /// Rows in all.
     pub(super) rows: i64,
     /// Bytes that the values of a block take per row.
@@ -30,15 +32,32 @@ pub(super) struct Limits {
     pub(super) fewest: i64,
 }
 
-/// Most iterations of one loop: beyond it their overhead shows.
-const MOST_BLOCKS: i64 = 1 << 16;
+/// Most iterations of one loop. On CPU their overhead shows beyond it; XLA:GPU takes some 30 microseconds to compile for each of them where it
+/// knows their number, and XLA:TPU keeps blocks of a hundred MiB out of its main memory, so that small ones are not needed.
+const fn most_blocks(target: Target) -> i64 {
+    match target {
+        Target::Cpu => 1 << 16,
+        Target::Gpu => 1 << 14,
+        Target::Tpu => 1 << 12,
+    }
+}
+
+/// Blocks have a multiple of this many rows: a TPU keeps long dimensions in tiles of 1024 at most, and a block of whole tiles needs no copy.
+pub(super) fn granule(target: Target, rows: i64, granule: i64) -> i64 {
+    const TILE: i64 = 1024;
+    let tiled = granule.checked_mul(TILE / crate::flow::gcd(granule, TILE)).unwrap_or(granule);
+    if target == Target::Tpu && rows / tiled >= MANY { tiled } else { granule }
+}
+
+/// Blocks of whole tiles are asked for where there are so many tiles that it does not matter.
+const MANY: i64 = 64;
 
 impl Limits {
     /// The largest power of two of rows within the limits. When it leaves a rest, the largest divisor that is more than half of the
     /// limit, if there is one. `None` if everything fits one block.
     pub(super) fn block_size(&self) -> Option<BlockSize> {
         let by_bytes = (self.bytes.get() / self.row_bytes.max(1)).try_into().unwrap_or(i64::MAX);
-        let most = by_bytes.max(self.least).max(ceil(self.rows, MOST_BLOCKS)).max(self.granule);
+        let most = by_bytes.max(self.least).max(ceil(self.rows, most_blocks(self.target))).max(self.granule);
         if self.rows <= most {
             return None;
         }
@@ -50,7 +69,7 @@ impl Limits {
         }
         let few = ceil(self.rows, most);
         let even = |count: &i64| self.rows % count == 0 && (self.rows / count) % self.granule == 0;
-        if let Some(count) = (few..=few.saturating_mul(2).min(MOST_BLOCKS)).find(even) {
+        if let Some(count) = (few..=few.saturating_mul(2).min(most_blocks(self.target))).find(even) {
             return self.split(self.rows / count);
         }
         self.split(if power >= self.granule { power - power % self.granule } else { self.granule })
@@ -83,7 +102,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn size(rows: i64, row_bytes: u64, granule: i64, bytes: u64, least: i64) -> Option<(i64, i64, i64)> {
-        let limits = Limits { rows, row_bytes, granule, bytes: Bytes(bytes), least, fewest: 2 };
+        let limits = Limits { target: Target::Cpu, rows, row_bytes, granule, bytes: Bytes(bytes), least, fewest: 2 };
         limits.block_size().map(|size| (size.rows, size.count, size.rest))
     }
 

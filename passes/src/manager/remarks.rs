@@ -150,7 +150,7 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
             ("no-gain", format!("would not lower the peak of {now} ({note})"))
         }
         Some(Trial::Total(total)) => {
-            let least = search.options.min_saving;
+            let least = search.least();
             ("no-gain", format!("would save {}, less than --min-saving {least} ({note})", now - *total))
         }
     }

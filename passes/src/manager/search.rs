@@ -5,7 +5,7 @@ use std::time::Instant;
 use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::graph::Users;
 use hlo_ir::{InstructionId, Module, verify};
-use hlo_memory::{Bytes, Estimate, EstimateError, Estimator};
+use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model};
 
 use super::origin::Origins;
 use super::remarks::{self, Trial, Tried};
@@ -224,7 +224,7 @@ impl<'a> Search<'a> {
             return Ok(None);
         }
         if let Some((score, candidate)) = self.best()? {
-            let least = self.options.min_saving.max(Bytes(1));
+            let least = self.least().max(Bytes(1));
             let enough = match plain {
                 Some(plain) => score.total + least <= plain.total,
                 // What saves next to nothing is not worth a change of its own beside it.
@@ -242,6 +242,12 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
+    /// The smallest saving that counts: what the user says, and where the model is rough no less than its errors can be.
+    pub(super) fn least(&self) -> Bytes {
+        let total = self.before.charged().get();
+        self.options.min_saving.max(if self.before.model == Model::Rough { Bytes(total / 20) } else { Bytes::ZERO })
+    }
+
     /// The rewrite with the best score of all that are steps forward.
     fn best(&mut self) -> Result<Option<(Score, Candidate)>, RunError> {
         if self.steps.len() >= MOST_STEPS {
@@ -255,7 +261,7 @@ impl<'a> Search<'a> {
         let candidates = self.gather(PassKind::Rewrite);
         for (candidate, most) in self.by_promise(candidates) {
             let goal = best.as_ref().map_or(now.total, |(score, _)| score.total);
-            if most.is_some_and(|most| now.total - most > goal || most < self.options.min_saving) {
+            if most.is_some_and(|most| now.total - most > goal || most < self.least()) {
                 self.pass_over(&candidate, most.unwrap_or_default());
                 continue;
             }
@@ -265,7 +271,7 @@ impl<'a> Search<'a> {
             let Some(estimate) = self.try_out(&candidate)? else { continue };
             let score = Score::of(&estimate);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
-            if score.improves(now, self.options.min_saving) && better {
+            if score.improves(now, self.least()) && better {
                 best = Some((score, candidate));
                 in_vain = 0;
             } else {
@@ -385,7 +391,7 @@ impl<'a> Search<'a> {
         self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
         self.statistics.passes[candidate.pass].made += 1;
         self.steps.push(Step { undo, rewrite, pass: candidate.pass, instruction: claim.instruction });
-        let least = self.options.min_saving.max(Bytes(1));
+        let least = self.least().max(Bytes(1));
         let gained = self.now.charged() + least <= self.paid_estimate.charged() || self.fits();
         if claim.kind == PassKind::Rewrite && gained {
             self.pay();
@@ -447,7 +453,7 @@ impl<'a> Search<'a> {
         let findings = self.findings(PassKind::Rewrite);
         for (candidate, most) in self.by_promise(findings) {
             match most {
-                Some(most) if most < self.options.min_saving => self.pass_over(&candidate, most),
+                Some(most) if most < self.least() => self.pass_over(&candidate, most),
                 // Where bounds are needed, nothing is measured for a remark alone.
                 Some(_) => {}
                 None => _ = self.try_out(&candidate)?,

@@ -38,6 +38,7 @@ mod visit;
 
 pub(crate) use caveats::caveats;
 
+use crate::Target;
 use crate::cpu::graph::Graph;
 use crate::cpu::{dce, tuples};
 use cx::Cx;
@@ -54,6 +55,12 @@ pub(crate) fn assign_layouts(graph: &mut Graph) {
 
 /// Stages A to C: everything before layouts.
 pub(crate) fn simplify(graph: &mut Graph) {
+    simplify_for(graph, Target::Cpu);
+}
+
+/// The same without what only a CPU needs: it has no arithmetic on halves.
+pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
+    let cpu = target == Target::Cpu;
     let mut cx = Cx::new(graph);
     calls::flatten(&mut cx);
     spmd::run(&mut cx);
@@ -67,13 +74,17 @@ pub(crate) fn simplify(graph: &mut Graph) {
     calls::inline(&mut cx);
     expand::drop_unit_batches(&mut cx);
     expand::decompose_dots(&mut cx);
-    float::run(&mut cx);
+    if cpu {
+        float::run(&mut cx);
+    }
     expand::drop_unit_batches(&mut cx);
     expand::logistics(&mut cx);
     conditional::canonicalize(&mut cx);
     expand::running_reductions(&mut cx);
     expand::canonical_convolutions(&mut cx);
-    float::widen_half_dots(&mut cx);
+    if cpu {
+        float::widen_half_dots(&mut cx);
+    }
     let mut idle = [None; SIMPLIFICATION.len()];
     repeat(&mut cx, &SIMPLIFICATION, &mut idle);
     expand::select_and_scatters(&mut cx);

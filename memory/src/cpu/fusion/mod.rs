@@ -5,6 +5,7 @@
 
 mod conflict;
 mod cost;
+mod device;
 mod duplication;
 mod global;
 mod reuse;
@@ -18,14 +19,21 @@ use smol_str::format_smolstr;
 
 use super::graph::Graph;
 use super::traits;
+use crate::Target;
 use rules::Fuser;
 
 /// Fuses in every computation that is run by `call`, `while` or `conditional`, and in the entry.
 pub(crate) fn run(graph: &mut Graph) {
+    run_for(graph, Target::Cpu);
+}
+
+/// The same as another compiler would, as far as it shows in memory ([`device`]).
+pub(crate) fn run_for(graph: &mut Graph, target: Target) {
     let mut position = SideTable::new(None);
     for computation in control_flow_computations(graph) {
-        let mut fuser = Fuser::default();
-        let barred = global::globally_unfusible(graph, computation, &mut fuser);
+        let mut fuser = Fuser::new(target);
+        let mut barred = global::globally_unfusible(graph, computation, &mut fuser);
+        barred.extend(device::barred(graph, target, computation));
         Queue::new(graph, computation, &mut position).run(graph, &mut fuser, &barred);
     }
 }

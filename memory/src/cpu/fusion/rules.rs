@@ -10,8 +10,10 @@ use super::super::graph::Graph;
 use super::super::traits;
 use super::conflict::is_safe_in_place;
 use super::cost::{is_expensive, is_loop_fusible};
+use super::device;
 use super::duplication::Indexing;
 use super::reuse::reused_operands;
+use crate::Target;
 
 /// A concatenation of more operands is not fused.
 const MOST_CONCATENATED: usize = 8;
@@ -23,18 +25,27 @@ const MOST_REDUCTIONS: usize = 5;
 const SMALL_VECTOR_BYTES: u64 = 16 * 1024;
 
 /// What is remembered about the fusion that is being built: a fusion grows until nothing fits before another one is begun.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fuser {
+    target: Target,
     indexing: Option<Indexing>,
     reused: Option<(InstructionId, IndexSet<InstructionId>)>,
 }
 
 impl Fuser {
+    /// A fuser that has built nothing yet.
+    pub(super) const fn new(target: Target) -> Self {
+        Self { target, indexing: None, reused: None }
+    }
+
     /// Whether operand `number` of `consumer` should become part of it.
     pub(super) fn should_fuse(&mut self, graph: &Graph, consumer: InstructionId, number: usize) -> bool {
         let producer = graph.operand(consumer, number);
         if is_custom_fusion(graph, consumer) {
             return false;
+        }
+        if let Some(answer) = device::decides(graph, self.target, consumer, number) {
+            return answer;
         }
         if graph.opcode(producer) == Opcode::Constant && !traits::is_effective_scalar(graph, producer) {
             return false;

@@ -1,0 +1,81 @@
+//! Where XLA:GPU and XLA:TPU fuse otherwise than XLA:CPU, as far as it decides about large buffers.
+//!
+//! Read off what the compilers report for some 130 programs, not off their cost models: kernels of scatters compute indices and updates on
+//! the fly on GPU, kernels of products take elementwise operands on both, and a TPU goes on with what follows a product in the same kernel.
+
+use hlo_ir::{ComputationId, ElementType, InstructionId, Opcode, ScatterDims};
+
+use super::super::graph::Graph;
+use super::super::traits;
+use crate::Target;
+
+/// Whether operand `number` becomes part of `consumer`, where the target differs from XLA:CPU.
+pub(super) fn decides(graph: &Graph, target: Target, consumer: InstructionId, number: usize) -> Option<bool> {
+    let producer = graph.operand(consumer, number);
+    match target {
+        Target::Cpu => None,
+        Target::Gpu if feeds_product(graph, consumer) => Some(is_widening(graph, producer)),
+        Target::Gpu => scatter_of(graph, consumer)
+            .map(|scatter| !is_destination(graph, consumer, scatter, number) && is_cheap_producer(graph, producer)),
+        Target::Tpu => feeds_product(graph, consumer).then(|| is_cheap_producer(graph, producer)),
+    }
+}
+
+/// Producers that XLA:GPU leaves in memory for all their readers: columns are joined once.
+pub(super) fn barred(graph: &Graph, target: Target, computation: ComputationId) -> Vec<InstructionId> {
+    let shared = |&id: &InstructionId| graph.opcode(id) == Opcode::Concatenate && graph.user_count(id) > 1;
+    if target == Target::Gpu { graph.list(computation).filter(shared).collect() } else { Vec::new() }
+}
+
+/// What a kernel of a product does to its operands on GPU: conversions of numbers, and moves.
+fn is_widening(graph: &Graph, producer: InstructionId) -> bool {
+    use Opcode as O;
+    match graph.opcode(producer) {
+        O::Bitcast | O::Reshape | O::Slice | O::Transpose => !graph.is_root(producer),
+        O::Convert => traits::element_type(graph, graph.operand(producer, 0)) != Some(ElementType::Pred),
+        _ => false,
+    }
+}
+
+fn feeds_product(graph: &Graph, consumer: InstructionId) -> bool {
+    root_of(graph, consumer, Opcode::Dot).is_some()
+}
+
+/// What a kernel of another kind computes on the fly: elementwise work, and data that is only moved.
+fn is_cheap_producer(graph: &Graph, producer: InstructionId) -> bool {
+    use Opcode as O;
+    let alone = graph.user_count(producer) == 1;
+    let moved = match graph.opcode(producer) {
+        O::Bitcast | O::Broadcast | O::Iota | O::Reshape | O::Slice | O::Transpose | O::Pad | O::Reverse => true,
+        O::Concatenate | O::Gather => alone,
+        _ => false,
+    };
+    let scalar = graph.opcode(producer) == O::Constant && traits::is_effective_scalar(graph, producer);
+    let computed = traits::is_elementwise(graph, producer) && graph.opcode(producer) != O::Constant;
+    let computed = computed && (alone || !super::cost::is_expensive(graph, producer));
+    graph.opcode(producer) != O::Fusion && !graph.is_root(producer) && (moved || scalar || computed)
+}
+
+/// The scatter that an instruction is or ends in.
+fn scatter_of(graph: &Graph, id: InstructionId) -> Option<InstructionId> {
+    root_of(graph, id, Opcode::Scatter)
+}
+
+/// The instruction of this opcode that `id` is, or that is the root of the fusion `id`.
+fn root_of(graph: &Graph, id: InstructionId, opcode: Opcode) -> Option<InstructionId> {
+    let root = if graph.opcode(id) == Opcode::Fusion { graph.root(graph.fused(id)?) } else { id };
+    (graph.opcode(root) == opcode).then_some(root)
+}
+
+/// Whether operand `number` of a scatter, or of a fusion that ends in one, is what the updates go into.
+fn is_destination(graph: &Graph, consumer: InstructionId, scatter: InstructionId, number: usize) -> bool {
+    let operands = graph.operands(scatter);
+    let updated = &operands[..ScatterDims::input_count(operands.len()).min(operands.len())];
+    let inside = if consumer == scatter {
+        graph.operand(consumer, number)
+    } else {
+        let Some(body) = graph.fused(consumer) else { return false };
+        graph.parameter(body, number)
+    };
+    updated.contains(&inside)
+}
