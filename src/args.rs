@@ -141,9 +141,9 @@ pub(crate) enum Stage {
 enum Compiler {
     /// XLA:CPU
     Cpu,
-    /// XLA:TPU (only --analyze of scheduled modules)
+    /// XLA:TPU (memory by a rough model)
     Tpu,
-    /// XLA:GPU (only --analyze of scheduled modules)
+    /// XLA:GPU (memory by a rough model)
     Gpu,
 }
 

@@ -56,7 +56,7 @@ errors! {
     unknown_flag: run(["--buget=3GiB", "-"]);
     unknown_report_form: run(["--report=out.svg", "-"]);
     unknown_promise: run(["--assume=luck", "-"]);
-    target_without_model: run(["--target=tpu", "-"]);
+    unknown_target: run(["--target=npu", "-"]);
     contradicting_flags: run(["--analyze", "--diff", "-"]);
     check_with_output: run(["--check", "-o", "x.hlo", "-"]);
     diff_and_module_on_one_stream: run(["--diff", "-o", "-", "-"]);

@@ -168,20 +168,20 @@ impl Estimator for ModelEstimator {
 
 /// Estimates `module` with the built-in model: exact if it is scheduled, predicted otherwise.
 pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateError> {
-    let compiled = Compiled::of(module, target)?;
+    let compiled = Compiled::of(module, target);
     Ok(compiled.figures(&compiled.assignment()?))
 }
 
 /// Who holds memory at the peak of `module`.
 fn holders(module: &Module, target: Target) -> Result<Vec<Holder>, EstimateError> {
-    let compiled = Compiled::of(module, target)?;
+    let compiled = Compiled::of(module, target);
     let assignment = compiled.assignment()?;
     Ok(Attribution::of(&assignment, &assignment.estimate()).holders)
 }
 
 /// Estimates `module` and says who holds its memory at the peak, why, and what changes of its interface would save.
 pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), EstimateError> {
-    let compiled = Compiled::of(module, target)?;
+    let compiled = Compiled::of(module, target);
     let assignment = compiled.assignment()?;
     let estimate = compiled.figures(&assignment);
     let attribution = Attribution::of(&assignment, &estimate);
@@ -213,7 +213,7 @@ struct Compiled<'m> {
 }
 
 impl<'m> Compiled<'m> {
-    fn of(module: &'m Module, target: Target) -> Result<Self, EstimateError> {
+    fn of(module: &'m Module, target: Target) -> Self {
         let (module, model, caveats) = match (module.is_scheduled(), target) {
             (true, Target::Cpu) => (Cow::Borrowed(module), Model::Exact, Vec::new()),
             (true, Target::Tpu | Target::Gpu) => (Cow::Borrowed(module), Model::LiveRange, Vec::new()),
@@ -223,7 +223,7 @@ impl<'m> Compiled<'m> {
                 (Cow::Owned(compiled), model, caveats)
             }
         };
-        Ok(Self { module, target, model, caveats })
+        Self { module, target, model, caveats }
     }
 
     fn assignment(&self) -> Result<Assignment<'_>, EstimateError> {

@@ -1,7 +1,7 @@
 //! `hlo-memory`: how many bytes XLA will need for an HLO module, and which buffers are alive at the peak.
 //!
 //! [`estimate()`] is the entry point. A scheduled module is assigned exactly as XLA:CPU assigns it ([`assignment`]); an unscheduled one is
-//! first taken through a model of the compiler ([`cpu`]), which yields a scheduled module, and then assigned the same way. [`details()`] says
+//! first taken through a model of the compiler ([`cpu`]; a rough one for GPU and TPU), which yields a scheduled module, and then assigned the same way. [`details()`] says
 //! also who holds the memory at the peak and why ([`attribution`]).
 
 pub mod assignment;

@@ -42,10 +42,13 @@
 //! where starting iterations, adding to accumulators or reading whole operands would cost more than a third of the work itself, and
 //! no loop is made where that is not possible. `--chunk-bytes` overrides all of this.
 //!
+//! On XLA:TPU blocks are whole tiles of 1024 rows and there are at most 4096 of them; on XLA:GPU, which takes time to compile for each iteration, at
+//! most 16384. XLA:TPU cannot slice beyond row 2,147,483,647, and copies what is cut at a dimension shorter than a tile: no loops there.
+//!
 //! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, and
 //! from gains below a twentieth of all memory. Remarks say why a chance is missed: `call` (callers compute an operand; inline-calls
 //! helps), `control` (control dependencies), `dynamic-shape`, `exactness` (see above), `granule` (no block size fits all values),
-//! `sharded` (the rows may lie across devices), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`,
+//! `sharded` (the rows may lie across devices), `short-rows` and `wide-rows` (on TPU), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`,
 //! `sorted`, `reshape` or `window`.
 
 mod accumulate;
@@ -53,6 +56,7 @@ mod apply;
 mod build;
 mod candidates;
 mod contract;
+mod devices;
 mod emit;
 mod outward;
 mod plan;

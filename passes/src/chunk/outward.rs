@@ -20,6 +20,7 @@ use price::Price;
 use reach::Flow;
 
 use super::build::build;
+use super::devices::unfit;
 use super::plan::Planned;
 use super::region::{Region, Source, grow};
 use super::sharding::sharded;
@@ -144,7 +145,7 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
             return None;
         }
         let region = grow(context, &all, &all, &IndexSet::new(), Some(allowed)).ok()?;
-        if sharded(context.module, &all, &region).is_some() {
+        if sharded(context.module, &all, &region).is_some() || unfit(context, &all, &region).is_some() {
             return None;
         }
         regions.push(region);

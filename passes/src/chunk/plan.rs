@@ -7,6 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::build::build;
 use super::candidates::{self, Loop, missed};
 use super::contract::may_contract;
+use super::devices::unfit;
 use super::region::{Region, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
@@ -109,6 +110,10 @@ impl Planner<'_> {
             }
         };
         if let Some(reason) = sharded(self.context.module, sinks, &region) {
+            self.miss(sinks[0], reason);
+            return Err(Vec::new());
+        }
+        if let Some(reason) = unfit(self.context, sinks, &region) {
             self.miss(sinks[0], reason);
             return Err(Vec::new());
         }

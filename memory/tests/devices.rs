@@ -1,0 +1,98 @@
+//! The rough model of other compilers on programs of one kind each; the bytes are those that XLA:GPU (H100) and XLA:TPU (v5e) report.
+
+use hlo_memory::{Bytes, Model, Target, estimate};
+
+const ADD: &str = "%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+";
+
+const MIB: u64 = 1 << 20;
+
+/// Temporaries in MiB of an entry computation with these lines.
+fn temporaries(lines: &str, target: Target) -> u64 {
+    let text = format!("HloModule m\n\n{ADD}\nENTRY %main {{\n{lines}\n}}\n");
+    let module = hlo_ir::text::parse(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+    let found = estimate(&module, target).expect("the model knows all of it");
+    assert_eq!(found.model, if target == Target::Cpu { Model::Predicted } else { Model::Rough });
+    assert_eq!(found.floor, found.arguments + found.outputs - found.aliased);
+    found.temporaries.get() / MIB
+}
+
+/// Wraps negative indices of 2^24 rows in three columns; what is scattered are `%u`.
+fn scatter(updates: &str) -> String {
+    let column = |k: i32| {
+        format!(
+            "  %s{k} = s32[16777216,1]{{1,0}} slice(%i), slice={{[0:16777216], [{k}:{}]}}
+  %l{k} = pred[16777216,1]{{1,0}} compare(%s{k}, %zeros), direction=LT
+  %m{k} = s32[16777216,1]{{1,0}} add(%s{k}, %sizes)
+  %c{k} = s32[16777216,1]{{1,0}} select(%l{k}, %m{k}, %s{k})",
+            k + 1
+        )
+    };
+    let dims =
+        "update_window_dims={}, inserted_window_dims={0,1,2}, scatter_dims_to_operand_dims={0,1,2}, index_vector_dim=1";
+    format!(
+        "  %x = f32[128,128,128]{{2,1,0}} parameter(0)
+  %i = s32[16777216,3]{{1,0}} parameter(1)
+  %none = s32[] constant(0)
+  %zeros = s32[16777216,1]{{1,0}} broadcast(%none), dimensions={{}}
+  %size = s32[] constant(128)
+  %sizes = s32[16777216,1]{{1,0}} broadcast(%size), dimensions={{}}
+{}
+{}
+{}
+  %index = s32[16777216,3]{{1,0}} concatenate(%c0, %c1, %c2), dimensions={{1}}
+  %zero = f32[] constant(0)
+  %start = f32[128,128,128]{{2,1,0}} broadcast(%zero), dimensions={{}}
+{updates}
+  ROOT %y = f32[128,128,128]{{2,1,0}} scatter(%start, %index, %u), {dims}, to_apply=%add",
+        column(0),
+        column(1),
+        column(2)
+    )
+}
+
+#[test]
+fn index_code_is_part_of_the_scatter_on_gpu_only() {
+    let constant = scatter("  %u = f32[16777216]{0} broadcast(%zero), dimensions={}");
+    assert_eq!(temporaries(&constant, Target::Gpu), 0, "XLA:GPU says 0");
+    assert_eq!(temporaries(&constant, Target::Cpu), 256, "XLA:CPU says 256");
+    assert!(temporaries(&constant, Target::Tpu) >= 192, "XLA:TPU says 192");
+}
+
+#[test]
+fn columns_with_two_readers_are_joined_once() {
+    let read = "  %g = f32[16777216]{0} gather(%x, %index), offset_dims={}, collapsed_slice_dims={0,1,2}, start_index_map={0,1,2}, \
+                index_vector_dim=1, slice_sizes={1,1,1}\n  %u = f32[16777216]{0} cosine(%g)";
+    assert_eq!(temporaries(&scatter(read), Target::Gpu), 192, "XLA:GPU says 192");
+}
+
+#[test]
+fn products_widen_their_operands_but_do_not_make_one_hot_rows() {
+    let widened = "  %x = f32[1024,4096]{1,0} parameter(0)
+  %w = bf16[4096,4096]{1,0} parameter(1)
+  %f = f32[4096,4096]{1,0} convert(%w)
+  ROOT %y = f32[1024,4096]{1,0} dot(%x, %f), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+    assert_eq!(temporaries(widened, Target::Gpu), 0);
+    let one_hot = "  %t = s32[65536]{0} parameter(0)
+  %w = f32[4096,64]{1,0} parameter(1)
+  %tt = s32[65536,4096]{1,0} broadcast(%t), dimensions={0}
+  %n = s32[65536,4096]{1,0} iota(), iota_dimension=1
+  %p = pred[65536,4096]{1,0} compare(%tt, %n), direction=EQ
+  %f = f32[65536,4096]{1,0} convert(%p)
+  ROOT %y = f32[65536,64]{1,0} dot(%f, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+    assert_eq!(temporaries(one_hot, Target::Gpu), 1024);
+    assert_eq!(temporaries(one_hot, Target::Tpu), 0, "a TPU makes them in the same kernel");
+}
+
+#[test]
+fn arrays_of_a_tpu_are_padded() {
+    let text = "HloModule m\n\nENTRY e {\n  p = s32[1048576,3]{1,0} parameter(0)\n  ROOT n = s32[1048576,3]{1,0} negate(p)\n}\n";
+    let module = hlo_ir::text::parse(text).expect("it is legal");
+    let found = estimate(&module, Target::Tpu).expect("it is known");
+    assert_eq!((found.arguments, found.outputs), (Bytes(16 * MIB), Bytes(16 * MIB)));
+    assert_eq!(estimate(&module, Target::Gpu).expect("it is known").arguments, Bytes(12 * MIB));
+}

@@ -1,0 +1,128 @@
+//! What the pass does for other compilers than XLA:CPU: which loops are worth it there, and how many iterations they may have.
+
+mod chunking;
+mod common;
+mod interpreter;
+
+use hlo_ir::{Module, Opcode};
+use hlo_memory::{ModelEstimator, Target};
+use hlo_passes::manager::{RunReport, default_pipeline, run};
+use hlo_passes::{Options, Outcome};
+
+use chunking::{find, missed, options};
+use common::parse;
+
+/// Wraps the negative indices of `rows` updates of a vector; `%u` are the updates.
+fn program(rows: u64, updates: &str) -> String {
+    format!(
+        "HloModule m
+%add (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+ENTRY %main {{
+  %x = f32[100000] parameter(0)
+  %i = s32[{rows}] parameter(1)
+  %none = s32[] constant(0)
+  %nones = s32[{rows}] broadcast(%none), dimensions={{}}
+  %size = s32[] constant(100000)
+  %sizes = s32[{rows}] broadcast(%size), dimensions={{}}
+  %l = pred[{rows}] compare(%i, %nones), direction=LT
+  %m = s32[{rows}] add(%i, %sizes)
+  %c = s32[{rows}] select(%l, %m, %i)
+  %index = s32[{rows},1] reshape(%c)
+  %one = f32[] constant(1)
+{updates}
+  ROOT %y = f32[100000] scatter(%x, %index, %u), update_window_dims={{}}, inserted_window_dims={{0}}, \
+         scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%add
+}}
+"
+    )
+}
+
+const CONSTANT: &str = "  %u = f32[16777216] broadcast(%one), dimensions={}";
+
+/// A sorted array has to be in memory whatever reads it.
+const SORTED: &str = "  %t = f32[16777216] parameter(2)
+  %w = f32[16777216,2] broadcast(%t), dimensions={0}
+  %e = f32[16777216,2] sort(%w), dimensions={1}, is_stable=true, to_apply=%less
+  %u = f32[16777216] reduce(%e, %one), dimensions={1}, to_apply=%add";
+
+fn optimized(source: &str, target: Target) -> (Module, RunReport) {
+    let mut module = parse(source);
+    let options = Options { target, ..Options::default() };
+    let report =
+        run(&mut module, &default_pipeline(), &options, &ModelEstimator { target }).expect("it has an estimate");
+    (module, report)
+}
+
+fn loops(module: &Module) -> usize {
+    module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While).count()
+}
+
+#[test]
+fn index_arithmetic_alone_is_no_reason_for_a_loop_on_gpu() {
+    let source = program(1 << 24, CONSTANT);
+    let made: Vec<usize> =
+        [Target::Cpu, Target::Tpu, Target::Gpu].map(|target| loops(&optimized(&source, target).0)).to_vec();
+    assert_eq!(made, [1, 1, 0]);
+    let less = "%less (p: f32[], q: f32[]) -> pred[] {
+  %p = f32[] parameter(0)
+  %q = f32[] parameter(1)
+  ROOT %r = pred[] compare(%p, %q), direction=LT
+}
+ENTRY";
+    let (module, report) = optimized(&program(1 << 24, SORTED).replace("ENTRY", less), Target::Gpu);
+    assert_eq!(loops(&module), 1, "a sort upstream is one");
+    assert!(report.after.total < report.before.total);
+}
+
+/// Iterations of the loop that is offered.
+fn iterations(source: &str, target: Target) -> i64 {
+    let wanted = Options { target, ..options(1) };
+    let found = find(&parse(source), &wanted).into_iter().find_map(|finding| match finding.outcome {
+        Outcome::Rewrite { note, .. } => note.split(' ').next()?.parse().ok(),
+        Outcome::Missed(_) | Outcome::Withheld { .. } => None,
+    });
+    found.expect("there is a loop")
+}
+
+#[test]
+fn loops_are_short_where_iterations_cost_compile_time() {
+    let source = program(1 << 24, CONSTANT);
+    let counts = [Target::Cpu, Target::Gpu, Target::Tpu].map(|target| iterations(&source, target));
+    assert_eq!(counts, [1 << 16, 1 << 14, 1 << 12], "even if the blocks are larger than asked for");
+}
+
+#[test]
+fn blocks_of_a_tpu_are_whole_tiles() {
+    let rows = 1_000_000;
+    let source = program(rows, &CONSTANT.replace("16777216", "1000000"));
+    let rows_of = |target| {
+        let wanted = Options { target, ..options(8 * 10_000) };
+        let note = find(&parse(&source), &wanted).into_iter().find_map(|finding| match finding.outcome {
+            Outcome::Rewrite { note, .. } => Some(note),
+            Outcome::Missed(_) | Outcome::Withheld { .. } => None,
+        });
+        let note = note.expect("there is a loop");
+        note.split(' ').nth(3).and_then(|rows| rows.parse::<i64>().ok()).expect("the note says how many rows")
+    };
+    assert_eq!(rows_of(Target::Tpu) % 1024, 0);
+    assert_ne!(rows_of(Target::Cpu) % 1024, 0, "a divisor spares the rest");
+}
+
+#[test]
+fn a_tpu_does_not_slice_beyond_32_bits_nor_at_a_short_dimension() {
+    let tpu = |source: &str| missed(&parse(source), &Options { target: Target::Tpu, ..options(1 << 20) });
+    let wide = program(1 << 32, &CONSTANT.replace("16777216", "4294967296"));
+    assert_eq!(tpu(&wide), ["wide-rows"]);
+    let short = program(1 << 20, &CONSTANT.replace("16777216", "1048576"))
+        .replace("s32[1048576]", "s32[4,262144]")
+        .replace("pred[1048576]", "pred[4,262144]")
+        .replace("f32[1048576]", "f32[4,262144]")
+        .replace("s32[1048576,1]", "s32[4,262144,1]")
+        .replace("index_vector_dim=1", "index_vector_dim=2");
+    assert_eq!(tpu(&short), ["short-rows"]);
+    assert!(missed(&parse(&short), &options(1 << 20)).is_empty(), "on CPU it is cut");
+}
