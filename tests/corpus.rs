@@ -4,12 +4,12 @@
 
 mod common;
 
-use common::{FULL, SMALL, corpus, programs, run, text, xla_total};
+use common::{DEVICES, FULL, SMALL, corpus, programs, run, text, xla_total};
 use hlo_opt::{Bytes, Options, Pipeline, analyze, optimize};
 
 /// Folder and name of every program.
 fn everything() -> Vec<(&'static str, String)> {
-    let folders = FULL.into_iter().chain(SMALL);
+    let folders = FULL.into_iter().chain(SMALL).chain([DEVICES]);
     folders.flat_map(|folder| programs(folder).into_iter().map(move |name| (folder, name))).collect()
 }
 
@@ -20,7 +20,7 @@ fn eager() -> Options {
 
 #[test]
 fn the_default_pipeline_rewrites_the_corpus_like_this() {
-    insta::glob!("../corpus", "{founding,chunk,direct-index,loop-residuals,roll,tie}/*.before.hlo", |path| {
+    insta::glob!("../corpus", "{founding,chunk,direct-index,loop-residuals,own-slice,roll,tie}/*.before.hlo", |path| {
         let relative = path.strip_prefix(common::root().canonicalize().unwrap()).unwrap();
         let run = run(["--diff", relative.to_str().unwrap()]);
         assert_eq!(run.code, 0, "{run}");

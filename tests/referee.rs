@@ -11,7 +11,7 @@ use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{FULL, SMALL, corpus, programs, root, text, xla_total};
+use common::{DEVICES, FULL, SMALL, corpus, programs, root, text, xla_total};
 use hlo_opt::{Assumption, Bytes, Grade, Optimized, Options, Pipeline, optimize};
 use hlo_passes::manager::RunReport;
 use serde_json::{Value, json};
@@ -240,6 +240,25 @@ fn results_stay_equal() {
             format!("{list}{label} ({}): {answer}\n", grade.name())
         });
     assert!(different.is_empty(), "\nresults differ:\n{different}");
+}
+
+#[test]
+fn results_stay_equal_on_several_devices() {
+    let folder = workspace("devices");
+    let eager = Options { min_saving: Bytes(1), verify_each: true, ..Options::default() };
+    let mut compared = 0;
+    for name in programs(DEVICES) {
+        let outcome = rewrite(DEVICES, &name, None, &eager);
+        let Some(grade) = outcome.report.rewrites.iter().map(|rewrite| rewrite.grade).max() else { continue };
+        let after = save(&folder, &format!("{name}.hlo"), &outcome.text);
+        let before = root().join(corpus(DEVICES, &name, "before.hlo"));
+        let output = program("partitioned.py").arg(before).arg(after).output().unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(agrees(grade, false, &answer), "{name} ({}): {answer}", grade.name());
+        compared += 1;
+    }
+    assert!(compared >= 3, "only {compared} programs were rewritten");
 }
 
 /// Random programs of an ordinary run, the same ones each time, and the minutes they may take. Long runs are in docs/testing.md, which also

@@ -169,6 +169,23 @@ def two_levels(steps, rows):
     return total, (shape((steps, rows)), shape((steps, rows)))
 
 
+@loop("fires-in-scan", big=dict(steps=6, copies=8, rows=1024), small=dict(steps=3, copies=4, rows=16))
+def scan_of_unrolled_copies(steps, copies, rows):
+    def kernel(v):
+        # XLA fuses everything around a sort, but not the sort.
+        return jnp.sort(jnp.sin(v[:, None] - v[None, :]), axis=0).sum(1)
+
+    # The body of the scan is unrolled, and the scan stacks what the copies hand out.
+    def each(x, xs):
+        def step(shift, row):
+            parts = jnp.stack([kernel(xs[k] * row + shift) for k in range(copies)])
+            return shift + 1.0, parts
+
+        return jax.lax.scan(step, x, xs[:steps])
+
+    return each, (shape((rows,)), shape((max(steps, copies), rows)))
+
+
 @loop("keeps-no-gain", big=dict(steps=8, rows=2048), small=dict(steps=6, rows=24))
 def state_from_step_to_step(steps, rows):
     def kernel(v):

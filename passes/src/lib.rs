@@ -12,6 +12,7 @@ pub mod header;
 pub mod inline_calls;
 pub mod loop_residuals;
 pub mod manager;
+pub mod own_slice;
 pub mod pass;
 pub mod range;
 pub mod replication;
@@ -29,6 +30,7 @@ pub fn all() -> Vec<Box<dyn Pass>> {
         Box::new(direct_index::DirectIndex),
         Box::new(inline_calls::InlineCalls::default()),
         Box::new(loop_residuals::LoopResiduals),
+        Box::new(own_slice::OwnSlice),
         Box::new(replication::Replication),
         Box::new(roll::Roll),
         Box::new(tie::Tie),

@@ -86,6 +86,12 @@ pub(crate) fn running(module: &Module) -> Vec<ComputationId> {
     scope::running(module).into_iter().map(|scope| scope.computation).collect()
 }
 
+/// Those of them whose values lie on one device each: all of them, or the bodies of manually sharded code.
+pub(crate) fn local(module: &Module) -> Vec<ComputationId> {
+    let local = scope::running(module).into_iter().filter(|scope| !scope.sharded);
+    local.map(|scope| scope.computation).collect()
+}
+
 /// Rows of three or more results that are computed alike, though perhaps from other arrays.
 pub(crate) fn alike_results(context: &Context<'_>, computation: ComputationId) -> Vec<Vec<InstructionId>> {
     seeds::meeting(context, &Likeness::new(context.module), computation)

@@ -89,11 +89,14 @@ pub(crate) fn programs(folder: &str) -> Vec<String> {
 }
 
 /// Folders of the corpus with full-size programs; each program of a `-small` folder is one of these made small.
-pub(crate) const FULL: [&str; 6] = ["founding", "chunk", "direct-index", "loop-residuals", "roll", "tie"];
+pub(crate) const FULL: [&str; 7] = ["founding", "chunk", "direct-index", "loop-residuals", "own-slice", "roll", "tie"];
 
 /// Folders of the corpus with programs that can be run.
 pub(crate) const SMALL: [&str; 6] =
     ["founding-small", "chunk-small", "direct-index-small", "loop-residuals-small", "roll-small", "tie-small"];
+
+/// The folder of the corpus with programs that run on several devices.
+pub(crate) const DEVICES: &str = "own-slice-small";
 
 /// A file of the corpus, relative to the root.
 pub(crate) fn corpus(folder: &str, name: &str, extension: &str) -> PathBuf {

@@ -1,18 +1,26 @@
 """Runs modules of several devices on one machine's processor: the same data for both, results device by device, interleaved times.
 
+    partitioned.py BEFORE AFTER [--cases N] [--reps N]       prints one JSON object
+
 The referee's ordinary jobs run modules of one device; these take any number, up to the devices that XLA:CPU is told to pretend.
 """
+import argparse
+import json
 import os
 import statistics
+import sys
 import time
 
 import numpy as np
 
-import cases
-import compare
-import jobs
-import random_loop_judge
-import xla
+sys.dont_write_bytecode = True
+
+import cases  # noqa: E402
+import child  # noqa: E402
+import compare  # noqa: E402
+import jobs  # noqa: E402
+import random_loop_judge  # noqa: E402
+import xla  # noqa: E402
 
 
 class Runner:
@@ -85,3 +93,20 @@ def scaled(data, scale):
 
 def is_float(array):
     return np.issubdtype(array.dtype, np.inexact) or "float" in array.dtype.name
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("before")
+    parser.add_argument("after")
+    parser.add_argument("--cases", type=int, default=4)
+    parser.add_argument("--reps", type=int, default=1)
+    options = parser.parse_args()
+    xla.import_quietly()
+    found = child.run(judge, (options.before, options.after, options.cases, options.reps), time_limit=600.0)
+    print(json.dumps(found))
+    sys.exit(1 if "error" in found else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -66,7 +66,8 @@ impl Walk<'_> {
                 }
             }
             opcode if is_fusible(opcode) => {
-                let moved = product && keeps_product(opcode);
+                let picks = matches!(opcode, Opcode::DynamicSlice | Opcode::Gather | Opcode::Concatenate | Opcode::Pad);
+                let moved = product && (picks || keeps_product(opcode));
                 self.work.push((user, moved || float_product(self.module, user).is_some()));
             }
             _ => {}

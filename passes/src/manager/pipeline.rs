@@ -14,6 +14,8 @@ pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
         Box::new(crate::roll::Roll),
         // Behind roll: a loop also makes the module smaller.
         Box::new(crate::tie::Tie),
+        // Behind the loops: where those gain as much, the values stay as the program has them.
+        Box::new(crate::own_slice::OwnSlice),
         // Changes nothing: it only speaks.
         Box::new(crate::replication::Replication),
         // Calls hide producers from the rewrites above. A call is inlined only where a rewrite then gains; others stay calls.
