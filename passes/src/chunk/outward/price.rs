@@ -146,12 +146,13 @@ fn work(graph: &Graph<'_>, op: InstructionId) -> f64 {
 /// Whether a value has memory of its own: what makes it or some reader is not fused, or several readers would compute it again at a cost.
 fn is_held(graph: &Graph<'_>, value: InstructionId) -> bool {
     let fusible = |op: InstructionId| is_fusible(graph.module.instruction(op).opcode);
-    let users = readers(graph, value);
+    let users: IndexSet<InstructionId> = graph.uses(value).iter().map(|(user, _)| *user).collect();
     let op = graph.op(value);
     let view = is_view(graph.module, op);
     !view
         && (!fusible(op)
-            || users.iter().any(|&user| !fusible(user) || reduces_memory(graph, user))
+            || users.iter().any(|&user| !fusible(user))
+            || readers(graph, value).any(|user| reduces_memory(graph, user))
             || (users.len() > 1 && (is_expensive(graph.module, op) || is_joined(graph, op))))
 }
 
@@ -184,9 +185,8 @@ fn is_reshaped(graph: &Graph<'_>, op: InstructionId) -> bool {
 }
 
 /// The instructions that read a value, in whatever shape.
-fn readers(graph: &Graph<'_>, value: InstructionId) -> IndexSet<InstructionId> {
-    let uses = shapes(graph, value).into_iter().flat_map(|shape| graph.uses(shape));
-    uses.map(|(user, _)| *user).filter(|&user| !is_reshaped(graph, user)).collect()
+fn readers(graph: &Graph<'_>, value: InstructionId) -> impl Iterator<Item = InstructionId> {
+    shapes(graph, value).into_iter().flat_map(|shape| graph.uses(shape)).map(|(user, _)| *user)
 }
 
 /// Whether a value is joined from several arrays, which XLA would read again for every reader.
