@@ -55,6 +55,27 @@ fn rows_of_a_product_are_reduced_block_by_block() {
     assert!(notes(&program(NEAREST), Grade::Bitwise).is_empty(), "a dot on blocks is not the same bits");
 }
 
+/// Groups of `width` numbers, made of a row, are reduced.
+fn groups(width: i64, t: &str, init: &str, combiner: &str) -> Vec<String> {
+    let rows = 4096 / width;
+    let lines = format!(
+        "  %x = {t}[4096] parameter(0)
+  %init = {t}[] constant({init})
+  %e = {t}[4096] multiply(%x, %x)
+  %g = {t}[{rows},{width}] reshape(%e)
+  ROOT %s = {t}[{rows}] reduce(%g, %init), dimensions={{1}}, to_apply=%{combiner}"
+    );
+    notes(&program(&lines), Grade::HloExact)
+}
+
+#[test]
+fn a_reduction_that_reads_memory_does_so_through_a_reshape() {
+    assert!(groups(64, "f32", "-inf", "most").iter().any(|note| note.ends_with("[hlo-exact]")));
+    // Integers are reduced in two steps where there are more than 32, and on the fly otherwise.
+    assert!(groups(64, "s32", "0", "count").iter().any(|note| note.ends_with("[bitwise]")));
+    assert_eq!(groups(32, "s32", "0", "count"), Vec::<String>::new());
+}
+
 #[test]
 fn sums_of_floats_are_split_only_where_that_is_allowed() {
     let rows = NEAREST.replace("f32[64] reduce", "f32[32] reduce").replace("dimensions={1}, to", "dimensions={0}, to");
