@@ -96,3 +96,24 @@ fn arrays_of_a_tpu_are_padded() {
     assert_eq!((found.arguments, found.outputs), (Bytes(16 * MIB), Bytes(16 * MIB)));
     assert_eq!(estimate(&module, Target::Gpu).expect("it is known").arguments, Bytes(12 * MIB));
 }
+
+#[test]
+fn a_tpu_writes_products_where_they_are_joined() {
+    let product = |k: u32| {
+        format!(
+            "  %d{k} = f32[2048,2048]{{1,0}} dot(%x, %y{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %r{k} = f32[1,2048,2048]{{2,1,0}} reshape(%d{k})"
+        )
+    };
+    let lines = format!(
+        "  %x = f32[2048,2048]{{1,0}} parameter(0)
+  %y0 = f32[2048,2048]{{1,0}} parameter(1)
+  %y1 = f32[2048,2048]{{1,0}} parameter(2)
+{}
+{}
+  ROOT %s = f32[2,2048,2048]{{2,1,0}} concatenate(%r0, %r1), dimensions={{0}}",
+        product(0),
+        product(1)
+    );
+    assert_eq!([Target::Tpu, Target::Gpu].map(|target| temporaries(&lines, target)), [0, 32]);
+}

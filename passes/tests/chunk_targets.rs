@@ -4,10 +4,12 @@ mod chunking;
 mod common;
 mod interpreter;
 
+use hlo_ir::graph::Users;
 use hlo_ir::{Module, Opcode};
-use hlo_memory::{ModelEstimator, Target};
+use hlo_memory::{Bytes, ModelEstimator, Target};
+use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
-use hlo_passes::{Options, Outcome};
+use hlo_passes::{Context, Options, Outcome, Pass};
 
 use chunking::{find, missed, options};
 use common::parse;
@@ -125,4 +127,27 @@ fn a_tpu_does_not_slice_beyond_32_bits_nor_at_a_short_dimension() {
         .replace("index_vector_dim=1", "index_vector_dim=2");
     assert_eq!(tpu(&short), ["short-rows"]);
     assert!(missed(&parse(&short), &options(1 << 20)).is_empty(), "on CPU it is cut");
+}
+
+/// Before a loop XLA:TPU converts to `bf16` all of an array whose blocks go into a product.
+#[test]
+fn a_tpu_makes_no_loop_for_less_than_the_copy_of_what_it_multiplies() {
+    let offers = |columns: u32, target| {
+        let lines = format!(
+            "  %x = f32[65536,{columns}] parameter(0)
+  %y = f32[{columns},64] parameter(1)
+  %p = f32[65536,64] dot(%x, %y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %e = f32[65536,64] exponential(%p)
+  %zero = f32[] constant(0)
+  ROOT %s = f32[65536] reduce(%e, %zero), dimensions={{1}}, to_apply=%sum"
+        );
+        let module = chunking::outward::program(&lines);
+        let options = Options { target, ..Options::default() };
+        let estimate = common::estimate(Bytes(1), Vec::new());
+        let users = Users::of(&module);
+        Chunk.find(&Context { module: &module, users: &users, estimate: &estimate, options: &options }).len()
+    };
+    assert!(offers(16, Target::Tpu) > 0, "the copy is an eighth of the product");
+    assert_eq!(offers(512, Target::Tpu), 0, "the copy is four times the product");
+    assert!(offers(512, Target::Gpu) > 0, "no other compiler makes it");
 }

@@ -107,6 +107,28 @@ fn pieces_of_the_same_work_wait_for_each_other() {
 }
 
 #[test]
+fn on_tpu_pieces_with_products_do_not_wait() {
+    let mut lines = "  %w = f32[512,512] parameter(0)\n".to_owned();
+    for k in 0..3 {
+        let number = k + 1;
+        writeln!(lines, "  %x.{k} = f32[512,512] parameter({number})\n  %s.{k} = f32[512,512] sine(%x.{k})").unwrap();
+        let dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+        writeln!(lines, "  %d.{k} = f32[512,512] dot(%s.{k}, %w), {dims}").unwrap();
+        writeln!(lines, "  %e.{k} = f32[1,512] slice(%d.{k}), slice={{[0:1], [0:512]}}").unwrap();
+    }
+    let module =
+        common::module(&format!("{lines}  ROOT %t = (f32[1,512], f32[1,512], f32[1,512]) tuple(%e.0, %e.1, %e.2)"));
+    let pieces = |target| {
+        let findings = find(&module, target);
+        findings
+            .iter()
+            .filter(|finding| matches!(&finding.outcome, Outcome::Rewrite { note, .. } if note.contains("pieces")))
+            .count()
+    };
+    assert_eq!([Target::Cpu, Target::Gpu, Target::Tpu].map(pieces), [1, 1, 0]);
+}
+
+#[test]
 fn pieces_that_need_each_other_are_left_alone() {
     // The third piece is computed from the second: what comes before it is no piece of its own.
     let mut module = common::module(

@@ -32,7 +32,8 @@ class Memory:
     `total_bytes` is what the compiler allocates; `model` says whether that figure is "exact" (the module carries its schedule), "predicted",
     "live-range" (scheduled for another target) or "xla-assignment" (the compiler's own, from a binary dump).
     `floor` is arguments + outputs - donated arguments: no program with this interface can need less. `largest` are the largest buffers alive
-    at the peak, largest first; `aliased` are the donated arguments; `caveats` say what the model does not know about this module.
+    at the peak, largest first; `aliased` are the donated arguments; `caveats` say what the model does not know about this module. `hidden` is
+    what the library call that needs most of it takes for itself while it runs, which the compiler's figures leave out.
     """
 
     total_bytes: int
@@ -46,6 +47,7 @@ class Memory:
     largest: tuple[Buffer, ...] = ()
     aliased: int = 0
     caveats: tuple[str, ...] = ()
+    hidden: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ def _record(kind, data, **parts):
 def _memory(data) -> Memory:
     return _record(Memory, data, peak=_record(Peak, data["peak"]),
                    largest=tuple(_record(Buffer, found) for found in data["largest"]),
-                   caveats=tuple(data.get("caveats", ())))
+                   caveats=tuple(data.get("caveats", ())),
+                   hidden=max((call["bytes"] for call in data["details"]["hidden_scratch"]), default=0))
 
 
 def _rewrite(data) -> Rewrite:

@@ -1,9 +1,13 @@
 //! What stands between a loop and compilers of other devices.
 
+use hlo_ir::{ElementType, InstructionId, Opcode};
 use hlo_memory::Target;
+use hlo_memory::size::array_size;
+use indexmap::IndexSet;
 
-use super::region::Region;
+use super::region::{Part, Region, Source};
 use super::sink::{Kind, Sink};
+use crate::flow::producer;
 use crate::{Context, Reason};
 
 /// Why the loop of `sinks` is no use to the target; `None` if nothing speaks against it.
@@ -32,6 +36,49 @@ pub(super) fn unfit(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> 
         sink.inner
     );
     Some(Reason { code: "short-rows", message })
+}
+
+/// Bytes of the copies that XLA:TPU makes before the loops: it multiplies floats of 32 bits as `bf16`, and converts all of an array whose blocks go
+/// into a product at once.
+pub(super) fn hoisted(context: &Context<'_>, regions: &[Region]) -> u64 {
+    let mut found: IndexSet<InstructionId> = IndexSet::new();
+    for region in regions {
+        for (block, source) in &region.blocks {
+            let Source::Computed(parts) = source else { continue };
+            let (op, _) = producer(context.module, block.value.inst);
+            if context.module.instruction(op).opcode == Opcode::Dot {
+                found.extend(parts.iter().filter_map(|part| read(context, region, *part)));
+            }
+        }
+        for root in region.roots.concat() {
+            found.extend(read(context, region, Part::Block(root)).filter(|&id| {
+                context.users.get(id).iter().any(|&user| context.module.instruction(user).opcode == Opcode::Dot)
+            }));
+        }
+    }
+    let half = |&id: &InstructionId| {
+        let array = context.module.instruction(id).array().filter(|array| array.element_type == ElementType::F32);
+        array.and_then(array_size).map_or(0, |bytes| bytes.get() / 2)
+    };
+    found.iter().map(half).sum()
+}
+
+/// The value in memory whose rows a block is, perhaps moved.
+fn read(context: &Context<'_>, region: &Region, part: Part) -> Option<InstructionId> {
+    let Part::Block(mut block) = part else { return None };
+    loop {
+        match region.blocks.get(&block)? {
+            Source::Read(_) => return Some(block.value.inst),
+            Source::ReadThrough(value, _) => return Some(value.inst),
+            Source::Computed(parts) => {
+                let (op, _) = producer(context.module, block.value.inst);
+                let opcode = context.module.instruction(op).opcode;
+                let moved = matches!(opcode, Opcode::Reshape | Opcode::Transpose | Opcode::Slice | Opcode::Copy);
+                let [Part::Block(below)] = parts.as_slice() else { return None };
+                block = if moved { *below } else { return None };
+            }
+        }
+    }
 }
 
 /// A dimension shorter than this shares tiles with another one.

@@ -11,7 +11,7 @@ mod reach;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, Target};
 use indexmap::IndexSet;
 
 use closure::{Plan, close};
@@ -20,7 +20,7 @@ use price::Price;
 use reach::Flow;
 
 use super::build::build;
-use super::devices::unfit;
+use super::devices::{hoisted, unfit};
 use super::plan::Planned;
 use super::region::{Region, Source, grow};
 use super::sharding::sharded;
@@ -157,6 +157,10 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
         return None;
     }
     let price = Price::of(flow, &plan, &regions)?;
+    let copies = if context.options.target == Target::Tpu { hoisted(context, &regions) } else { 0 };
+    if copies.saturating_mul(2) > price.gain {
+        return None;
+    }
     let sizes: Option<Vec<BlockSize>> =
         (0..regions.len()).map(|index| size(context, &plan, &regions[index], &price, index)).collect();
     let sizes = sizes?;

@@ -2,7 +2,7 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode};
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, Target};
 use indexmap::IndexMap;
 
 use super::emit::Ties;
@@ -33,7 +33,10 @@ fn tie_row(
         return None;
     }
     let own = module.instructions_of(computation).filter(|(id, _)| pieces.of[*id].is_some());
-    if !own.map(|(_, inst)| inst.opcode).any(crate::roll::is_heavy) {
+    let opcodes: Vec<Opcode> = own.map(|(_, inst)| inst.opcode).collect();
+    // XLA:TPU runs pieces with products one after the other by itself, and a tie keeps it from fusing what follows them.
+    let ordered = context.options.target == Target::Tpu && opcodes.contains(&Opcode::Dot);
+    if ordered || !opcodes.into_iter().any(crate::roll::is_heavy) {
         return None;
     }
     let sizes = pieces.largest(module, constant, results.len());

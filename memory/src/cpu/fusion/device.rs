@@ -17,7 +17,13 @@ pub(super) fn decides(graph: &Graph, target: Target, consumer: InstructionId, nu
         Target::Gpu if feeds_product(graph, consumer) => Some(is_widening(graph, producer)),
         Target::Gpu => scatter_of(graph, consumer)
             .map(|scatter| !is_destination(graph, consumer, scatter, number) && is_cheap_producer(graph, producer)),
-        Target::Tpu => feeds_product(graph, consumer).then(|| is_cheap_producer(graph, producer)),
+        Target::Tpu => {
+            let joined =
+                graph.opcode(producer) == Opcode::Dot && root_of(graph, consumer, Opcode::Concatenate).is_some();
+            let once = graph.user_count(producer) == 1 && !graph.is_root(producer);
+            // Products are written where they are joined.
+            if joined { Some(once) } else { feeds_product(graph, consumer).then(|| is_cheap_producer(graph, producer)) }
+        }
     }
 }
 

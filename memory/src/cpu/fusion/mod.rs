@@ -34,6 +34,9 @@ pub(crate) fn run_for(graph: &mut Graph, target: Target) {
         let mut fuser = Fuser::new(target);
         let mut barred = global::globally_unfusible(graph, computation, &mut fuser);
         barred.extend(device::barred(graph, target, computation));
+        if target == Target::Tpu {
+            barred.retain(|&id| graph.opcode(id) != Opcode::Dot);
+        }
         Queue::new(graph, computation, &mut position).run(graph, &mut fuser, &barred);
     }
 }
