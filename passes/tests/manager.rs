@@ -145,6 +145,28 @@ fn enabling_changes_stay_only_with_a_gain() {
 }
 
 #[test]
+fn the_enabling_change_that_leads_furthest_is_made() {
+    // Behind the first change there is a rewrite, behind the second a better one; neither shows the other.
+    let behind = |context: &Context<'_>| {
+        let root = context.module.instruction(context.module.computation(context.module.entry()).root);
+        let small = context.module.instruction(root.operands[0]).array().map(|array| array.dims[0]);
+        let rows = match (root.name.as_str(), small) {
+            ("row", Some(4096)) => 2048,
+            ("row", Some(4095)) => 1,
+            _ => return Vec::new(),
+        };
+        vec![shrink(context.module, context.module.computation(context.module.entry()).root, rows, "now")]
+    };
+    let mut enabled = module(TWO_PEAKS);
+    let changes = [("first", 4096), ("second", 4095)].map(|(name, rows)| shrinker(name, PassKind::Enabling, "t", rows));
+    let passes: Vec<Box<dyn Pass>> =
+        changes.into_iter().chain([Box::new(Fake("late", PassKind::Rewrite, behind)) as Box<dyn Pass>]).collect();
+    let report = run_on(&mut enabled, &passes, 1024);
+    assert_eq!(report.rewrites.iter().map(|rewrite| rewrite.pass).collect::<Vec<_>>(), ["second", "late"]);
+    assert_eq!(report.after.total, Bytes(16));
+}
+
+#[test]
 fn clean_ups_stay_unless_the_peak_rises() {
     let mut module = module(TWO_PEAKS);
     let passes = [shrinker("same", PassKind::CleanUp, "t", 4096), shrinker("worse", PassKind::CleanUp, "row", 8192)];

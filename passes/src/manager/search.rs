@@ -27,6 +27,10 @@ const INSTRUCTION_BUDGET: usize = 16_000_000;
 /// Where not every candidate is estimated, those that follow so many which were no better than the best one are left for the next step.
 const PATIENCE: usize = 8;
 
+/// Enabling changes that are compared at a time, in modules of at most so many instructions.
+const MOST_LOOKS: usize = 3;
+const MOST_FOR_LOOKS: usize = 5000;
+
 /// A change that was made and how to take it back.
 struct Step {
     undo: Undo,
@@ -45,6 +49,7 @@ pub(super) struct LeftOut {
 }
 
 /// A finding with the pass that made it, by index.
+#[derive(Clone)]
 pub(super) struct Candidate {
     pub(super) pass: usize,
     pub(super) finding: Finding,
@@ -191,13 +196,13 @@ impl<'a> Search<'a> {
 
     /// The next rewrite to take; an enabling change that leads to one, or to a better one, is taken on the way.
     fn next_step(&mut self) -> Result<Option<Candidate>, RunError> {
-        let mut changes = self.gather(PassKind::Enabling);
+        let changes = self.gather(PassKind::Enabling);
         if let Some((score, candidate)) = self.best()? {
             // One look behind the change that hides most: a lesser rewrite now could stand in the way of a greater one then.
             let largest = changes.into_iter().max_by_key(|change| change.finding.wasted);
             let tried = std::mem::take(&mut self.tried);
             let better = match largest {
-                Some(change) => self.best_behind(change, Some(score))?,
+                Some(change) => self.best_behind(change, Some(score))?.map(|(_, candidate)| candidate),
                 None => None,
             };
             if better.is_none() {
@@ -205,16 +210,34 @@ impl<'a> Search<'a> {
             }
             return Ok(Some(better.unwrap_or(candidate)));
         }
-        for change in changes.drain(..) {
-            if let Some(found) = self.best_behind(change, None)? {
-                return Ok(Some(found));
+        self.best_of(changes)
+    }
+
+    /// Makes the enabling change behind which the best rewrite is found, of the first few that lead to one, and returns that rewrite. What
+    /// one change shows can stand in the way of what another one would have shown.
+    fn best_of(&mut self, changes: Vec<Candidate>) -> Result<Option<Candidate>, RunError> {
+        let looks = if self.statistics.instructions.0 <= MOST_FOR_LOOKS { MOST_LOOKS } else { 1 };
+        let (taken, estimate) = (self.steps.len(), self.now.clone());
+        let mut found: Vec<(Score, Candidate)> = Vec::new();
+        for change in changes {
+            if found.len() == looks {
+                break;
+            }
+            if let Some((score, candidate)) = self.best_behind(change.clone(), None)? {
+                if looks == 1 {
+                    return Ok(Some(candidate));
+                }
+                found.push((score, change));
+                self.roll_back(taken);
+                self.now = estimate.clone();
             }
         }
-        Ok(None)
+        let Some((_, change)) = found.into_iter().min_by_key(|(score, _)| *score) else { return Ok(None) };
+        Ok(self.best_behind(change, None)?.map(|(_, candidate)| candidate))
     }
 
     /// Makes an enabling change and returns the best rewrite then; the change is put back if there is none better than `plain`.
-    fn best_behind(&mut self, change: Candidate, plain: Option<Score>) -> Result<Option<Candidate>, RunError> {
+    fn best_behind(&mut self, change: Candidate, plain: Option<Score>) -> Result<Option<(Score, Candidate)>, RunError> {
         if self.steps.len() >= MOST_STEPS {
             self.limited = true;
             return Ok(None);
@@ -234,7 +257,7 @@ impl<'a> Search<'a> {
                 }
             };
             if enough {
-                return Ok(Some(candidate));
+                return Ok(Some((score, candidate)));
             }
         }
         self.roll_back(taken);
