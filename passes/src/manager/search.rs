@@ -5,7 +5,7 @@ use std::time::Instant;
 use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::graph::Users;
 use hlo_ir::{InstructionId, Module, verify};
-use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model};
+use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Target};
 
 use super::origin::Origins;
 use super::remarks::{self, Trial, Tried};
@@ -267,8 +267,14 @@ impl<'a> Search<'a> {
 
     /// The smallest saving that counts: what the user says, and where the model is rough no less than its errors can be.
     pub(super) fn least(&self) -> Bytes {
-        let total = self.before.charged().get();
-        self.options.min_saving.max(if self.before.model == Model::Rough { Bytes(total / 20) } else { Bytes::ZERO })
+        let now = &self.paid_estimate;
+        let errors = match (now.model, self.options.target) {
+            // XLA:TPU moves buffers out of its main memory, and fuses most by rules of its own.
+            (Model::Rough, Target::Tpu) => (now.charged().get() / 20).max(now.temporaries.get() / 3),
+            (Model::Rough, _) => now.charged().get() / 20,
+            _ => 0,
+        };
+        self.options.min_saving.max(Bytes(errors))
     }
 
     /// The rewrite with the best score of all that are steps forward.
