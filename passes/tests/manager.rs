@@ -167,6 +167,33 @@ fn the_enabling_change_that_leads_furthest_is_made() {
 }
 
 #[test]
+fn a_lesser_first_step_is_taken_if_it_leads_further() {
+    // Only behind the lesser rewrite there is another one.
+    let after = |rows: i64| {
+        move |context: &Context<'_>| {
+            let root = context.module.computation(context.module.entry()).root;
+            let inst = context.module.instruction(root);
+            let small = context.module.instruction(inst.operands[0]).array().map(|array| array.dims[0]);
+            let ready = inst.name == "row" && small == Some(2000);
+            ready.then(|| shrink(context.module, root, rows, "now")).into_iter().collect::<Vec<_>>()
+        }
+    };
+    let run_with = |rows: i64| {
+        let firsts = [("greedy", 1500), ("patient", 2000)];
+        let firsts = firsts.map(|(name, rows)| shrinker(name, PassKind::Rewrite, "t", rows));
+        let last = Box::new(Fake("after", PassKind::Rewrite, after(rows))) as Box<dyn Pass>;
+        let passes: Vec<Box<dyn Pass>> = firsts.into_iter().chain([last]).collect();
+        let mut module = module(TWO_PEAKS);
+        let report = run_on(&mut module, &passes, 1024);
+        let kept = text::print(&module).lines().filter(|line| line.contains("broadcast")).count();
+        assert_eq!(kept, 1, "what was tried in between is gone");
+        report.rewrites.iter().map(|rewrite| rewrite.pass).collect::<Vec<_>>()
+    };
+    assert_eq!(run_with(1), ["patient", "after"]);
+    assert_eq!(run_with(1499), ["greedy"], "a hair less is not worth another way");
+}
+
+#[test]
 fn clean_ups_stay_unless_the_peak_rises() {
     let mut module = module(TWO_PEAKS);
     let passes = [shrinker("same", PassKind::CleanUp, "t", 4096), shrinker("worse", PassKind::CleanUp, "row", 8192)];

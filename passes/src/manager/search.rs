@@ -1,5 +1,7 @@
 //! The search: which rewrites are tried, which are taken, which are put back.
 
+mod again;
+
 use std::time::Instant;
 
 use hlo_ir::edit::{Patch, Undo};
@@ -38,6 +40,8 @@ struct Step {
     pass: usize,
     /// The instruction of the finding.
     instruction: InstructionId,
+    /// The change itself, where it may have to be made again.
+    candidate: Option<Candidate>,
 }
 
 /// A rewrite that was made and is kept out of the result by [`Options::bisect_limit`].
@@ -80,6 +84,10 @@ pub(super) struct Search<'a> {
     pub(super) limited: bool,
     /// What the user's limit on rewrites took away again.
     pub(super) left_out: Vec<LeftOut>,
+    /// Whether the next rewrite is the first of a descent.
+    first: bool,
+    /// The second best first rewrite.
+    second: Option<Candidate>,
 }
 
 impl<'a> Search<'a> {
@@ -115,6 +123,8 @@ impl<'a> Search<'a> {
             tried: Vec::new(),
             limited: false,
             left_out: Vec::new(),
+            first: false,
+            second: None,
         })
     }
 
@@ -136,7 +146,7 @@ impl<'a> Search<'a> {
         self.change_form()?;
         if !self.fits() {
             self.clean_up()?;
-            self.descend()?;
+            self.descend_twice()?;
             self.clean_up()?;
         }
         self.obey_limit()?;
@@ -285,6 +295,7 @@ impl<'a> Search<'a> {
         }
         let now = Score::of(&self.now);
         let mut best: Option<(Score, Candidate)> = None;
+        let mut second: Option<(Score, Candidate)> = None;
         let mut in_vain = 0;
         self.tried.clear();
         let candidates = self.gather(PassKind::Rewrite);
@@ -301,11 +312,18 @@ impl<'a> Search<'a> {
             let score = Score::of(&estimate);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             if score.improves(now, self.least()) && better {
-                best = Some((score, candidate));
+                second = best.replace((score, candidate));
                 in_vain = 0;
             } else {
+                let next = second.as_ref().is_none_or(|(other, _)| score < *other);
+                if score.improves(now, self.least()) && next {
+                    second = Some((score, candidate));
+                }
                 in_vain += 1;
             }
+        }
+        if std::mem::take(&mut self.first) {
+            self.second = second.map(|(_, candidate)| candidate);
         }
         Ok(best)
     }
@@ -406,6 +424,7 @@ impl<'a> Search<'a> {
     /// Applies the candidate for good. `false`, and nothing changed, if the result has no estimate.
     fn take(&mut self, candidate: Candidate) -> Result<bool, RunError> {
         let claim = self.claim(&candidate);
+        let again = self.is_small().then(|| candidate.clone());
         let Outcome::Rewrite { patch, note, conditions } = candidate.finding.outcome else { return Ok(false) };
         let mut rewrite = self.describe(claim, candidate.finding.grade);
         rewrite.note = self.origins.in_input_names(self.module, &note);
@@ -419,7 +438,7 @@ impl<'a> Search<'a> {
         self.now = estimate;
         self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
         self.statistics.passes[candidate.pass].made += 1;
-        self.steps.push(Step { undo, rewrite, pass: candidate.pass, instruction: claim.instruction });
+        self.steps.push(Step { undo, rewrite, pass: candidate.pass, instruction: claim.instruction, candidate: again });
         let least = self.least().max(Bytes(1));
         let gained = self.now.charged() + least <= self.paid_estimate.charged() || self.fits();
         if claim.kind == PassKind::Rewrite && gained {
