@@ -11,15 +11,19 @@
 //! This pass rewrites nothing: how an argument is laid out over devices is a contract with the caller. Each remark (`replicated`) names the
 //! array, its bytes on one device and on all of them, and the first dimension that an axis of the mesh divides, with the line to write and
 //! the bytes that every device would save; then what every other dimension and axis would save. Where a body of manual code (`shard_map`, `pmap`) reads the array as a whole, the remark says so:
-//! the body must then fetch what it needs from other devices. `no-axis` says that no dimension can be divided. Both the annotations of GSPMD and those of Shardy
+//! the body must then fetch what it needs from other devices. `partly-replicated` says the same of an array that is cut along some axes of
+//! the mesh and copied along others (`last_tile_dim_replicate`, axes that Shardy's annotation leaves out). `no-axis` says that no dimension can be divided. Both the annotations of GSPMD and those of Shardy
 //! are read. Sound because nothing changes. Grade: bitwise.
 //!
 //! Stays away from modules for one device, and from arrays smaller than `--min-saving`.
 
-use hlo_ir::{AttrKey, AttrValue, Instruction, InstructionId, Module, Opcode};
+mod layout;
+
+use hlo_ir::{AttrKey, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
 use crate::{Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
+use layout::Mesh;
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,89 +47,42 @@ impl Pass for Replication {
             return Vec::new();
         }
         let entry = module.instructions_of(module.entry());
-        let copied = entry.filter(|(_, inst)| is_replicated(inst)).map(|(id, _)| id);
-        copied.filter_map(|id| finding(context, &mesh, id)).collect()
+        entry.filter_map(|(id, _)| finding(context, &mesh, id)).collect()
     }
-}
-
-/// The devices of a module: named axes with their sizes.
-struct Mesh {
-    axes: Vec<(String, i64)>,
-}
-
-impl Mesh {
-    /// From Shardy's meshes in the header, or else one axis over all partitions.
-    fn of(module: &Module) -> Self {
-        let text = match module.attribute(&AttrKey::FrontendAttributes) {
-            Some(AttrValue::Raw(text)) => text.as_str(),
-            _ => "",
-        };
-        let listed = text.split("sdy.mesh<[").nth(1).and_then(|rest| rest.split(']').next()).unwrap_or_default();
-        let read = |axis: &str| {
-            let (name, size) = axis.rsplit_once('=')?;
-            let name = name.trim().trim_matches(['"', '\\']).to_owned();
-            Some((name, size.trim().parse().ok()?))
-        };
-        let axes: Vec<(String, i64)> = listed.split(',').filter_map(read).collect();
-        let one = || vec![("devices".to_owned(), module.num_partitions())];
-        Self { axes: if axes.is_empty() { one() } else { axes } }
-    }
-    fn devices(&self) -> i64 {
-        self.axes.iter().map(|(_, size)| size).product()
-    }
-    /// Every dimension that an axis divides, with the axis and its size; the largest axes first.
-    fn splits<'m>(&'m self, dims: &[i64]) -> Vec<(usize, &'m str, i64)> {
-        let mut axes: Vec<&(String, i64)> = self.axes.iter().filter(|(_, size)| *size > 1).collect();
-        axes.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
-        let fits = |(name, size): &'m (String, i64)| {
-            let dims: Vec<usize> =
-                (0..dims.len()).filter(|&dim| dims[dim] % size == 0 && dims[dim] / size > 0).collect();
-            dims.into_iter().map(move |dim| (dim, name.as_str(), *size))
-        };
-        axes.into_iter().flat_map(fits).collect()
-    }
-}
-
-/// Whether an annotation says that every device holds all of the value.
-fn is_replicated(inst: &Instruction) -> bool {
-    if inst.array().is_none() {
-        return false;
-    }
-    match inst.raw(&AttrKey::Sharding) {
-        Some(text) => text.trim_matches(['{', '}']).trim() == "replicated",
-        None => inst.raw(&AttrKey::FrontendAttributes).is_some_and(is_whole_in_shardy),
-    }
-}
-
-/// Whether Shardy's annotation names no axis: `#sdy.sharding<@mesh, [{}, {}]>`.
-fn is_whole_in_shardy(text: &str) -> bool {
-    let dims = text.split("#sdy.sharding<").nth(1).and_then(|rest| rest.split('>').next());
-    let dims = dims.and_then(|rest| rest.split_once('[')).and_then(|(_, rest)| rest.rsplit_once(']'));
-    dims.is_some_and(|(dims, _)| !dims.contains('"'))
 }
 
 fn finding(context: &Context<'_>, mesh: &Mesh, id: InstructionId) -> Option<Finding> {
     let module = context.module;
     let inst = module.instruction(id);
-    let array = inst.array()?;
-    let bytes = size::shape_size(module.shape(id))?;
+    let (array, layout) = (inst.array()?, mesh.layout(inst)?);
+    let pieces: i64 = layout.cuts.iter().map(|(ways, _)| ways).product();
+    if layout.copies < 2 || pieces < 1 {
+        return None;
+    }
+    let dims = layout.piece(&array.dims)?;
+    let bytes = Bytes(size::shape_size(module.shape(id))?.get() / pieces as u64);
     let devices = mesh.devices();
     let all = Bytes(bytes.get().saturating_mul(devices as u64));
     let name = &inst.name;
-    let cost = format!("every one of {devices} devices holds all of `{name}`: {bytes} on each, {all} on all");
-    let splits = mesh.splits(&array.dims);
+    let (copies, whole) = (layout.copies, layout.is_whole());
+    let cost = if whole {
+        format!("every one of {devices} devices holds all of `{name}`: {bytes} on each, {all} on all")
+    } else {
+        format!("{copies} of {devices} devices hold each of {pieces} pieces of `{name}`: {bytes} on each, {all} on all")
+    };
+    let splits = layout.splits(&dims);
     let (code, wasted, message) = match splits.first().copied() {
         None => (
             "no-axis",
             bytes,
-            format!("{cost}; no dimension of {:?} is divided by an axis of the mesh", &array.dims[..]),
+            format!("{cost}; no dimension of {:?} is divided by an axis of the mesh", dims.as_slice()),
         ),
         Some((dim, axis, size)) => {
             let saved = Bytes(bytes.get() - bytes.get() / size as u64);
-            let spec = spec(dim, axis);
-            let how = line(module, inst, &spec, is_read_manually(context, id));
+            let how = line(module, inst, &layout.spec(dim, axis), is_read_manually(context, id));
+            let (code, also) = if whole { ("replicated", "") } else { ("partly-replicated", "also ") };
             let others = others(&splits[1..], bytes);
-            ("replicated", saved, format!("{cost}; split along dimension {dim} each would save {saved}{others}: {how}"))
+            (code, saved, format!("{cost}; split {also}along dimension {dim} each would save {saved}{others}: {how}"))
         }
     };
     let outcome = Outcome::Missed(Reason { code, message });
@@ -147,12 +104,6 @@ fn others(splits: &[(usize, &str, i64)], bytes: Bytes) -> String {
         format!("dimension {dim} over \"{axis}\": {saved}")
     };
     format!(" ({})", splits.iter().map(way).collect::<Vec<_>>().join(", "))
-}
-
-/// `PartitionSpec(None, "d")`.
-fn spec(dim: usize, axis: &str) -> String {
-    let places = (0..dim).map(|_| "None".to_owned()).chain([format!("\"{axis}\"")]);
-    format!("PartitionSpec({})", places.collect::<Vec<_>>().join(", "))
 }
 
 /// The line of JAX to write.

@@ -28,7 +28,7 @@
 //! Stays away from scheduled modules and from instructions with side effects or control dependencies. Remarks say why copies stay:
 //! `differs` (an instruction does something else in one copy), `separate-arrays` (copies read arrays of their own, which would have
 //! to be stacked), `residuals` (later work reads what each copy computed, so the loop would store it all), `repeated` (some copies
-//! share work), `depends` (the copies need each other's results out of order), `sharded` (the values lie across devices),
+//! share work, or are equal, so that XLA does it once), `depends` (the copies need each other's results out of order), `sharded` (the values lie across devices),
 //! `hoisted-copy` (XLA:TPU would convert the whole stack that the loop reads to bf16 before it).
 
 mod alike;
@@ -43,6 +43,9 @@ mod seeds;
 mod sequence;
 mod state;
 
+use std::collections::BTreeSet;
+
+use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
 
@@ -97,6 +100,53 @@ pub(crate) fn alike_results(context: &Context<'_>, computation: ComputationId) -
     seeds::meeting(context, &Likeness::new(context.module), computation)
 }
 
+/// A hash of all that each value of a computation is computed from.
+pub(crate) type Works = SideTable<InstructionId, u64>;
+
+/// What the values of a computation are computed from.
+pub(crate) fn works(module: &Module, computation: ComputationId) -> Works {
+    Likeness::new(module).works(module, computation)
+}
+
+/// Work that appears several times, and of which XLA, as the program stands, computes each once: the bytes of its results in all, and of
+/// those that differ.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Repetition {
+    all: u64,
+    once: u64,
+}
+
+impl Repetition {
+    /// Among these instructions of one computation; those that no thread of XLA works on by themselves are left out.
+    pub(crate) fn among(module: &Module, works: &Works, ids: impl Iterator<Item = InstructionId>) -> Self {
+        let heavy = ids.filter(|&id| is_heavy(module.instruction(id).opcode));
+        let mut seen = BTreeSet::new();
+        let mut found = Self::default();
+        for id in heavy {
+            let weight = size::shape_size(module.shape(id)).unwrap_or_default().get();
+            found.all = found.all.saturating_add(weight);
+            if seen.insert(works[id]) {
+                found.once = found.once.saturating_add(weight);
+            }
+        }
+        found
+    }
+    /// Whether anything appears twice.
+    pub(crate) const fn is_any(self) -> bool {
+        self.once < self.all
+    }
+    /// Why doing all of it would cost more than a tenth of the run time; `None` where it does not.
+    pub(crate) fn reason(self) -> Option<Reason> {
+        let slow = u128::from(self.once) * 10 < u128::from(self.all) * 9;
+        let message = format!(
+            "the copies repeat work that XLA does once: {} of results, {} of them different; apart from each other they would all be computed",
+            Bytes(self.all),
+            Bytes(self.once)
+        );
+        slow.then_some(Reason { code: "repeated", message })
+    }
+}
+
 /// Whether XLA gives what the instruction computes memory of its own, or its operands: work that consists of other instructions only runs
 /// inside its users.
 pub(crate) fn is_heavy(opcode: Opcode) -> bool {
@@ -137,10 +187,11 @@ impl Rolled {
     }
 
     /// What the pass says about the copies.
-    fn finding(self, context: &Context<'_>) -> Finding {
+    fn finding(self, context: &Context<'_>, works: &Works) -> Finding {
         let module = context.module;
         let (wasted, instruction) = (self.wasted(module), self.meets.owner(&self.copies));
-        let outcome = match self.obstacle(context, wasted) {
+        let repetition = self.repetition(module, works);
+        let outcome = match self.obstacle(context, wasted, repetition) {
             Some(reason) => Outcome::Missed(reason),
             None => Outcome::Rewrite {
                 note: self.note(module),
@@ -148,16 +199,24 @@ impl Rolled {
                 patch: emit::patch(module, &self),
             },
         };
-        let grade = if contract::may_contract(module, context.users, &self.copies, &self.meets) {
-            Grade::HloExact
-        } else {
-            Grade::Bitwise
-        };
+        let contracts = contract::may_contract(module, context.users, &self.copies, &self.meets);
+        // What XLA took for one value it may fuse otherwise for each of several.
+        let grade = if contracts || repetition.is_any() { Grade::HloExact } else { Grade::Bitwise };
         Finding { instruction, grade, wasted, outcome }
     }
 
-    fn obstacle(&self, context: &Context<'_>, wasted: Bytes) -> Option<Reason> {
+    /// What the copies compute again and again. Where all of them compute the same, XLA moves it out of the loop.
+    fn repetition(&self, module: &Module, works: &Works) -> Repetition {
+        let differs = |ids: &[InstructionId]| ids.iter().any(|&id| works[id] != works[ids[0]]);
+        let columns = self.copies.computed().filter(|(_, column)| differs(&column.ids));
+        Repetition::among(module, works, columns.flat_map(|(_, column)| column.ids.iter().copied()))
+    }
+
+    fn obstacle(&self, context: &Context<'_>, wasted: Bytes, repetition: Repetition) -> Option<Reason> {
         let module = context.module;
+        if let Some(reason) = repetition.reason() {
+            return Some(reason);
+        }
         let kept = self.meets.residuals(module, &self.copies);
         if kept + kept >= wasted {
             let message = format!(

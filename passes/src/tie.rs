@@ -24,9 +24,9 @@
 //! where the tie comes between a float product and a sum, or reads a product or a scatter into zeros that a sum takes in, because there
 //! the compiler may decide anew whether to make one operation of the two; also where a reduction follows on what is waited for.
 //!
-//! Stays away from scheduled modules. Every change is kept only if the estimate of the default schedule falls. On XLA:GPU the
-//! weights of a product are not tied (`dot-weights`): the select cannot enter the kernel of the product, so a copy would appear. On XLA:TPU
-//! pieces with products are left alone, which it runs one after the other by itself.
+//! Stays away from scheduled modules, and from equal pieces, which XLA computes once (`repeated`). Every change is kept only if the estimate
+//! of the default schedule falls. On XLA:GPU the weights of a product are not tied (`dot-weights`): the select cannot enter the kernel of the
+//! product, so a copy would appear. On XLA:TPU pieces with products are left alone, which it runs one after the other by itself.
 
 mod copies;
 mod emit;

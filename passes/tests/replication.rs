@@ -51,7 +51,10 @@ fn shardy_names_the_axes() {
     assert_eq!(*saved, 128 * 1024);
     assert!(message.contains("6 devices") && message.contains("PartitionSpec(\"b\")"), "{message}");
     let split = r##"frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"b\"}, {}]>"}"##;
-    assert_eq!(remarks(&module(header, split)), []);
+    // What is left is copied along the other axis, which divides nothing.
+    let said = remarks(&module(header, split));
+    let [("no-axis", _, message)] = said.as_slice() else { panic!("{said:?}") };
+    assert!(message.starts_with("3 of 6 devices hold each of 2 pieces of `x`"), "{message}");
 }
 
 #[test]
@@ -64,4 +67,48 @@ fn dimensions_that_no_axis_divides_are_named() {
 fn one_device_or_a_split_array_is_no_waste() {
     assert_eq!(remarks(&module("is_scheduled=false", "sharding={replicated}")), []);
     assert_eq!(remarks(&module("num_partitions=4", "sharding={devices=[4,1]<=[4]}")), []);
+}
+
+#[test]
+fn arrays_that_are_copied_along_some_axes_only_are_said_too() {
+    let header = "num_partitions=8, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"a\"=2, \"b\"=4]>}}";
+    let cut = r##"frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"a\"}, {}]>"}"##;
+    let said = remarks(&module(header, cut));
+    let [("partly-replicated", saved, message)] = said.as_slice() else { panic!("{said:?}") };
+    // Half of 256 KiB lies on each device, and a quarter of that would do.
+    assert_eq!(*saved, 96 * 1024);
+    assert!(
+        message.starts_with("4 of 8 devices hold each of 2 pieces of `x`: 128.00 KiB on each, 1.00 MiB on all"),
+        "{message}"
+    );
+    assert!(message.contains("(dimension 1 over \"b\": 96.00 KiB)"), "{message}");
+    assert!(
+        message.ends_with("jax.jit(f, in_shardings=(..., NamedSharding(mesh, PartitionSpec((\"a\", \"b\")))))"),
+        "{message}"
+    );
+}
+
+#[test]
+fn parts_of_an_axis_are_axes() {
+    let header = "num_partitions=8, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"a\"=8]>}}";
+    let cut = r##"frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}, {\"a\":(1)2}]>"}"##;
+    let said = remarks(&module(header, cut));
+    let [("partly-replicated", saved, message)] = said.as_slice() else { panic!("{said:?}") };
+    assert_eq!(*saved, 96 * 1024);
+    assert!(message.contains("4 of 8 devices hold each of 2 pieces"), "{message}");
+}
+
+#[test]
+fn gspmd_tells_how_often_each_piece_is_copied() {
+    let said = remarks(&module("num_partitions=8", "sharding={devices=[1,2,4]<=[8] last_tile_dim_replicate}"));
+    let [("partly-replicated", saved, message)] = said.as_slice() else { panic!("{said:?}") };
+    assert_eq!(*saved, 96 * 1024);
+    assert!(
+        message.contains("4 of 8 devices hold each of 2 pieces")
+            && message.contains("PartitionSpec(\"copies\", \"axis1\")"),
+        "{message}"
+    );
+    let manual = "sharding={devices=[1,1,2,4]<=[8] last_tile_dims={manual, replicated}}";
+    assert_eq!(remarks(&module("num_partitions=8", manual)).len(), 1);
+    assert_eq!(remarks(&module("num_partitions=8", "sharding={devices=[2,4]<=[8]}")), []);
 }

@@ -81,6 +81,16 @@ fn positions_without_a_rule_become_a_table() {
 }
 
 #[test]
+fn copies_that_xla_computes_once_stay() {
+    // Every second copy reads what the first one read: a loop would do twice the work.
+    assert_eq!(codes(&copies(6, "add", |k| 64 * (k % 2)), Target::Cpu), ["repeated"]);
+    assert_eq!(codes(&copies(6, "add", |k| 64 * k), Target::Cpu), ["rewrite"]);
+    // One of twelve costs less than a tenth, but is no longer the same value.
+    let one = copies(12, "maximum", |k| if k == 11 { 0 } else { 64 * k });
+    assert_eq!(grades(&format!("HloModule m\n\nENTRY %main {{\n{one}\n}}\n")), [Grade::HloExact]);
+}
+
+#[test]
 fn two_copies_stay() {
     let two = copies(2, "add", |k| 64 * k).replace("  %a.1", "  ROOT %a.1");
     assert_eq!(codes(&two, Target::Cpu), [""; 0]);

@@ -142,6 +142,33 @@ fn pieces_that_need_each_other_are_left_alone() {
 }
 
 #[test]
+fn equal_pieces_are_computed_once() {
+    let mut lines = "  %x = f32[4,64,64] parameter(0)\n  %w = f32[64,64] parameter(1)\n".to_owned();
+    let mut names = Vec::new();
+    for k in 0..4 {
+        // The factors of the second half are those of the first, the other way round.
+        let (a, b) = ([0, 0, 1, 2][k], [1, 2, 0, 0][k]);
+        for (name, row) in [("a", a), ("b", b)] {
+            writeln!(lines, "  %{name}.{k} = f32[1,64,64] slice(%x), slice={{[{row}:{}], [0:64], [0:64]}}", row + 1)
+                .unwrap();
+        }
+        writeln!(lines, "  %m.{k} = f32[1,64,64] multiply(%a.{k}, %b.{k})").unwrap();
+        writeln!(lines, "  %r.{k} = f32[64,64] reshape(%m.{k})").unwrap();
+        writeln!(
+            lines,
+            "  %d.{k} = f32[64,64] dot(%r.{k}, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        )
+        .unwrap();
+        names.push(format!("%d.{k}"));
+    }
+    let shapes = ["f32[64,64]"; 4].join(", ");
+    writeln!(lines, "  ROOT %all = ({shapes}) tuple({})", names.join(", ")).unwrap();
+    let found = find(&common::module(&lines), Target::Cpu);
+    let [Finding { outcome: Outcome::Missed(reason), .. }] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(reason.code, "repeated");
+}
+
+#[test]
 fn a_tie_on_a_factor_of_a_summed_product_may_round_anew() {
     assert_eq!(summed_products("add", "multiply(%r.{k}, %c)"), [Grade::HloExact]);
     assert_eq!(summed_products("maximum", "multiply(%r.{k}, %c)"), [Grade::Bitwise]);

@@ -32,6 +32,9 @@ def judge(before, afters, seed):
             results = runner.results(data)
             if all(map(numbers_equal, expected, results)):
                 continue
+            # Bits of floats that were joined as integers show that something was rounded anew, but not by how much.
+            if not bitwise and any(array.dtype.kind in "iu" for array in results):
+                continue
             # A product and a sum, contracted, can stay finite where the product alone is infinite: such data tell nothing of rounding.
             if not bitwise and (case == WILD or within_rounding(jax, text, before, data, expected, results)):
                 continue
@@ -44,13 +47,15 @@ def within_rounding(jax, text, before, data, expected, results):
     if compare.compare(expected, results)["max_rel_error"] <= 1e-5:
         return True
     wide = jobs.doubled(jax, text, before)
-    return wide is not None and all(map(as_near, truth.results(wide, data), expected, results))
+    return wide is not None and as_near(truth.results(wide, data), expected, results)
 
 
 def as_near(true, expected, results):
-    """As near the true array as the original is: within twice its error, also where that is all there is (a gradient that cancels to zero)."""
-    own, new = (compare.relative_error(true, array.astype(true.dtype)) for array in (expected, results))
-    return truth.near(true, expected, results) or new <= truth.ALLOWED * own
+    """Whether the results are as near the true ones as the original's: off by no more than twice what the original is, each by its worst
+    array. The arrays of one program come from the same steps, and some draw less of the rounding noise than others. That holds also where
+    noise is all there is (a gradient that cancels to zero)."""
+    own, new = (truth.own_error(true, arrays) for arrays in (expected, results))
+    return new <= max(compare.tolerance(np.dtype(np.float32)), truth.ALLOWED * own)
 
 
 def numbers_equal(a, b):

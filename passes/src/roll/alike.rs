@@ -76,6 +76,23 @@ impl Likeness {
         cones
     }
 
+    /// Hash of all that a value is computed from, places of slices and constants included: XLA computes values of equal hashes once.
+    pub(super) fn works(&self, module: &Module, id: ComputationId) -> SideTable<InstructionId, u64> {
+        let mut works = SideTable::new(0);
+        for (id, inst) in module.instructions_of(id) {
+            let mut hasher = DefaultHasher::new();
+            let own = inst.parameter_number().is_some() || literal::is_elided(inst);
+            (own.then_some(id), self.local(module, id), &inst.payload).hash(&mut hasher);
+            inst.attribute(&AttrKey::Slice).hash(&mut hasher);
+            let mut operands: Vec<u64> = inst.operands.iter().map(|&operand| works[operand]).collect();
+            if commutes(inst.opcode) {
+                operands.sort_unstable();
+            }
+            works.set(id, combine(hasher.finish(), operands));
+        }
+        works
+    }
+
     /// Hash of what a value is computed from through at most `depth` instructions.
     pub(super) fn neighbours(&self, module: &Module, id: ComputationId, depth: usize) -> SideTable<InstructionId, u64> {
         let mut hashes = SideTable::new(0);
@@ -182,6 +199,12 @@ impl Likeness {
 /// Attributes that decide what an instruction computes.
 fn compared(inst: &Instruction) -> impl Iterator<Item = &Attribute> {
     inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata)
+}
+
+/// Whether XLA takes both orders of the operands for the same.
+const fn commutes(opcode: Opcode) -> bool {
+    use Opcode as O;
+    matches!(opcode, O::Add | O::Multiply | O::Maximum | O::Minimum | O::And | O::Or | O::Xor)
 }
 
 fn is_scalar(inst: &Instruction) -> bool {

@@ -36,6 +36,7 @@ struct Seed {
 pub(super) fn search(context: &Context<'_>, likeness: &mut Likeness, scope: Scope) -> Vec<Finding> {
     let module = context.module;
     let cones = likeness.cones(module, scope.computation);
+    let works = likeness.works(module, scope.computation);
     let chains = Chains::new(module, context.users, scope.computation, &cones);
     let size = module.computation(scope.computation).instructions.len();
     let mut work = size.saturating_mul(WORK_PER_INSTRUCTION);
@@ -49,7 +50,7 @@ pub(super) fn search(context: &Context<'_>, likeness: &mut Likeness, scope: Scop
             Ok(rolled) => {
                 rolled.copies.computed().flat_map(|(_, column)| &column.ids).for_each(|&id| covered.set(id, true));
                 rolled.meets.links().for_each(|id| covered.set(id, true));
-                findings.push(if scope.sharded { sharded(module, &rolled) } else { rolled.finding(context) });
+                findings.push(if scope.sharded { sharded(module, &rolled) } else { rolled.finding(context, &works) });
             }
             Err(Some(missed)) => findings.push(*missed),
             Err(None) => {}

@@ -7,7 +7,8 @@ use indexmap::IndexMap;
 
 use super::emit::Ties;
 use super::{bytes, constants, finding, is_tied};
-use crate::{Context, Finding};
+use crate::roll::{Repetition, Works};
+use crate::{Context, Finding, Grade, Outcome};
 
 /// A value counts as large if it has this share of the largest one of its piece, or more.
 const SHARE: u64 = 8;
@@ -17,13 +18,17 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     let module = context.module;
     let constant = constants(module, computation);
     let rows = crate::roll::alike_results(context, computation);
-    rows.into_iter().filter_map(|results| tie_row(context, computation, &constant, &results)).collect()
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let works = crate::roll::works(module, computation);
+    rows.into_iter().filter_map(|results| tie_row(context, computation, (&constant, &works), &results)).collect()
 }
 
 fn tie_row(
     context: &Context<'_>,
     computation: ComputationId,
-    constant: &SideTable<InstructionId, bool>,
+    (constant, works): (&SideTable<InstructionId, bool>, &Works),
     results: &[InstructionId],
 ) -> Option<Finding> {
     let module = context.module;
@@ -40,6 +45,8 @@ fn tie_row(
         return None;
     }
     let sizes = pieces.largest(module, constant, results.len());
+    let piece = module.instructions_of(computation).map(|(id, _)| id).filter(|&id| pieces.of[id].is_some());
+    let repetition = Repetition::among(module, works, piece);
     let mut waiting: SideTable<InstructionId, bool> = SideTable::new(false);
     let mut rewritten: IndexMap<InstructionId, Instruction> = IndexMap::new();
     for (id, inst) in module.instructions_of(computation) {
@@ -66,7 +73,15 @@ fn tie_row(
     rewritten.into_iter().for_each(|(id, new)| ties.patch.rewrite(id, new));
     let wasted = Bytes(sizes.iter().skip(1).map(|bytes| bytes.get()).sum());
     let note = format!("each of {} pieces of the same work waits for the one before", results.len());
-    Some(finding(context, results[results.len() - 1], wasted, ties, note))
+    let mut found = finding(context, results[results.len() - 1], wasted, ties, note);
+    if repetition.is_any() {
+        // What XLA took for one value it may fuse otherwise for each of several.
+        found.grade = found.grade.max(Grade::HloExact);
+    }
+    if let Some(reason) = repetition.reason() {
+        found.outcome = Outcome::Missed(reason);
+    }
+    Some(found)
 }
 
 /// Which piece each instruction belongs to; what several share belongs to none.
