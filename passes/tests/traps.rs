@@ -10,7 +10,7 @@ use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::manager::{default_pipeline, run};
 use hlo_passes::{Grade, Options};
 
-use chunking::outward::{COMBINERS, NEAREST, apply, first, notes, offers, program};
+use chunking::outward::{COMBINERS, NEAREST, apply, first, notes, offers, offers_of, program};
 use chunking::{assert_same_results, checked};
 use common::parse;
 use interpreter::free;
@@ -325,7 +325,10 @@ const LOG_SUM: &str = "  %x = f32[64,8] parameter(0)
 /// The cut belongs at the first small value: one operation before it, something large would be written.
 #[test]
 fn t08_the_region_ends_at_the_first_small_value() {
-    let after = parse(&first(&program(LOG_SUM), Grade::HloExact));
+    // Rows of four bytes are small, products of 8 KiB are not.
+    let mut after = program(LOG_SUM);
+    let found = offers_of(&after, 256, Grade::HloExact, Bytes(1 << 10), Bytes(1)).into_iter().next();
+    apply(&mut after, found.expect("the product is cut"));
     let writes = shapes(&after, Opcode::DynamicUpdateSlice);
     assert!(!writes.is_empty() && writes.iter().all(|shape| shape == "f32[64]"), "{writes:?}");
     assert!(shapes(&after, Opcode::Reduce).contains(&"f32[]".to_owned()), "the sum of all rows stays whole");
@@ -492,6 +495,15 @@ fn t16_rounds_come_to_an_end() {
         apply(&mut module, found);
         assert!(round < 4, "{}", text::print(&module));
     }
+}
+
+/// A loop for a twentieth of all memory or less costs more than it saves, and would be followed by ever more of them.
+#[test]
+fn t16_small_gains_are_not_offered() {
+    let module = program(NEAREST);
+    let offered = |total: u64| offers_of(&module, 256, Grade::HloExact, Bytes(1), Bytes(total)).len();
+    assert!(offered(1 << 13) > 0, "the product is all of it");
+    assert_eq!(offered(1 << 20), 0, "the product is less than a hundredth");
 }
 
 /// With the rules of an ordinary run, what was planned once is planned for good.

@@ -10,9 +10,14 @@ use crate::common::{self, parse};
 
 /// Blocks of at most `bytes` in a module that has temporaries to spare.
 pub(crate) fn offers(module: &Module, bytes: u64, exactness: Grade) -> Vec<Finding> {
-    let options = Options { chunk_bytes: Some(Bytes(bytes)), min_saving: Bytes(1), exactness, ..Options::default() };
+    offers_of(module, bytes, exactness, Bytes(1), Bytes(1))
+}
+
+/// The same in a module that needs `total`, leaving savings and values of less than `least` alone.
+pub(crate) fn offers_of(module: &Module, bytes: u64, exactness: Grade, least: Bytes, total: Bytes) -> Vec<Finding> {
+    let options = Options { chunk_bytes: Some(Bytes(bytes)), min_saving: least, exactness, ..Options::default() };
     let users = Users::of(module);
-    let estimate = common::estimate(Bytes(1), Vec::new());
+    let estimate = common::estimate(total, Vec::new());
     let found = Chunk.find(&Context { module, users: &users, estimate: &estimate, options: &options });
     found.into_iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. })).collect()
 }
