@@ -1,5 +1,5 @@
-//! The traps of planning loops over blocks, one test each: what a planner gets wrong when it forgets a condition. T13 and T14 are
-//! seen on floats only, so XLA runs them (`tests/traps.rs` of the whole tool).
+//! The traps of planning loops over blocks, one test each: what a planner gets wrong when it forgets a condition. T2, T13 and T14 show on
+//! floats and in a running process only, so XLA runs them (`tests/traps.rs` of the whole tool).
 
 mod chunking;
 mod common;
@@ -190,17 +190,20 @@ fn t05_sizes_shrink_in_every_copy() {
   %o = s32[12] get-tuple-element(%s), index=2
   %one = s32[] constant(1)
   %zero = s32[] constant(0)
-  %row = s32[12,1,8] dynamic-slice(%x, %zero, %k, %zero), dynamic_slice_sizes={{12,1,8}}
+  %ordered = s32[12,10,8] sort(%x), dimensions={{1}}, is_stable=true, to_apply=%less
+  %row = s32[12,1,8] dynamic-slice(%ordered, %zero, %k, %zero), dynamic_slice_sizes={{12,1,8}}
   %flat = s32[12,8] reshape(%row)
   %half = s32[12,10,4] slice(%x), slice={{[0:12], [0:10], [2:6]}}
   %first = s32[12,10] reduce(%half, %zero), dimensions={{2}}, to_apply=%count
   %i = s32[12,10,1] reshape(%first)
   %g = s32[12,10,8] gather(%flat, %i), offset_dims={{2}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=2, slice_sizes={{1,8}}
-  %m = s32[12,10,8] multiply(%g, %x)
-  %d = s32[12,10,8] sort(%m), dimensions={{2}}, is_stable=true, to_apply=%less
-  %pad = s32[12,10,9] pad(%d, %zero), padding=0_0x0_0x0_1
-  %turned = s32[10,12,9] transpose(%pad), dimensions={{1,0,2}}
-  %z = s32[10,12] reduce(%turned, %zero), dimensions={{2}}, to_apply=%count
+  %rows = s32[12,10,8] broadcast(%flat), dimensions={{0,2}}
+  %gr = s32[12,10,8] add(%g, %rows)
+  %m = s32[12,10,8] multiply(%gr, %x)
+  %d = s32[12,10,8] sort(%m), dimensions={{1}}, is_stable=true, to_apply=%less
+  %pad = s32[12,11,8] pad(%d, %zero), padding=0_0x0_1x0_0
+  %turned = s32[11,12,8] transpose(%pad), dimensions={{1,0,2}}
+  %z = s32[11,12] reduce(%turned, %zero), dimensions={{2}}, to_apply=%count
   %zz = s32[12] reduce(%z, %zero), dimensions={{0}}, to_apply=%count
   %more = s32[12] add(%o, %zz)
   %next = s32[] add(%k, %one)
