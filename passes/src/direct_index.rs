@@ -44,7 +44,7 @@ use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
 use indexmap::IndexMap;
 
-use crate::flow::is_summed;
+use crate::flow::{is_summed, meets_sum};
 use crate::range::Ranges;
 use crate::{Assumption, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 use proof::{Plan, Verdict};
@@ -139,7 +139,13 @@ impl Index {
     fn grade(&self, context: &Context<'_>, plan: &Plan) -> Grade {
         let module = context.module;
         let summed = |sink: &Sink| is_summed(module, context.users, sink.id);
-        if !plan.is_alike(module, self) && self.sinks.iter().any(summed) { Grade::Reassociate } else { Grade::Bitwise }
+        if !plan.is_alike(module, self) && self.sinks.iter().any(summed) {
+            return Grade::Reassociate;
+        }
+        // What a gather reads shares kernels with what its result meets: a product and a sum there may round anew.
+        let gathers = |sink: &Sink| module.instruction(sink.id).opcode == hlo_ir::Opcode::Gather;
+        let meets = |sink: &Sink| gathers(sink) && meets_sum(module, context.users, sink.id);
+        if self.sinks.iter().any(meets) { Grade::HloExact } else { Grade::Bitwise }
     }
 
     /// What to say where the compiler makes no copy of the indices.

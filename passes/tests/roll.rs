@@ -91,6 +91,29 @@ fn copies_that_xla_computes_once_stay() {
 }
 
 #[test]
+fn sums_of_products_that_leave_the_loop_may_round_anew() {
+    let outputs = |joined: &str| {
+        let mut lines = "  %xs = f32[256,64] parameter(0)\n  %c = f32[64,64] parameter(1)\n".to_owned();
+        for k in 0..4 {
+            let (from, to) = (64 * k, 64 * k + 64);
+            writeln!(lines, "  %s.{k} = f32[64,64] slice(%xs), slice={{[{from}:{to}], [0:64]}}").unwrap();
+            writeln!(
+                lines,
+                "  %d.{k} = f32[64,64] dot(%s.{k}, %c), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+            )
+            .unwrap();
+            writeln!(lines, "  %m.{k} = f32[64,64] multiply(%c, %c)").unwrap();
+            writeln!(lines, "  %p.{k} = f32[64,64] {joined}(%d.{k}, %m.{k})").unwrap();
+            writeln!(lines, "  %n.{k} = f32[64,64] sine(%p.{k})").unwrap();
+        }
+        let root = "  ROOT %all = f32[256,64] concatenate(%n.0, %n.1, %n.2, %n.3), dimensions={0}";
+        grades(&format!("HloModule m\n\nENTRY %main {{\n{lines}{root}\n}}\n"))
+    };
+    assert_eq!(outputs("add"), [Grade::HloExact]);
+    assert_eq!(outputs("maximum"), [Grade::Bitwise]);
+}
+
+#[test]
 fn two_copies_stay() {
     let two = copies(2, "add", |k| 64 * k).replace("  %a.1", "  ROOT %a.1");
     assert_eq!(codes(&two, Target::Cpu), [""; 0]);

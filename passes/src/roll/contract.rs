@@ -82,7 +82,27 @@ fn at_border(module: &Module, copies: &Copies, meets: &Meets) -> bool {
     let borders = borders.chain(meets.stacks.iter().map(|stack| first(stack.column)));
     let borders = borders.chain(meets.lasts.iter().map(|&column| first(column)));
     let borders = borders.chain(meets.each.iter().map(|each| first(each.column)));
-    borders.chain(copies.inputs()).any(|id| float_product(module, id).is_some())
+    borders.chain(copies.inputs()).any(|id| float_product(module, id).is_some() || ends_in_sum_of_product(module, id))
+}
+
+/// Whether a value is computed, by operations that share a kernel with its readers, from a sum that takes in a product: in another kernel the
+/// compiler may contract the two, or not.
+fn ends_in_sum_of_product(module: &Module, id: InstructionId) -> bool {
+    let mut seen: SideTable<InstructionId, bool> = SideTable::new(false);
+    let mut work = vec![id];
+    while let Some(id) = work.pop() {
+        if std::mem::replace(&mut seen[id], true) {
+            continue;
+        }
+        let inst = module.instruction(id);
+        if is_float_sum(module, id) && inst.operands.iter().any(|&term| float_product(module, term).is_some()) {
+            return true;
+        }
+        if is_fused(inst.opcode) {
+            work.extend(&inst.operands);
+        }
+    }
+    false
 }
 
 /// Whether a product of something that depends on the step meets a sum.
