@@ -107,10 +107,13 @@ impl<I: Id, T> IndexMut<I> for Arena<I, T> {
     }
 }
 
-/// Facts about entities, kept beside them: unset entries read as the default value.
+/// Facts about entities, kept beside them: unset entries read as the default value. It takes room for the ids between the first and the
+/// last that were set, so that a table about one computation costs what that computation is large.
 #[derive(Clone, Debug)]
 pub struct SideTable<I, T> {
     items: Vec<T>,
+    /// Index of the id that the first item belongs to.
+    first: usize,
     default: T,
     id: PhantomData<I>,
 }
@@ -118,26 +121,57 @@ pub struct SideTable<I, T> {
 impl<I: Id, T: Clone> SideTable<I, T> {
     /// A table in which every entry reads as `default`.
     pub const fn new(default: T) -> Self {
-        Self { items: Vec::new(), default, id: PhantomData }
+        Self { items: Vec::new(), first: 0, default, id: PhantomData }
     }
     /// Sets the fact about `id`.
     pub fn set(&mut self, id: I, value: T) {
         self[id] = value;
+    }
+    /// Makes room for `index`, in front more than is asked for, because ids that come in descending order would move all items each time.
+    fn reach(&mut self, index: usize) {
+        if self.items.is_empty() {
+            self.first = index;
+        } else if index < self.first {
+            let more = (self.first - index).max(self.items.len()).min(self.first);
+            self.items.splice(..0, std::iter::repeat_n(self.default.clone(), more));
+            self.first -= more;
+        }
+        let count = (index - self.first + 1).max(self.items.len());
+        self.items.resize(count, self.default.clone());
     }
 }
 
 impl<I: Id, T> Index<I> for SideTable<I, T> {
     type Output = T;
     fn index(&self, id: I) -> &T {
-        self.items.get(id.index()).unwrap_or(&self.default)
+        self.items.get(id.index().wrapping_sub(self.first)).unwrap_or(&self.default)
     }
 }
 
 impl<I: Id, T: Clone> IndexMut<I> for SideTable<I, T> {
     fn index_mut(&mut self, id: I) -> &mut T {
-        if id.index() >= self.items.len() {
-            self.items.resize(id.index() + 1, self.default.clone());
+        if id.index().wrapping_sub(self.first) >= self.items.len() {
+            self.reach(id.index());
         }
-        &mut self.items[id.index()]
+        &mut self.items[id.index() - self.first]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_hold_what_was_set_in_any_order() {
+        for order in [vec![5, 6, 9], vec![9, 6, 5], vec![700, 3, 699, 0, 1400, 701]] {
+            let mut table: SideTable<InstructionId, usize> = SideTable::new(usize::MAX);
+            for &index in &order {
+                table.set(InstructionId::new(index), index);
+            }
+            for index in 0..1500 {
+                let wanted = if order.contains(&index) { index } else { usize::MAX };
+                assert_eq!(table[InstructionId::new(index)], wanted, "{order:?}");
+            }
+        }
     }
 }

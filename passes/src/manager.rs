@@ -5,6 +5,8 @@
 //!
 //! - A rewrite that only lowers the area, or an [enabling](crate::PassKind::Enabling) change that only lets a rewrite be found, is taken on
 //!   credit: unless the total falls by at least `min_saving` afterwards, it is put back.
+//! - Behind an enabling change only rewrites that it lets be found are measured: what was measured without it saves what it saved.
+//! - Where less lies above the floor than `min_saving`, no rewrite can pay, and none is tried.
 //! - A change of [form](crate::PassKind::Form) that the user names comes first and stays, whatever the form needs.
 //! - After every patch the module is verified; in debug builds and with `verify_each` its structural hash must have changed too, because
 //!   a patch that changes nothing is a wrong claim.
@@ -19,6 +21,7 @@ mod holders;
 mod origin;
 mod pipeline;
 mod remarks;
+mod said;
 mod scope;
 mod search;
 mod trial;

@@ -50,7 +50,7 @@ use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
 
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
-use alike::Likeness;
+pub(crate) use alike::Likeness;
 use lockstep::{Copies, Role};
 use meets::Meets;
 
@@ -96,16 +96,20 @@ pub(crate) fn local(module: &Module) -> Vec<ComputationId> {
 }
 
 /// Rows of three or more results that are computed alike, though perhaps from other arrays.
-pub(crate) fn alike_results(context: &Context<'_>, computation: ComputationId) -> Vec<Vec<InstructionId>> {
-    seeds::meeting(context, &Likeness::new(context.module), computation)
+pub(crate) fn alike_results(
+    context: &Context<'_>,
+    likeness: &Likeness,
+    computation: ComputationId,
+) -> Vec<Vec<InstructionId>> {
+    seeds::meeting(context, likeness, computation)
 }
 
 /// A hash of all that each value of a computation is computed from.
 pub(crate) type Works = SideTable<InstructionId, u64>;
 
 /// What the values of a computation are computed from.
-pub(crate) fn works(module: &Module, computation: ComputationId) -> Works {
-    Likeness::new(module).works(module, computation)
+pub(crate) fn works(module: &Module, likeness: &Likeness, computation: ComputationId) -> Works {
+    likeness.works(module, computation)
 }
 
 /// Work that appears several times, and of which XLA, as the program stands, computes each once: the bytes of its results in all, and of

@@ -4,12 +4,14 @@ use hlo_ir::{InstructionId, Module};
 use hlo_memory::Bytes;
 use indexmap::IndexMap;
 
-use super::search::{Candidate, LeftOut, Search, allowed, label};
+use super::search::{Candidate, LeftOut, Search, allowed};
 use super::{Remark, RemarkKind, Rewrite, holders};
 use crate::{Grade, Outcome, PassKind};
 
 /// A change that was tried or passed over.
 pub(super) struct Tried {
+    /// The state of the module.
+    pub(super) state: u64,
     pub(super) pass: &'static str,
     pub(super) instruction: InstructionId,
     pub(super) label: String,
@@ -108,18 +110,10 @@ fn grade_message(grade: Grade) -> String {
     }
 }
 
-/// What came of trying a finding on the final module.
-fn trial<'s>(search: &'s Search<'_>, candidate: &Candidate) -> Option<&'s Trial> {
-    let pass = search.passes[candidate.pass].name();
-    let (at, label) = (candidate.finding.instruction, label(&candidate.finding.outcome));
-    let tried = search.tried.iter().find(|tried| tried.pass == pass && tried.instruction == at && tried.label == label);
-    tried.map(|tried| &tried.outcome)
-}
-
 /// Bytes that a change would save that is not allowed, as measured, or as the pass reckons if the trials ran out; `None` if they are
 /// less than the user cares for.
 fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
-    let saved = match trial(search, candidate) {
+    let saved = match search.trial(candidate) {
         Some(Trial::Total(total)) => search.now.charged() - *total,
         Some(Trial::Failed(_)) => return None,
         Some(Trial::PassedOver(most)) => candidate.finding.wasted.min(*most),
@@ -137,7 +131,7 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
     if !search.left_out.is_empty() {
         return ("bisect-limit", format!("the limit on rewrites was reached before this one ({note})"));
     }
-    match trial(search, candidate) {
+    match search.trial(candidate) {
         None => ("limit", format!("was not tried: the limit on trials was reached ({note})")),
         Some(Trial::PassedOver(most)) => {
             ("no-gain", format!("was not tried: it could lower the peak of {now} by {most} at most ({note})"))

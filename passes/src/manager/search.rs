@@ -1,6 +1,7 @@
 //! The search: which rewrites are tried, which are taken, which are put back.
 
 mod again;
+mod known;
 
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Target};
 
 use super::origin::Origins;
 use super::remarks::{self, Trial, Tried};
+use super::said::Said;
 use super::scope::{self, Scope};
 use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
@@ -42,6 +44,8 @@ struct Step {
     instruction: InstructionId,
     /// The change itself, where it may have to be made again.
     candidate: Option<Candidate>,
+    /// The state of the module before.
+    before: u64,
 }
 
 /// A rewrite that was made and is kept out of the result by [`Options::bisect_limit`].
@@ -78,8 +82,14 @@ pub(super) struct Search<'a> {
     /// Memory after the paid steps.
     paid_estimate: Estimate,
     trials_left: usize,
-    /// What was tried on the module as it is now, and what came of it.
-    pub(super) tried: Vec<Tried>,
+    /// What the passes said about the states that a step back may lead to.
+    said: Said,
+    /// Changes measured on the module as it was when [`Self::best`] looked last, by pass.
+    measured: Vec<(usize, Patch)>,
+    /// What was tried on the module in its states since the last step that paid, and what came of it.
+    tried: Vec<Tried>,
+    /// The state after the last step that paid.
+    paid_state: u64,
     /// Whether a bound stopped the search.
     pub(super) limited: bool,
     /// What the user's limit on rewrites took away again.
@@ -120,7 +130,10 @@ impl<'a> Search<'a> {
             steps: Vec::new(),
             paid: 0,
             trials_left: (INSTRUCTION_BUDGET / size).clamp(FEWEST_TRIALS, MOST_TRIALS),
+            said: Said::default(),
+            measured: Vec::new(),
             tried: Vec::new(),
+            paid_state: 0,
             limited: false,
             left_out: Vec::new(),
             first: false,
@@ -172,13 +185,18 @@ impl<'a> Search<'a> {
 
     /// Takes one rewrite after the other until none is left or the peak fits; only steps that paid stay.
     fn descend(&mut self) -> Result<(), RunError> {
-        while !self.fits() {
+        while !self.fits() && self.room() >= self.least().max(Bytes(1)) {
             let Some(candidate) = self.next_step()? else { break };
             self.take(candidate)?;
         }
         self.roll_back(self.paid);
         self.now = self.paid_estimate.clone();
         Ok(())
+    }
+
+    /// What lies above the floor: the most that all rewrites together can save.
+    fn room(&self) -> Bytes {
+        self.now.charged() - self.now.floor
     }
 
     /// Whether the user named a budget and the peak is within it.
@@ -207,25 +225,23 @@ impl<'a> Search<'a> {
     /// The next rewrite to take; an enabling change that leads to one, or to a better one, is taken on the way.
     fn next_step(&mut self) -> Result<Option<Candidate>, RunError> {
         let changes = self.gather(PassKind::Enabling);
-        if let Some((score, candidate)) = self.best()? {
+        let found = self.best(&[])?;
+        let measured = std::mem::take(&mut self.measured);
+        if let Some((score, candidate)) = found {
             // One look behind the change that hides most: a lesser rewrite now could stand in the way of a greater one then.
             let largest = changes.into_iter().max_by_key(|change| change.finding.wasted);
-            let tried = std::mem::take(&mut self.tried);
             let better = match largest {
-                Some(change) => self.best_behind(change, Some(score))?.map(|(_, candidate)| candidate),
+                Some(change) => self.best_behind(change, Some(score), &measured)?.map(|(_, candidate)| candidate),
                 None => None,
             };
-            if better.is_none() {
-                self.tried = tried;
-            }
             return Ok(Some(better.unwrap_or(candidate)));
         }
-        self.best_of(changes)
+        self.best_of(changes, &measured)
     }
 
     /// Makes the enabling change behind which the best rewrite is found, of the first few that lead to one, and returns that rewrite. What
     /// one change shows can stand in the way of what another one would have shown.
-    fn best_of(&mut self, changes: Vec<Candidate>) -> Result<Option<Candidate>, RunError> {
+    fn best_of(&mut self, changes: Vec<Candidate>, measured: &[(usize, Patch)]) -> Result<Option<Candidate>, RunError> {
         let looks = if self.statistics.instructions.0 <= MOST_FOR_LOOKS { MOST_LOOKS } else { 1 };
         let (taken, estimate) = (self.steps.len(), self.now.clone());
         let mut found: Vec<(Score, Candidate)> = Vec::new();
@@ -233,7 +249,7 @@ impl<'a> Search<'a> {
             if found.len() == looks {
                 break;
             }
-            if let Some((score, candidate)) = self.best_behind(change.clone(), None)? {
+            if let Some((score, candidate)) = self.best_behind(change.clone(), None, measured)? {
                 if looks == 1 {
                     return Ok(Some(candidate));
                 }
@@ -243,11 +259,17 @@ impl<'a> Search<'a> {
             }
         }
         let Some((_, change)) = found.into_iter().min_by_key(|(score, _)| *score) else { return Ok(None) };
-        Ok(self.best_behind(change, None)?.map(|(_, candidate)| candidate))
+        Ok(self.best_behind(change, None, measured)?.map(|(_, candidate)| candidate))
     }
 
-    /// Makes an enabling change and returns the best rewrite then; the change is put back if there is none better than `plain`.
-    fn best_behind(&mut self, change: Candidate, plain: Option<Score>) -> Result<Option<(Score, Candidate)>, RunError> {
+    /// Makes an enabling change and returns the best rewrite that it lets be found, other than those measured without it; the change is put
+    /// back if there is none better than `plain`.
+    fn best_behind(
+        &mut self,
+        change: Candidate,
+        plain: Option<Score>,
+        measured: &[(usize, Patch)],
+    ) -> Result<Option<(Score, Candidate)>, RunError> {
         if self.steps.len() >= MOST_STEPS {
             self.limited = true;
             return Ok(None);
@@ -256,7 +278,7 @@ impl<'a> Search<'a> {
         if !self.take(change)? {
             return Ok(None);
         }
-        if let Some((score, candidate)) = self.best()? {
+        if let Some((score, candidate)) = self.best(measured)? {
             let least = self.least().max(Bytes(1));
             let enough = match plain {
                 Some(plain) => score.total + least <= plain.total,
@@ -287,8 +309,9 @@ impl<'a> Search<'a> {
         self.options.min_saving.max(Bytes(errors))
     }
 
-    /// The rewrite with the best score of all that are steps forward.
-    fn best(&mut self) -> Result<Option<(Score, Candidate)>, RunError> {
+    /// The rewrite with the best score of all that are steps forward and not among those that are `known`: an enabling change leaves
+    /// what they save as it was.
+    fn best(&mut self, known: &[(usize, Patch)]) -> Result<Option<(Score, Candidate)>, RunError> {
         if self.steps.len() >= MOST_STEPS {
             self.limited = true;
             return Ok(None);
@@ -297,8 +320,10 @@ impl<'a> Search<'a> {
         let mut best: Option<(Score, Candidate)> = None;
         let mut second: Option<(Score, Candidate)> = None;
         let mut in_vain = 0;
-        self.tried.clear();
-        let candidates = self.gather(PassKind::Rewrite);
+        self.tried.retain(|tried| tried.state >= self.paid_state);
+        self.measured.clear();
+        let mut candidates = self.gather(PassKind::Rewrite);
+        candidates.retain(|candidate| !known::is_known(known, candidate));
         for (candidate, most) in self.by_promise(candidates) {
             let goal = best.as_ref().map_or(now.total, |(score, _)| score.total);
             if most.is_some_and(|most| now.total - most > goal || most < self.least()) {
@@ -307,6 +332,9 @@ impl<'a> Search<'a> {
             }
             if most.is_some() && best.is_some() && in_vain >= PATIENCE {
                 break;
+            }
+            if let Outcome::Rewrite { patch, .. } = &candidate.finding.outcome {
+                self.measured.push((candidate.pass, patch.clone()));
             }
             let Some(estimate) = self.try_out(&candidate)? else { continue };
             let score = Score::of(&estimate);
@@ -349,21 +377,6 @@ impl<'a> Search<'a> {
         bounded.into_iter().map(|(_, candidate, most)| (candidate, most)).collect()
     }
 
-    /// Notes a candidate that cannot win.
-    fn pass_over(&mut self, candidate: &Candidate, most: Bytes) {
-        self.note(candidate, Trial::PassedOver(most));
-    }
-
-    /// Notes what came of a candidate.
-    fn note(&mut self, candidate: &Candidate, outcome: Trial) {
-        self.tried.push(Tried {
-            pass: self.passes[candidate.pass].name(),
-            instruction: candidate.finding.instruction,
-            label: label(&candidate.finding.outcome).to_owned(),
-            outcome,
-        });
-    }
-
     /// Rewrites of all passes of one kind that the options allow, in pass order.
     fn gather(&mut self, kind: PassKind) -> Vec<Candidate> {
         self.findings(kind)
@@ -377,6 +390,9 @@ impl<'a> Search<'a> {
 
     /// Everything that the passes of one kind have to say about the module as it is now.
     pub(super) fn findings(&mut self, kind: PassKind) -> Vec<Candidate> {
+        if let Some(known) = self.said.recall(kind) {
+            return known;
+        }
         let users = Users::of(self.module);
         let context = Context { module: self.module, users: &users, estimate: &self.now, options: self.options };
         let mut found = Vec::new();
@@ -387,6 +403,7 @@ impl<'a> Search<'a> {
             statistics.findings += findings.len();
             found.extend(findings.into_iter().map(|finding| Candidate { pass: index, finding }));
         }
+        self.said.note(kind, &found);
         found
     }
 
@@ -438,7 +455,9 @@ impl<'a> Search<'a> {
         self.now = estimate;
         self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
         self.statistics.passes[candidate.pass].made += 1;
-        self.steps.push(Step { undo, rewrite, pass: candidate.pass, instruction: claim.instruction, candidate: again });
+        let before = self.said.step();
+        let (pass, instruction) = (candidate.pass, claim.instruction);
+        self.steps.push(Step { undo, rewrite, pass, instruction, before, candidate: again });
         let least = self.least().max(Bytes(1));
         let gained = self.now.charged() + least <= self.paid_estimate.charged() || self.fits();
         if claim.kind == PassKind::Rewrite && gained {
@@ -493,12 +512,19 @@ impl<'a> Search<'a> {
 
     /// Tries what is still on offer, and what is not allowed, so that the remarks speak of the final module and of measured bytes.
     fn settle(&mut self) -> Result<(), RunError> {
-        self.tried.clear();
         if self.fits() || !self.left_out.is_empty() {
             // What is still on offer was not wanted; there is nothing to measure.
             return Ok(());
         }
-        let findings = self.findings(PassKind::Rewrite);
+        let mut findings = self.findings(PassKind::Rewrite);
+        findings.retain(|candidate| self.trial(candidate).is_none());
+        let room = self.room();
+        if room < self.least() {
+            for candidate in &findings {
+                self.pass_over(candidate, room);
+            }
+            return Ok(());
+        }
         for (candidate, most) in self.by_promise(findings) {
             match most {
                 Some(most) if most < self.least() => self.pass_over(&candidate, most),
@@ -513,6 +539,7 @@ impl<'a> Search<'a> {
     /// All steps so far are worth keeping.
     fn pay(&mut self) {
         self.paid = self.steps.len();
+        self.paid_state = self.said.state();
         self.paid_estimate = self.now.clone();
     }
 
@@ -524,6 +551,8 @@ impl<'a> Search<'a> {
         while self.steps.len() > count {
             if let Some(step) = self.steps.pop() {
                 step.undo.revert(self.module);
+                self.said.step_back(step.before);
+                self.tried.retain(|tried| tried.state <= step.before);
                 self.statistics.passes[step.pass].put_back += 1;
             }
         }
@@ -564,13 +593,5 @@ pub(super) fn allowed(grade: Grade, options: &Options) -> bool {
     match grade {
         Grade::Assume => !options.assumptions.is_empty(),
         grade => grade <= options.exactness,
-    }
-}
-
-/// What tells several findings of one pass at one instruction apart.
-pub(super) fn label(outcome: &Outcome) -> &str {
-    match outcome {
-        Outcome::Rewrite { note, .. } => note,
-        Outcome::Withheld { reason, .. } | Outcome::Missed(reason) => reason.code,
     }
 }

@@ -1,13 +1,16 @@
 //! When two instructions do the same work: hashes to find candidates in linear time, and an exact comparison to be sure.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, edit, literal};
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, literal};
 use indexmap::IndexMap;
+use rustc_hash::FxHasher;
 
 /// What is known about likeness in a module.
-pub(super) struct Likeness {
+pub(crate) struct Likeness {
+    /// Hash of what each instruction does, whatever its operands are and wherever a slice or a scalar constant lies.
+    locals: SideTable<InstructionId, u64>,
     /// Hash of each computation, names left out.
     computations: SideTable<ComputationId, u64>,
     /// Answers of the exact comparison.
@@ -17,24 +20,37 @@ pub(super) struct Likeness {
 }
 
 impl Likeness {
-    pub(super) fn new(module: &Module) -> Self {
-        let mut new = Self { computations: SideTable::new(0), same: IndexMap::new(), effects: SideTable::new(false) };
+    pub(crate) fn new(module: &Module) -> Self {
+        let mut new = Self {
+            locals: SideTable::new(0),
+            computations: SideTable::new(0),
+            same: IndexMap::new(),
+            effects: SideTable::new(false),
+        };
+        let mut number = SideTable::new(u32::MAX);
         // Callees stand before their callers.
         for &id in module.computation_ids() {
-            let hash = new.computation_hash(module, id);
+            let hash = new.computation_hash(module, id, &mut number);
             new.computations.set(id, hash);
-            let effect = module.instructions_of(id).any(|(inner, _)| edit::has_side_effect(module, inner));
+            let effect = module.instructions_of(id).any(|(_, inst)| new.has_effect(inst));
             new.effects.set(id, effect);
         }
         new
     }
 
-    fn computation_hash(&self, module: &Module, id: ComputationId) -> u64 {
-        let mut number = SideTable::<InstructionId, u32>::new(u32::MAX);
-        let mut hasher = DefaultHasher::new();
+    /// Hashes the instructions of a computation and `number`s them.
+    fn computation_hash(
+        &mut self,
+        module: &Module,
+        id: ComputationId,
+        number: &mut SideTable<InstructionId, u32>,
+    ) -> u64 {
+        let mut hasher = FxHasher::default();
         for (position, (id, inst)) in module.instructions_of(id).enumerate() {
             number.set(id, position as u32);
-            self.local(module, id).hash(&mut hasher);
+            let local = self.hash_alone(inst);
+            self.locals.set(id, local);
+            local.hash(&mut hasher);
             inst.payload.hash(&mut hasher);
             inst.operands.iter().for_each(|&operand| number[operand].hash(&mut hasher));
         }
@@ -42,10 +58,9 @@ impl Likeness {
         hasher.finish()
     }
 
-    /// Hash of what an instruction does, whatever its operands are and wherever a slice or a scalar constant lies.
-    pub(super) fn local(&self, module: &Module, id: InstructionId) -> u64 {
-        let inst = module.instruction(id);
-        let mut hasher = DefaultHasher::new();
+    /// Hash of what an instruction does; those of its callees are known.
+    fn hash_alone(&self, inst: &Instruction) -> u64 {
+        let mut hasher = FxHasher::default();
         (inst.opcode, &inst.shape).hash(&mut hasher);
         if inst.opcode == Opcode::Unknown || (inst.opcode == Opcode::Constant && !is_scalar(inst)) {
             inst.payload.hash(&mut hasher);
@@ -71,7 +86,7 @@ impl Likeness {
         let mut cones = SideTable::new(0);
         for (id, inst) in module.instructions_of(id) {
             let operands = inst.operands.iter().map(|&operand| cones[operand]).collect::<Vec<u64>>();
-            cones.set(id, combine(self.local(module, id), operands));
+            cones.set(id, combine(self.locals[id], operands));
         }
         cones
     }
@@ -80,9 +95,9 @@ impl Likeness {
     pub(super) fn works(&self, module: &Module, id: ComputationId) -> SideTable<InstructionId, u64> {
         let mut works = SideTable::new(0);
         for (id, inst) in module.instructions_of(id) {
-            let mut hasher = DefaultHasher::new();
+            let mut hasher = FxHasher::default();
             let own = inst.parameter_number().is_some() || literal::is_elided(inst);
-            (own.then_some(id), self.local(module, id), &inst.payload).hash(&mut hasher);
+            (own.then_some(id), self.locals[id], &inst.payload).hash(&mut hasher);
             inst.attribute(&AttrKey::Slice).hash(&mut hasher);
             let mut operands: Vec<u64> = inst.operands.iter().map(|&operand| works[operand]).collect();
             if commutes(inst.opcode) {
@@ -97,7 +112,7 @@ impl Likeness {
     pub(super) fn neighbours(&self, module: &Module, id: ComputationId, depth: usize) -> SideTable<InstructionId, u64> {
         let mut hashes = SideTable::new(0);
         let locals: Vec<(InstructionId, u64)> =
-            module.instructions_of(id).map(|(id, _)| (id, self.local(module, id))).collect();
+            module.instructions_of(id).map(|(id, _)| (id, self.locals[id])).collect();
         for &(id, local) in &locals {
             hashes.set(id, local);
         }
@@ -178,17 +193,21 @@ impl Likeness {
             })
     }
 
+    /// Whether an instruction, or anything it calls, has a side effect.
+    fn has_effect(&self, inst: &Instruction) -> bool {
+        inst.opcode.has_side_effect()
+            || inst.flag(&AttrKey::CustomCallHasSideEffect)
+            || inst.called_computations().any(|callee| self.effects[callee])
+    }
+
     /// Whether an instruction may run in another computation than its own, any number of times.
     pub(super) fn movable(&self, inst: &Instruction) -> bool {
-        let effect = inst.opcode.has_side_effect()
-            || inst.flag(&AttrKey::CustomCallHasSideEffect)
-            || inst.called_computations().any(|callee| self.effects[callee]);
         let asynchronous = matches!(
             inst.opcode,
             Opcode::AsyncStart | Opcode::AsyncUpdate | Opcode::AsyncDone | Opcode::CopyStart | Opcode::CopyDone
         );
         let dynamic = inst.array().is_some_and(hlo_ir::ArrayShape::is_dynamic);
-        !effect
+        !self.has_effect(inst)
             && !asynchronous
             && !dynamic
             && inst.parameter_number().is_none()
@@ -212,7 +231,7 @@ fn is_scalar(inst: &Instruction) -> bool {
 }
 
 fn combine(local: u64, operands: Vec<u64>) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = FxHasher::default();
     (local, operands).hash(&mut hasher);
     hasher.finish()
 }

@@ -7,21 +7,21 @@ use indexmap::IndexMap;
 
 use super::emit::Ties;
 use super::{bytes, constants, finding, is_tied};
-use crate::roll::{Repetition, Works};
+use crate::roll::{Likeness, Repetition, Works};
 use crate::{Context, Finding, Grade, Outcome};
 
 /// A value counts as large if it has this share of the largest one of its piece, or more.
 const SHARE: u64 = 8;
 
 /// One finding for each row of pieces.
-pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
+pub(super) fn find(context: &Context<'_>, likeness: &Likeness, computation: ComputationId) -> Vec<Finding> {
     let module = context.module;
-    let constant = constants(module, computation);
-    let rows = crate::roll::alike_results(context, computation);
+    let rows = crate::roll::alike_results(context, likeness, computation);
     if rows.is_empty() {
         return Vec::new();
     }
-    let works = crate::roll::works(module, computation);
+    let constant = constants(module, computation);
+    let works = crate::roll::works(module, likeness, computation);
     rows.into_iter().filter_map(|results| tie_row(context, computation, (&constant, &works), &results)).collect()
 }
 
@@ -44,7 +44,7 @@ fn tie_row(
     if ordered || !opcodes.into_iter().any(crate::roll::is_heavy) {
         return None;
     }
-    let sizes = pieces.largest(module, constant, results.len());
+    let sizes = pieces.largest(module, computation, constant, results.len());
     let piece = module.instructions_of(computation).map(|(id, _)| id).filter(|&id| pieces.of[id].is_some());
     let repetition = Repetition::among(module, works, piece);
     let mut waiting: SideTable<InstructionId, bool> = SideTable::new(false);
@@ -120,9 +120,15 @@ impl Pieces {
     }
 
     /// Bytes of the largest value of each piece.
-    fn largest(&self, module: &Module, constant: &SideTable<InstructionId, bool>, count: usize) -> Vec<Bytes> {
+    fn largest(
+        &self,
+        module: &Module,
+        computation: ComputationId,
+        constant: &SideTable<InstructionId, bool>,
+        count: usize,
+    ) -> Vec<Bytes> {
         let mut largest = vec![Bytes::ZERO; count];
-        for (id, _) in module.live_instructions() {
+        for (id, _) in module.instructions_of(computation) {
             if let Some(piece) = self.of[id].filter(|_| !constant[id]) {
                 largest[piece] = largest[piece].max(bytes(module, id));
             }

@@ -43,6 +43,9 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
 
 /// Barriers over tuples, with what they hold and the latest of it that is computed from a product or the like.
 fn barriers_of(module: &Module, computation: ComputationId) -> Vec<(InstructionId, Vec<InstructionId>, InstructionId)> {
+    if !module.instructions_of(computation).any(|(_, inst)| inst.opcode == Opcode::OptBarrier) {
+        return Vec::new();
+    }
     let position = positions(module, computation);
     let constant = constants(module, computation);
     let ties = Ties::new(module);

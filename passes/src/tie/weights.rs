@@ -1,7 +1,7 @@
 //! Weights of products: an operand that XLA widens, computes from parameters, or gathers waits for the other operand.
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
 
 use super::emit::Ties;
@@ -44,12 +44,16 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
 
 /// Products of something computed from an earlier product and something that is not.
 fn products(module: &Module, computation: ComputationId) -> Vec<Product> {
+    let heavy = |inst: &Instruction| matches!(inst.opcode, Opcode::Dot | Opcode::Convolution);
+    if !module.instructions_of(computation).any(|(_, inst)| heavy(inst)) {
+        return Vec::new();
+    }
     let constant = constants(module, computation);
     let ties = Ties::new(module);
     let mut late = SideTable::new(false);
     let mut products = Vec::new();
     for (id, inst) in module.instructions_of(computation) {
-        let heavy = matches!(inst.opcode, Opcode::Dot | Opcode::Convolution);
+        let heavy = heavy(inst);
         late.set(id, heavy || inst.operands.iter().any(|&operand| late[operand]));
         let &[left, right] = inst.operands.as_slice() else { continue };
         let (early, late_place) = match (late[left], late[right]) {

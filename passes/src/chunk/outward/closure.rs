@@ -1,6 +1,8 @@
 //! From what could be computed on blocks to what should be: the large values and the small ones between them, in as many loops as their
 //! dependences demand.
 
+use std::collections::BTreeSet;
+
 use hlo_ir::InstructionId;
 use hlo_ir::arena::SideTable;
 use indexmap::{IndexMap, IndexSet};
@@ -141,23 +143,23 @@ impl Closure<'_, '_, '_> {
         let sinks: Vec<&Sink> =
             self.reach.sinks.values().filter(|sink| self.sink_links(sink).iter().any(big)).collect();
         let mut need: IndexSet<InstructionId> = IndexSet::new();
-        let order: Vec<InstructionId> = graph.ops.iter().flat_map(|&op| graph.results(op)).copied().collect();
-        let reached = order.iter().filter(|value| self.reach.cuts.contains_key(*value));
-        for &value in reached.clone() {
+        let mut reached: Vec<InstructionId> = self.reach.cuts.keys().copied().collect();
+        reached.sort_unstable_by_key(|&value| graph.place(value));
+        for &value in &reached {
             if big(&value) || (!self.flow.free[value] && self.links(graph.op(value)).iter().any(big)) {
                 need.insert(value);
             }
         }
         // Downwards from the needed ones, then upwards: what both meet lies between.
         let mut after = need.clone();
-        for &value in reached.clone() {
+        for &value in &reached {
             if self.links(graph.op(value)).iter().any(|operand| after.contains(operand)) {
                 after.insert(value);
             }
         }
         let mut before: IndexSet<InstructionId> = need.clone();
         before.extend(sinks.iter().flat_map(|sink| self.sink_links(sink)));
-        for &value in reached.rev() {
+        for &value in reached.iter().rev() {
             if before.contains(&value) {
                 before.extend(self.links(graph.op(value)));
             }
@@ -178,20 +180,26 @@ impl Closure<'_, '_, '_> {
         self.flow.graph.results(op).first().is_some_and(|value| self.members.contains_key(value))
     }
 
-    /// A sink is complete only after its loop; so is a member that is needed whole.
+    /// A sink is complete only after its loop; so is a member that is needed whole. Levels count only between the first and the last
+    /// instruction of the plan.
     fn set_levels(&mut self) {
-        for &op in &self.flow.graph.ops {
-            let member = self.is_member(op);
-            let inside: Vec<InstructionId> = match self.sinks.get(&op) {
+        let graph = self.flow.graph;
+        let planned = self.members.keys().map(|&value| graph.op(value)).chain(self.sinks.keys().copied());
+        let places: Vec<usize> = planned.map(|op| graph.number(op)).collect();
+        let (Some(&first), Some(&last)) = (places.iter().min(), places.iter().max()) else { return };
+        let (mut is_member, mut is_sink) = (SideTable::new(false), SideTable::new(false));
+        self.members.keys().for_each(|&value| is_member.set(value, true));
+        self.sinks.keys().for_each(|&op| is_sink.set(op, true));
+        for &op in &graph.ops[first..=last] {
+            let inside: Vec<InstructionId> = match is_sink[op].then(|| &self.sinks[&op]) {
                 Some(sink) => self.sink_links(sink),
-                None if member => self.blocks(op),
+                None if graph.results(op).first().is_some_and(|&value| is_member[value]) => self.blocks(op),
                 None => Vec::new(),
             };
-            let level = self.flow.graph.operands(op).iter().map(|operand| {
-                let below = self.flow.graph.op(*operand);
-                let in_loop = self.members.contains_key(operand) || self.sinks.contains_key(&below);
-                let same =
-                    inside.contains(operand) && self.members.contains_key(operand) && !self.is_whole(op, *operand);
+            let level = graph.operands(op).iter().map(|operand| {
+                let below = graph.op(*operand);
+                let in_loop = is_member[*operand] || is_sink[below];
+                let same = inside.contains(operand) && is_member[*operand] && !self.is_whole(op, *operand);
                 self.level[below] + usize::from(in_loop && !same)
             });
             let level = level.max().unwrap_or(0);
@@ -255,19 +263,19 @@ impl Closure<'_, '_, '_> {
         let is_written =
             |(&value, wanted): (&InstructionId, &Wanted)| (wanted.firmly || !wanted.by.is_empty()).then_some(value);
         let written: IndexSet<InstructionId> = wanted.iter().filter_map(is_written).collect();
-        let last = self.members.keys().map(|&value| self.level[graph.op(value)]);
-        let last = last.chain(self.sinks.keys().map(|&op| self.level[op])).max()?;
+        let ends = written.iter().map(|&value| graph.op(value)).chain(self.sinks.keys().copied());
+        let levels: BTreeSet<usize> = ends.map(|op| self.level[op]).collect();
+        if levels.is_empty() || levels.len() > MOST_LOOPS {
+            return None;
+        }
         let mut plan = Plan { members: self.members.clone(), loops: Vec::new(), allowed: Vec::new(), wanted };
-        for level in 0..=last {
+        for level in levels {
             let here = |op: InstructionId| self.level[op] == level;
             let writes = written.iter().filter(|&&value| here(graph.op(value))).map(|&value| {
                 let Cut { dim, rows } = self.members[&value];
                 Sink::plain(value, self.reach.total, rows, Kind::Write { dim })
             });
             let sinks: Vec<Sink> = self.sinks.values().filter(|sink| here(sink.inst)).cloned().chain(writes).collect();
-            if sinks.is_empty() {
-                continue;
-            }
             let mut allowed = self.flow.free.clone();
             for &value in self.members.keys() {
                 let op = graph.op(value);
@@ -283,6 +291,6 @@ impl Closure<'_, '_, '_> {
         };
         // Once the call is inlined, the loop can go on where it would now have to write.
         let hidden = written.iter().any(hidden);
-        (!hidden && !plan.loops.is_empty() && plan.loops.len() <= MOST_LOOPS).then_some(plan)
+        (!hidden).then_some(plan)
     }
 }

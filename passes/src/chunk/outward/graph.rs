@@ -14,6 +14,12 @@ pub(super) struct Graph<'m> {
     pub(super) ops: Vec<InstructionId>,
     /// The arrays each of them makes: itself, or its `get-tuple-element`s.
     results: SideTable<InstructionId, Vec<InstructionId>>,
+    /// The instruction that computes each array, for those that instructions make or read.
+    makers: SideTable<InstructionId, Option<InstructionId>>,
+    /// The place of each instruction in `ops`.
+    numbers: SideTable<InstructionId, usize>,
+    /// The place of each array among the results of all instructions.
+    places: SideTable<InstructionId, usize>,
     /// The arrays behind its operands, for a `while` behind the elements of its state; an operand that is a tuple stands for itself.
     operands: SideTable<InstructionId, Vec<InstructionId>>,
     /// The instructions that read an array, with the operand number.
@@ -31,6 +37,9 @@ impl<'m> Graph<'m> {
         let mut graph = Self {
             module,
             ops: Vec::new(),
+            makers: SideTable::new(None),
+            numbers: SideTable::new(0),
+            places: SideTable::new(0),
             results: SideTable::new(Vec::new()),
             operands: SideTable::new(Vec::new()),
             uses: SideTable::new(Vec::new()),
@@ -63,7 +72,20 @@ impl<'m> Graph<'m> {
             }
         }
         graph.give_away(&mut frames, module.computation(computation).root);
+        graph.number_all();
         graph
+    }
+
+    fn number_all(&mut self) {
+        for (number, &op) in self.ops.iter().enumerate() {
+            self.numbers.set(op, number);
+        }
+        for (place, &value) in self.ops.iter().flat_map(|&op| &self.results[op]).enumerate() {
+            self.places.set(value, place);
+        }
+        for &value in self.ops.iter().flat_map(|&op| self.results[op].iter().chain(&self.operands[op])) {
+            self.makers.set(value, Some(producer(self.module, value).0));
+        }
     }
 
     /// Notes that all arrays in `id` are read by something that is not followed.
@@ -82,6 +104,14 @@ impl<'m> Graph<'m> {
 
     pub(super) fn results(&self, op: InstructionId) -> &[InstructionId] {
         &self.results[op]
+    }
+    /// The place of an instruction in `ops`.
+    pub(super) fn number(&self, op: InstructionId) -> usize {
+        self.numbers[op]
+    }
+    /// The place of an array among the results of all instructions.
+    pub(super) fn place(&self, value: InstructionId) -> usize {
+        self.places[value]
     }
     pub(super) fn operands(&self, op: InstructionId) -> &[InstructionId] {
         &self.operands[op]
@@ -102,7 +132,7 @@ impl<'m> Graph<'m> {
     }
     /// The instruction that computes an array.
     pub(super) fn op(&self, value: InstructionId) -> InstructionId {
-        producer(self.module, value).0
+        self.makers[value].unwrap_or_else(|| producer(self.module, value).0)
     }
     /// Whether an array costs nothing to make again: constants, counters and broadcasts, and arithmetic on nothing else.
     pub(super) fn free(&self) -> SideTable<InstructionId, bool> {

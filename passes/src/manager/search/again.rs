@@ -15,6 +15,7 @@ const MOST_INSTRUCTIONS: usize = 2000;
 struct Mark {
     steps: usize,
     paid: usize,
+    paid_state: u64,
     now: Estimate,
     paid_estimate: Estimate,
 }
@@ -23,7 +24,8 @@ impl Search<'_> {
     /// Descends, and once more from another first step if memory far above the floor is left; the better end stays.
     pub(super) fn descend_twice(&mut self) -> Result<(), RunError> {
         let (now, paid_estimate) = (self.now.clone(), self.paid_estimate.clone());
-        let start = Mark { steps: self.steps.len(), paid: self.paid, now, paid_estimate };
+        let (steps, paid, paid_state) = (self.steps.len(), self.paid, self.paid_state);
+        let start = Mark { steps, paid, paid_state, now, paid_estimate };
         self.first = self.is_small();
         self.descend()?;
         let Some(other) = self.second.take().filter(|_| !self.fits() && is_far(&self.now)) else { return Ok(()) };
@@ -58,6 +60,7 @@ impl Search<'_> {
     fn back_to(&mut self, start: &Mark) {
         self.roll_back(start.steps);
         self.paid = start.paid;
+        self.paid_state = start.paid_state;
         self.now = start.now.clone();
         self.paid_estimate = start.paid_estimate.clone();
     }
