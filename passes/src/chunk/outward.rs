@@ -53,8 +53,7 @@ impl Offer {
 
 /// Findings about the large values of one computation.
 pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
-    // No loop saves more than all temporaries. The plans' own reckoning, with which the other bounds are compared, may be higher than that.
-    if context.estimate.temporaries + context.estimate.hidden < context.options.min_saving.max(Bytes(1)) {
+    if context.estimate.temporaries + context.estimate.hidden == Bytes::ZERO {
         return Vec::new();
     }
     let graph = Graph::of(context, computation);
