@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use crate::hash::IndexMap;
 use hlo_ir::arena::{Arena, Id as _, SideTable};
-use hlo_ir::module::{ModuleParts, StackTables, TextStyle};
+use hlo_ir::module::{ModuleParts, Payload, StackTables, TextStyle};
 use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module};
 use smol_str::{SmolStr, format_smolstr};
 
@@ -101,9 +101,10 @@ impl Graph {
         self.build(&schedule, false, &mut Names::unique()).module
     }
 
-    /// The unscheduled module together with the correspondence of its instructions. Names are not made unique, metadata stays out.
+    /// The unscheduled module together with the correspondence of its instructions, for an analysis of who shares memory with whom:
+    /// without names, literals, and the attributes that such an analysis does not ask for.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.build(&Schedule::new(Vec::new()), false, &mut Names::as_they_are())
+        self.build(&Schedule::new(Vec::new()), false, &mut Names::left_out())
     }
 
     /// The scheduled module. Computations the schedule does not order (fusion bodies, reducers) are written in post-order.
@@ -170,7 +171,11 @@ impl Graph {
         names: &mut Names,
     ) -> Instruction {
         let mapped = |id: InstructionId| map[id].expect("an order defines operands before users");
-        let mut inst = if names.keeps_notes() { self.inst(id).clone() } else { without_notes(self.inst(id)) };
+        let mut inst = match names.left_out {
+            true => for_aliases(self.inst(id)),
+            false if names.keeps_notes() => self.inst(id).clone(),
+            false => without_notes(self.inst(id)),
+        };
         inst.parent = parent;
         inst.name = names.take(&inst.name);
         inst.operands.iter_mut().for_each(|operand| *operand = mapped(*operand));
@@ -192,6 +197,33 @@ fn without_notes(inst: &Instruction) -> Instruction {
         shape: inst.shape.clone(),
         operands: inst.operands.clone(),
         payload: inst.payload.clone(),
+        ..*inst
+    }
+}
+
+/// A copy of an instruction with what decides whose memory it uses: shape, operands, callees, and what it says about places.
+fn for_aliases(inst: &Instruction) -> Instruction {
+    let decides = |attribute: &&Attribute| {
+        matches!(attribute.value, AttrValue::Computation(_) | AttrValue::Computations(_))
+            || matches!(
+                attribute.key,
+                AttrKey::Index
+                    | AttrKey::Dimensions
+                    | AttrKey::Kind
+                    | AttrKey::BackendConfig
+                    | AttrKey::OutputToOperandAliasing
+            )
+    };
+    let payload = match &inst.payload {
+        Payload::Literal(_) => Payload::None,
+        payload => payload.clone(),
+    };
+    Instruction {
+        attributes: inst.attributes.iter().filter(decides).cloned().collect(),
+        name: SmolStr::default(),
+        shape: inst.shape.clone(),
+        operands: inst.operands.clone(),
+        payload,
         ..*inst
     }
 }
@@ -220,14 +252,19 @@ pub(crate) struct Snapshot {
 /// Names handed out so far, each with the number its next duplicate will carry; `None` if duplicates do not matter.
 struct Names {
     next: Option<IndexMap<SmolStr, u32>>,
+    /// Nobody asks for names, nor for anything that [`for_aliases`] leaves out.
+    left_out: bool,
 }
 
 impl Names {
     fn unique() -> Self {
-        Self { next: Some(IndexMap::default()) }
+        Self { next: Some(IndexMap::default()), left_out: false }
     }
     fn as_they_are() -> Self {
-        Self { next: None }
+        Self { next: None, left_out: false }
+    }
+    fn left_out() -> Self {
+        Self { next: None, left_out: true }
     }
     /// Whether the module is made to be read; one that is only analyzed needs no metadata.
     fn keeps_notes(&self) -> bool {
