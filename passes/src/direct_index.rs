@@ -20,7 +20,8 @@
 //! `v + d`, a constant end of a clamp. A scatter skips rows that do not fit, so there two indices are alike if they are equal or both lie
 //! outside; a gather moves them to the nearest one that fits, so there they must lie on the same side. For the wrap
 //! of JAX only values in [-d, -1] are told apart. Grade: bitwise if range analysis proves that the array holds none of them, column by column
-//! (unsigned types, iota, clip, masks, remainders, arg-max, sort positions, counters ...); assume if
+//! (unsigned types, iota, clip, masks, remainders, arg-max, sort positions, counters ...), but hlo-exact where a product with what is gathered
+//! meets a sum; assume if
 //! `--assume=indices-in-bounds` promises it. XLA joins adding scatters of floats that are summed where their indices fit together, and
 //! chains them otherwise: reassociate where the index of one of these gets another type or order.
 //!
