@@ -333,8 +333,7 @@ fn constants_that_the_dump_left_out_may_be_any() {
             let (from, to) = (format!("tanh(%s.{k})"), format!("multiply(%s.{k}, %c.{})", constant(k)));
             text = text.replace(&from, &to);
         }
-        let constants: String = (0..4).map(|k| format!("  %c.{k} = f32[64,64] constant({{...}})\n")).collect();
-        constants + &text
+        (0..4).fold(text, |text, k| format!("  %c.{k} = f32[64,64] constant({{...}})\n{text}"))
     };
     // All read one of them; each reads its own.
     assert_eq!(codes(&scaled(&|_| 0), Target::Cpu)[0], "rewrite");

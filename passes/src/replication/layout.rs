@@ -133,7 +133,7 @@ impl Layout {
         let place = |axes: Vec<&str>| match axes.as_slice() {
             [] => "None".to_owned(),
             [axis] => format!("\"{axis}\""),
-            axes => format!("({})", axes.iter().map(|axis| format!("\"{axis}\"")).collect::<Vec<_>>().join(", ")),
+            several => format!("({})", several.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")),
         };
         format!("PartitionSpec({})", places.into_iter().map(place).collect::<Vec<_>>().join(", "))
     }
