@@ -76,11 +76,12 @@ ENTRY e {
 }
 
 #[test]
-fn an_unscheduled_module_has_a_model_for_cpu_only() {
+fn unscheduled_modules_of_other_targets_have_a_rough_model() {
     let module = parse("HloModule m\n\nENTRY e {\n  ROOT x = f32[8]{0} parameter(0)\n}\n");
     assert_eq!(target_of(&module), Target::Cpu);
-    assert!(estimate(&module, Target::Gpu).is_err());
-    assert!(estimate(&module, Target::Cpu).is_ok());
+    let model = |target| estimate(&module, target).map(|figures| figures.model);
+    let models = [Target::Cpu, Target::Gpu, Target::Tpu].map(model);
+    assert_eq!(models, [Ok(Model::Predicted), Ok(Model::Rough), Ok(Model::Rough)]);
 }
 
 #[test]
