@@ -19,6 +19,11 @@ const HEAD: &str = "HloModule m
 
 /// The grade of the loop around a scatter of the updates `%u`, `f32[64]`, made by `lines`; `root` is what the program gives back.
 fn grade(lines: &str, root: &str) -> Grade {
+    grade_of("f32", lines, root)
+}
+
+/// The same where all floats are of type `t`.
+fn grade_of(t: &str, lines: &str, root: &str) -> Grade {
     let source = format!(
         "{HEAD}\nENTRY %main {{
   %x = f32[7] parameter(0)
@@ -33,7 +38,7 @@ fn grade(lines: &str, root: &str) -> Grade {
   %y = f32[7] scatter(%x, %index, %u), update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%add_f32
   {root}\n}}\n"
     );
-    let found = find(&parse(&source), &options(80));
+    let found = find(&parse(&source.replace("f32", t)), &options(80));
     let rewrite = found.into_iter().find(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
     rewrite.expect("the scatter is cut into blocks").grade
 }
@@ -48,6 +53,16 @@ fn products_and_sums_that_stay_together_keep_every_bit() {
         grade("  %s = f32[64] sine(%v)\n  %u = f32[64] add(%s, %v)", "ROOT %r = (f32[7], f32[64]) tuple(%y, %s)"),
         Grade::Bitwise
     );
+}
+
+#[test]
+fn short_floats_are_rounded_where_a_loop_ends() {
+    let updates = "  %u = f32[64] negate(%v)";
+    let read = "%n = f32[7] negate(%y)\n  ROOT %r = (f32[7]) tuple(%n)";
+    for (t, expected) in [("f32", Grade::Bitwise), ("bf16", Grade::HloExact), ("f16", Grade::HloExact)] {
+        assert_eq!(grade_of(t, updates, ALONE), Grade::Bitwise, "{t} is rounded for the result in any case");
+        assert_eq!(grade_of(t, updates, read), expected, "{t}");
+    }
 }
 
 #[test]

@@ -14,19 +14,40 @@ use super::region::{Region, Source};
 use super::sink::{Kind, Sink};
 use super::waste::twins;
 use crate::flow::{
-    exactness, float_product, is_expensive, is_float_sum, is_fusible, is_transcendental, is_transparent, keeps_product,
-    parameters, producer,
+    exactness, first_array, float_product, is_expensive, is_float_sum, is_fusible, is_transcendental, is_transparent,
+    keeps_product, parameters, producer,
 };
 use crate::{Context, Grade};
 
 /// Whether bits could change for this reason.
 pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> bool {
     let scene = Scene::of(context, sinks, region);
-    scene.touched.iter().any(|&id| {
-        (scene.computed[id] && joins_two(context.module, id))
-            || float_product(context.module, id).is_some_and(|product| scene.parts(product))
-            || (scene.moves(id) && scene.is_reduced(id))
-    })
+    let read = scene.touched.iter().filter(|&&id| scene.standing[id] && !scene.sinks.contains(&id));
+    let mut border = read.chain(scene.sinks.iter().filter(|&&id| scene.is_read(id)));
+    let rounds = border.any(|&id| is_rounded(context.module, id));
+    rounds
+        || scene.touched.iter().any(|&id| {
+            (scene.computed[id] && joins_two(context.module, id))
+                || float_product(context.module, id).is_some_and(|product| scene.parts(product))
+                || (scene.moves(id) && scene.is_reduced(id))
+        })
+}
+
+/// Whether a computed value is rounded to less than 32 bits when it goes to memory. Between operations XLA:CPU keeps such floats in 32 bits
+/// (`SimplifyFPConversions` in XLA's `simplify_fp_conversions.cc`), so the border of a loop shows.
+fn is_rounded(module: &Module, mut id: InstructionId) -> bool {
+    use Opcode as O;
+    let is_short = |id| {
+        let array = first_array(&module.instruction(id).shape);
+        array.is_some_and(|array| array.element_type.is_float() && array.element_type.bits() < 32)
+    };
+    let moves = |opcode| {
+        matches!(opcode, O::Broadcast | O::DynamicSlice | O::Gather | O::Reshape | O::Reverse | O::Slice | O::Transpose)
+    };
+    while is_short(id) && moves(module.instruction(id).opcode) {
+        id = module.instruction(id).operands[0];
+    }
+    is_short(id) && !matches!(module.instruction(id).opcode, O::Parameter | O::Constant)
 }
 
 /// Whether an instruction is a sum of two products.
@@ -111,6 +132,13 @@ impl<'a> Scene<'a> {
             }
         }
         users
+    }
+
+    /// Whether the program does more with a value than to hand it back.
+    fn is_read(&self, id: InstructionId) -> bool {
+        let result = self.module.computation(self.module.entry()).root;
+        let hands_back = |user: InstructionId| user == result && self.module.instruction(user).opcode == Opcode::Tuple;
+        self.users(id).into_iter().any(|user| !hands_back(user))
     }
 
     /// Whether a product meets a sum otherwise than alone and inside the loop.
