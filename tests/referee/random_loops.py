@@ -39,13 +39,13 @@ def lower(seeds, folder):
     """In a child: trace the programs and write their HLO; seeds that JAX refuses are not in the answer."""
     jax = xla.start()
     import jax.numpy as jnp
-    shape = lambda *dims: jax.ShapeDtypeStruct(dims, jnp.float32)  # noqa: E731
     lowered = []
     for seed in seeds:
         source, sizes = draw(seed)
         space = {"jax": jax, "jnp": jnp}
         exec(compile(source, "random-loop", "exec"), space)  # noqa: S102 - our own generator wrote it
         steps, rows, width = sizes["steps"], sizes["rows"], sizes["width"]
+        shape = lambda *dims: jax.ShapeDtypeStruct(dims, sizes["type"])  # noqa: E731, B023 - used up in this round
         arguments = (jax.ShapeDtypeStruct((max(steps, rows),), jnp.int32), shape(steps, rows, width), shape(width, width),
                      *[shape(rows, width)] * steps)
         try:
