@@ -74,6 +74,10 @@ impl<I: Id, T> Arena<I, T> {
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
+    /// The entries without their ids, in id order.
+    pub fn into_items(self) -> Vec<T> {
+        self.items
+    }
     /// Forgets every entry from index `len` on; only undo does this.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.items.truncate(len);

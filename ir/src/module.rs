@@ -328,6 +328,11 @@ impl Module {
         let entry = order.last().copied();
         Self { name, attributes, stack_tables, style, span: None, instructions, computations, order, entry }
     }
+    /// What the module is made of, for code that makes another one of it.
+    pub fn into_parts(self) -> ModuleParts {
+        let Self { name, attributes, stack_tables, style, instructions, computations, .. } = self;
+        ModuleParts { name, attributes, stack_tables, style, instructions, computations }
+    }
     /// An instruction by id; also one that was removed from its computation.
     pub fn instruction(&self, id: InstructionId) -> &Instruction {
         &self.instructions[id]

@@ -168,8 +168,14 @@ impl Estimator for ModelEstimator {
 
 /// Estimates `module` with the built-in model: exact if it is scheduled, predicted otherwise.
 pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateError> {
+    let compiled = Compiled::unnamed(module, target);
+    if let Ok(assignment) = compiled.assignment() {
+        return Ok(compiled.figures(&assignment));
+    }
+    // The error names an instruction.
     let compiled = Compiled::of(module, target);
-    Ok(compiled.figures(&compiled.assignment()?))
+    let assignment = compiled.assignment()?;
+    Ok(compiled.figures(&assignment))
 }
 
 /// Who holds memory at the peak of `module`.
@@ -210,20 +216,32 @@ struct Compiled<'m> {
     target: Target,
     model: Model,
     caveats: Vec<String>,
+    /// Instructions carry the names that they wanted, of which one may stand for several.
+    unnamed: bool,
 }
 
 impl<'m> Compiled<'m> {
     fn of(module: &'m Module, target: Target) -> Self {
+        Self::with(module, target, false)
+    }
+
+    /// The same for figures that name a few instructions only: making all names different takes longer than placing all buffers.
+    fn unnamed(module: &'m Module, target: Target) -> Self {
+        Self::with(module, target, true)
+    }
+
+    fn with(module: &'m Module, target: Target, unnamed: bool) -> Self {
+        let unnamed = unnamed && !module.is_scheduled();
         let (module, model, caveats) = match (module.is_scheduled(), target) {
             (true, Target::Cpu) => (Cow::Borrowed(module), Model::Exact, Vec::new()),
             (true, Target::Tpu | Target::Gpu) => (Cow::Borrowed(module), Model::LiveRange, Vec::new()),
             (false, _) => {
-                let (compiled, caveats) = crate::cpu::compile_for(module, target);
+                let (compiled, caveats) = crate::cpu::compile_for(module, target, !unnamed);
                 let model = if target == Target::Cpu { Model::Predicted } else { Model::Rough };
                 (Cow::Owned(compiled), model, caveats)
             }
         };
-        Self { module, target, model, caveats }
+        Self { module, target, model, caveats, unnamed }
     }
 
     fn assignment(&self) -> Result<Assignment<'_>, EstimateError> {
@@ -232,7 +250,7 @@ impl<'m> Compiled<'m> {
 
     /// The figures of an assignment with what can be said about their trust.
     fn figures(&self, assignment: &Assignment<'_>) -> Estimate {
-        let mut estimate = assignment.estimate();
+        let mut estimate = assignment.estimate_called(self.unnamed);
         estimate.model = self.model;
         if self.target == Target::Cpu {
             estimate.hidden = attribution::most_hidden(assignment);

@@ -10,6 +10,7 @@ pub mod bytes;
 pub mod cpu;
 pub mod estimate;
 mod hash;
+mod names;
 pub mod outlook;
 mod reach;
 pub mod size;

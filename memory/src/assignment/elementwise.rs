@@ -2,38 +2,63 @@
 //!
 //! Source: `HloInstruction::IsElementwiseImpl` (xla/hlo/ir/hlo_instruction.cc, xla/hlo/ir/hlo_instructions.cc).
 
-use hlo_ir::arena::Id;
+use hlo_ir::arena::{Id, SideTable};
 use hlo_ir::{AttrKey, ComputationId, Instruction, Module, Opcode};
+use smallvec::SmallVec;
 
 /// What all paths from a fusion parameter to the root consist of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Paths {
+pub(crate) struct Paths {
     /// Elementwise instructions only.
     elementwise: bool,
     /// Elementwise instructions and tuples.
     or_tuple: bool,
 }
 
+impl Paths {
+    /// No path yet.
+    pub(crate) const ALL: Self = Self { elementwise: true, or_tuple: true };
+
+    /// These paths, with one more instruction in front of them.
+    pub(crate) fn through(self, elementwise: bool, tuple: bool) -> Self {
+        Self { elementwise: self.elementwise && elementwise, or_tuple: self.or_tuple && (elementwise || tuple) }
+    }
+    /// Takes in other paths.
+    pub(crate) fn meet(&mut self, other: Self) {
+        self.elementwise &= other.elementwise;
+        self.or_tuple &= other.or_tuple;
+    }
+}
+
+/// The paths from the parameters of one body, by number.
+pub(crate) type BodyPaths = SmallVec<[Paths; 8]>;
+/// The same for bodies that a module leaves out, by computation.
+pub(crate) type KnownPaths = SideTable<ComputationId, Option<BodyPaths>>;
+
 /// The paths from every parameter of every fusion body.
 #[derive(Clone, Debug)]
 pub(crate) struct FusionPaths {
-    /// By computation, then by parameter number; empty for a computation that is no fusion body.
-    bodies: Vec<Vec<Paths>>,
+    /// By computation; empty for a computation that is no fusion body.
+    bodies: Vec<BodyPaths>,
 }
 
 impl FusionPaths {
-    /// Looks at every fusion body once, backwards; callees come first in a module, so nested bodies are known when they are met.
-    pub(crate) fn of(module: &Module) -> Self {
+    /// Looks at every fusion body once, backwards; callees come first in a module, so nested bodies are known when they are met. Bodies that the
+    /// module leaves out are those with `known` paths.
+    pub(crate) fn of(module: &Module, known: &KnownPaths) -> Self {
         let mut is_body = vec![false; module.computation_count()];
         for (_, inst) in module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::Fusion) {
             if let Some(body) = inst.computation(&AttrKey::Calls) {
                 is_body[body.index()] = true;
             }
         }
-        let mut paths = Self { bodies: vec![Vec::new(); module.computation_count()] };
-        let mut state = vec![Paths { elementwise: true, or_tuple: true }; module.instruction_count()];
+        let mut paths = Self { bodies: vec![BodyPaths::new(); module.computation_count()] };
+        let mut state = vec![Paths::ALL; module.instruction_count()];
         for &body in module.computation_ids().iter().filter(|id| is_body[id.index()]) {
-            paths.scan(module, body, &mut state);
+            match &known[body] {
+                Some(known) => paths.bodies[body.index()].clone_from(known),
+                None => paths.scan(module, body, &mut state),
+            }
         }
         paths
     }
@@ -44,9 +69,7 @@ impl FusionPaths {
             let after = state[id.index()];
             for (k, operand) in inst.operands.iter().enumerate() {
                 let elementwise = self.is_elementwise(module, inst, k);
-                let before = &mut state[operand.index()];
-                before.elementwise &= after.elementwise && elementwise;
-                before.or_tuple &= after.or_tuple && (elementwise || inst.opcode == Opcode::Tuple);
+                state[operand.index()].meet(after.through(elementwise, inst.opcode == Opcode::Tuple));
             }
             if let Some(number) = inst.parameter_number() {
                 parameters.push((number, after));

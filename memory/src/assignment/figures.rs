@@ -10,6 +10,7 @@ use super::given::Given;
 use super::propagate::Half;
 use super::timeline::Timeline;
 use super::values::ValueId;
+use crate::names::{Asked, Called};
 use crate::{Bytes, Estimate, LiveBuffer, Model, Peak};
 
 /// Most rows of [`Estimate::largest`]: a report shows the top of the list, and a planner asks for thousands of estimates.
@@ -18,10 +19,21 @@ pub const LARGEST_ROWS: usize = 64;
 impl Assignment<'_> {
     /// The figures of the assignment, as exact as the module is scheduled the way XLA would.
     pub fn estimate(&self) -> Estimate {
+        self.estimate_called(false)
+    }
+    /// The same; `unnamed` says that instructions carry the names they wanted, of which one may stand for several.
+    pub(crate) fn estimate_called(&self, unnamed: bool) -> Estimate {
         let timeline = Timeline::of(&self.blocks, &self.ranges, self.schedule.len());
         let arguments = self.sum(|block| matches!(block.kind, Kind::Parameter { .. }));
         let aliased = self.sum(|block| matches!(block.kind, Kind::Parameter { aliased: true, .. }));
         let outputs = self.sum(|block| block.live_out);
+        let (peak, largest, caveats) = if unnamed {
+            let asked = Asked::default();
+            self.in_words(&timeline, &asked);
+            self.in_words(&timeline, &asked.answers(self.flow.module))
+        } else {
+            self.in_words(&timeline, self.flow.module)
+        };
         Estimate {
             model: if self.given.is_some() { Model::XlaAssignment } else { Model::Exact },
             total: self.sum(|_| true),
@@ -33,29 +45,33 @@ impl Assignment<'_> {
             thread_local: self.sum(|block| block.kind == Kind::ThreadLocal),
             hidden: Bytes::ZERO,
             floor: arguments + outputs - aliased,
-            peak: self.peak(&timeline),
-            largest: self.largest(&timeline),
+            peak,
+            largest,
             timeline: timeline.bytes.iter().copied().map(Bytes).collect(),
-            caveats: self.caveats(),
+            caveats,
         }
+    }
+    /// What names instructions: the peak, what is alive there, and what the rules do not cover.
+    fn in_words(&self, timeline: &Timeline, called: &impl Called) -> (Peak, Vec<LiveBuffer>, Vec<String>) {
+        (self.peak(timeline, called), self.largest(timeline, called), self.caveats(called))
     }
     fn sum(&self, of: impl Fn(&Block) -> bool) -> Bytes {
         self.blocks.iter().filter(|block| of(block)).map(|block| Bytes(block.size)).sum()
     }
-    fn peak(&self, timeline: &Timeline) -> Peak {
+    fn peak(&self, timeline: &Timeline, called: &impl Called) -> Peak {
         let Some((time, bytes)) = timeline.peak() else { return Peak::default() };
-        let inst = self.flow.module.instruction(self.schedule.sequence[time as usize]);
+        let id = self.schedule.sequence[time as usize];
         Peak {
-            instruction: inst.name.clone(),
-            computation: self.flow.module.computation(inst.parent).name.clone(),
+            instruction: called.instruction(id),
+            computation: called.computation(self.flow.module.instruction(id).parent),
             bytes: Bytes(bytes),
         }
     }
-    fn largest(&self, timeline: &Timeline) -> Vec<LiveBuffer> {
+    fn largest(&self, timeline: &Timeline, called: &impl Called) -> Vec<LiveBuffer> {
         let Some((time, _)) = timeline.peak() else { return Vec::new() };
         let mut alive = timeline.alive_at(time);
         alive.truncate(LARGEST_ROWS);
-        alive.into_iter().map(|alive| self.live_buffer(alive.value, alive.size)).collect()
+        alive.into_iter().map(|alive| self.live_buffer(alive.value, alive.size, called)).collect()
     }
     /// The instruction whose metadata say most about a value. Where a loop carries a buffer its parameters say nothing about the user's
     /// program; then another value of the buffer does.
@@ -66,12 +82,12 @@ impl Assignment<'_> {
         let others = self.buffers.values(self.buffers.of_value(value)).map(owner);
         std::iter::once(owner(value)).chain(others).find(named).unwrap_or(owner(value))
     }
-    pub(super) fn live_buffer(&self, value: ValueId, bytes: u64) -> LiveBuffer {
+    pub(super) fn live_buffer(&self, value: ValueId, bytes: u64, called: &impl Called) -> LiveBuffer {
         let flow = &self.flow;
         let place = flow.values.place(value);
         let told = self.told(value);
         LiveBuffer {
-            instruction: flow.module.instruction(flow.places.owner(place)).name.clone(),
+            instruction: called.instruction(flow.places.owner(place)),
             shape: flow.places.shape(place).to_string(),
             bytes: Bytes(bytes),
             op_name: flow.module.instruction(told).metadata("op_name").map(unquoted),
@@ -95,7 +111,7 @@ impl Assignment<'_> {
         (all, reached)
     }
     /// What the rules do not cover.
-    fn caveats(&self) -> Vec<String> {
+    fn caveats(&self, called: &impl Called) -> Vec<String> {
         let module = self.flow.module;
         let mut caveats = Vec::new();
         if let Some(Given { unknown, .. }) = &self.given {
@@ -105,13 +121,17 @@ impl Assignment<'_> {
             return caveats;
         }
         for &computation in self.flow.classes.shared() {
-            let name = &module.computation(computation).name;
+            let name = called.computation(computation);
             caveats
                 .push(format!("computation `{name}` has several callers; XLA would clone it before it assigns memory"));
         }
-        let unknown = self.flow.places.order().iter().map(|&id| module.instruction(id));
-        for inst in unknown.filter(|inst| inst.opcode == Opcode::Unknown && Half::of(inst).is_none()) {
-            caveats.push(format!("`{}` has an unknown opcode; it is taken to share no memory", inst.name));
+        let is_unknown = |&&id: &&InstructionId| {
+            let inst = module.instruction(id);
+            inst.opcode == Opcode::Unknown && Half::of(inst).is_none()
+        };
+        for &id in self.flow.places.order().iter().filter(is_unknown) {
+            let name = called.instruction(id);
+            caveats.push(format!("`{name}` has an unknown opcode; it is taken to share no memory"));
         }
         let (all, reached) = self.reached();
         if all > 2 * reached {

@@ -3,7 +3,7 @@
 use hlo_ir::Module;
 
 use super::classes::Classes;
-use super::elementwise::FusionPaths;
+use super::elementwise::{FusionPaths, KnownPaths};
 use super::in_place::InPlace;
 use super::order::Users;
 use super::places::Places;
@@ -31,12 +31,17 @@ pub(crate) struct Flow<'m> {
 impl<'m> Flow<'m> {
     /// Analyses `module`.
     pub(crate) fn of(module: &'m Module) -> Self {
+        Self::beside(module, &KnownPaths::new(None))
+    }
+
+    /// Analyses a module that leaves out bodies of fusions that update nothing in place: those with `known` paths.
+    pub(crate) fn beside(module: &'m Module, known: &KnownPaths) -> Self {
         let classes = Classes::of(module);
         let users = Users::of(module, &classes);
         let places = Places::of(module, &classes, &users);
         let values = Values::of(module, &classes, &users, &places);
-        let in_place = InPlace::of(module, &places);
-        let paths = FusionPaths::of(module);
+        let in_place = InPlace::of(module, &places, known);
+        let paths = FusionPaths::of(module, known);
         Self { module, classes, users, places, values, in_place, paths }
     }
 }

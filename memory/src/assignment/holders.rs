@@ -88,7 +88,7 @@ impl Assignment<'_> {
         let Alive { value, size, stay, .. } = held.alive;
         let place = self.flow.values.place(value);
         Holder {
-            buffer: self.live_buffer(value, size),
+            buffer: self.live_buffer(value, size, self.flow.module),
             computation: self.named(self.flow.places.owner(place)).computation,
             role: held.role,
             padding: Bytes(size) - Bytes(data_bytes(self.flow.places.shape(place)).unwrap_or(size)),

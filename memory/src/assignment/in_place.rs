@@ -7,6 +7,7 @@ use hlo_ir::shape::Dims;
 use hlo_ir::{AttrKey, AttrValue, Instruction, InstructionId, Module, Opcode, ScatterDims, Shape};
 use smallvec::SmallVec;
 
+use super::elementwise::KnownPaths;
 use super::places::{Place, Places};
 
 /// An operand that must share memory with a part of the result.
@@ -154,11 +155,15 @@ pub(crate) struct InPlace {
 }
 
 impl InPlace {
-    /// Finds them all.
-    pub(crate) fn of(module: &Module, places: &Places<'_>) -> Self {
+    /// Finds them all. Fusions whose bodies the module leaves out, since their paths are `known`, have those that they declare.
+    pub(crate) fn of(module: &Module, places: &Places<'_>, known: &KnownPaths) -> Self {
         let mut pairs = Vec::new();
         for &id in places.order() {
-            for pair in in_place_pairs(module, id) {
+            let inst = module.instruction(id);
+            let left_out = inst.opcode == Opcode::Fusion
+                && inst.computation(&AttrKey::Calls).is_some_and(|body| known[body].is_some());
+            let of_one = if left_out { declared_pairs(inst) } else { in_place_pairs(module, id) };
+            for pair in of_one {
                 let operand = module.instruction(id).operands.get(pair.operand);
                 let from = operand.and_then(|&operand| places.at(operand, &pair.operand_index));
                 if let (Some(from), Some(to)) = (from, places.at(id, &pair.output_index)) {

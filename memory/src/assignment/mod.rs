@@ -14,7 +14,7 @@ mod allocation;
 pub(crate) mod classes;
 mod combine;
 mod csr;
-mod elementwise;
+pub(crate) mod elementwise;
 mod figures;
 pub(crate) mod flow;
 mod given;

@@ -8,19 +8,30 @@ use smallvec::SmallVec;
 
 use super::classes::{Classes, sequential_callees};
 use super::csr::Csr;
+use crate::hash::IndexMap;
+
+/// Operands that stand in longer lists are looked up, not searched for: the tuple of a program's results is asked about once for each of them.
+const LONG: usize = 32;
 
 /// Who uses each instruction, in the computations that own memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Users(Csr);
+pub(crate) struct Users {
+    of: Csr,
+    /// For instructions with many operands: these with their numbers, sorted.
+    long: IndexMap<InstructionId, Vec<(InstructionId, u32)>>,
+}
 
 impl Users {
     /// Users of every instruction of a computation with memory, each user once.
     pub(crate) fn of(module: &Module, classes: &Classes) -> Self {
-        let mut pairs = Vec::new();
+        let (mut pairs, mut long) = (Vec::new(), IndexMap::default());
         let mut last_user = vec![u32::MAX; module.instruction_count()];
         for &computation in module.computation_ids().iter().filter(|&&id| classes.has_memory(id)) {
             for (id, inst) in module.instructions_of(computation) {
                 let user = id.index() as u32;
+                if inst.operands.len() > LONG {
+                    long.insert(id, sorted(&inst.operands));
+                }
                 for operand in &inst.operands {
                     if std::mem::replace(&mut last_user[operand.index()], user) != user {
                         pairs.push((operand.index() as u32, user));
@@ -28,16 +39,33 @@ impl Users {
                 }
             }
         }
-        Self(Csr::new(module.instruction_count(), &pairs))
+        Self { of: Csr::new(module.instruction_count(), &pairs), long }
+    }
+    /// The numbers at which `operand` stands among the operands of `user`, ascending.
+    pub(crate) fn numbers(&self, module: &Module, user: InstructionId, operand: InstructionId) -> SmallVec<[usize; 2]> {
+        if let Some(list) = self.long.get(&user) {
+            let first = list.partition_point(|&(other, _)| other < operand);
+            let same = list[first..].iter().take_while(|&&(other, _)| other == operand);
+            return same.map(|&(_, number)| number as usize).collect();
+        }
+        let operands = &module.instruction(user).operands;
+        (0..operands.len()).filter(|&number| operands[number] == operand).collect()
     }
     /// Instructions that have `id` as an operand.
     pub(crate) fn get(&self, id: InstructionId) -> impl ExactSizeIterator<Item = InstructionId> + '_ {
-        self.0.get(id.index() as u32).iter().map(|&user| InstructionId::new(user as usize))
+        self.of.get(id.index() as u32).iter().map(|&user| InstructionId::new(user as usize))
     }
     /// Number of instructions that have `id` as an operand.
     pub(crate) fn count(&self, id: InstructionId) -> usize {
-        self.0.get(id.index() as u32).len()
+        self.of.get(id.index() as u32).len()
     }
+}
+
+/// Operands with their numbers, sorted.
+fn sorted(operands: &[InstructionId]) -> Vec<(InstructionId, u32)> {
+    let mut list: Vec<_> = operands.iter().enumerate().map(|(number, &operand)| (operand, number as u32)).collect();
+    list.sort_unstable();
+    list
 }
 
 /// How far the depth-first search has come with an instruction.

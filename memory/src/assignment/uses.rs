@@ -42,7 +42,7 @@ impl Flow<'_> {
             for user in self.users.get(owner) {
                 let inst = self.module.instruction(user);
                 if reads(inst.opcode, nested) || roots(user) {
-                    let operands = (0..inst.operands.len()).filter(|&k| inst.operands[k] == owner);
+                    let operands = self.users.numbers(self.module, user, owner).into_iter();
                     uses.extend(operands.map(|operand| Use { user, operand }));
                 }
             }

@@ -5,7 +5,7 @@
 use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode, ScatterDims, Shape};
 use smallvec::SmallVec;
 
-use super::graph::Graph;
+use super::graph::{Graph, Rare};
 
 /// Operand number and tuple index of the part of the result that takes over its buffer.
 pub(crate) type Pair = (usize, SmallVec<[i64; 1]>);
@@ -36,6 +36,9 @@ fn plain(graph: &Graph, id: InstructionId) -> SmallVec<[Pair; 1]> {
 
 /// Pairs that a custom call states.
 fn declared(graph: &Graph, id: InstructionId) -> SmallVec<[Pair; 1]> {
+    if !graph.may_have(id, Rare::Aliasing) {
+        return SmallVec::new();
+    }
     match graph.inst(id).attribute(&AttrKey::OutputToOperandAliasing) {
         Some(AttrValue::Aliases(aliases)) => aliases
             .iter()
@@ -47,7 +50,20 @@ fn declared(graph: &Graph, id: InstructionId) -> SmallVec<[Pair; 1]> {
 
 /// For every array of a fusion's result: the operand whose buffer it must take, if the instruction behind it is in-place on a parameter.
 fn fusion_pairs(graph: &Graph, fusion: InstructionId) -> SmallVec<[Pair; 1]> {
+    use Opcode as O;
     let Some(body) = graph.fused(fusion) else { return SmallVec::new() };
+    let in_place = [
+        O::AllReduceStart,
+        O::CustomCall,
+        O::DynamicUpdateSlice,
+        O::Fusion,
+        O::RaggedAllToAll,
+        O::Scatter,
+        O::SetDimensionSize,
+    ];
+    if !in_place.iter().any(|&opcode| graph.has_seen_in(body, opcode)) {
+        return declared(graph, fusion);
+    }
     let leaves: SmallVec<[SmallVec<[i64; 1]>; 1]> = match graph.shape(fusion).as_ref() {
         Shape::Tuple(elements) => (0..elements.len() as i64).map(|k| SmallVec::from_elem(k, 1)).collect(),
         _ => SmallVec::from_elem(SmallVec::new(), 1),

@@ -44,19 +44,13 @@ pub fn compile(module: &Module) -> Result<Module, EstimateError> {
     run_from(STAGES[0].0, module).ok_or_else(|| EstimateError::Unsupported(module.name.to_string()))
 }
 
-/// The same, with what the model does not know about the module, in words for the report.
-pub(crate) fn compile_with_caveats(module: &Module) -> (Module, Vec<String>) {
-    let graph = compile_from(0, module);
-    (scheduled(&graph), caveats(module, graph.partitioned))
-}
-
-/// The same for any target, with what can be said against the figures.
-pub(crate) fn compile_for(module: &Module, target: Target) -> (Module, Vec<String>) {
-    if target == Target::Cpu {
-        return compile_with_caveats(module);
-    }
+/// The same for any target, with what the model does not know about the module, in words for the report. Without `named`, instructions carry
+/// the names they wanted, of which one may stand for several.
+pub(crate) fn compile_for(module: &Module, target: Target, named: bool) -> (Module, Vec<String>) {
     let graph = compile_graph(module, target);
-    (scheduled(&graph), caveats(module, graph.partitioned))
+    let caveats = caveats(module, graph.partitioned);
+    let schedule = schedule::schedule(&graph);
+    (graph.into_scheduled_module(&schedule, named), caveats)
 }
 
 fn compile_graph(module: &Module, target: Target) -> Graph {
@@ -129,7 +123,7 @@ pub fn stage_names() -> impl Iterator<Item = &'static str> {
 /// Runs one stage alone, for comparison with what XLA's own pass dumps show. `None` if there is no stage of that name.
 pub fn run_stage(name: &str, module: &Module) -> Option<Module> {
     if name == SCHEDULE {
-        return Some(scheduled(&Graph::from_module(module, Origin::Dump)));
+        return Some(scheduled(Graph::from_module(module, Origin::Dump)));
     }
     let (_, run) = STAGES.iter().find(|stage| stage.0 == name)?;
     let mut graph = Graph::from_module(module, Origin::Dump);
@@ -140,7 +134,7 @@ pub fn run_stage(name: &str, module: &Module) -> Option<Module> {
 /// Runs a stage and all that follow it; the result is scheduled. `None` if there is no stage of that name.
 pub fn run_from(name: &str, module: &Module) -> Option<Module> {
     let first = stage_names().position(|stage| stage == name)?;
-    Some(scheduled(&compile_from(first, module)))
+    Some(scheduled(compile_from(first, module)))
 }
 
 /// What all stages but the schedule make of a module, from stage number `first` on.
@@ -178,11 +172,12 @@ pub fn time_stages(module: &Module, clock: &dyn Fn() -> Duration) -> Vec<(&'stat
         run(&mut graph);
         lap(name);
     }
-    scheduled(&graph);
+    scheduled(graph);
     lap(SCHEDULE);
     times
 }
 
-fn scheduled(graph: &Graph) -> Module {
-    graph.to_scheduled_module(&schedule::schedule(graph))
+fn scheduled(graph: Graph) -> Module {
+    let schedule = schedule::schedule(&graph);
+    graph.into_scheduled_module(&schedule, true)
 }

@@ -10,6 +10,9 @@ use super::graph::Graph;
 pub(crate) fn run(graph: &mut Graph) -> bool {
     let mut changed = false;
     for computation in graph.computation_order() {
+        if ![Opcode::Tuple, Opcode::GetTupleElement].iter().any(|&opcode| graph.has_seen_in(computation, opcode)) {
+            continue;
+        }
         for id in graph.post_order(computation) {
             if graph.is_alive(id) {
                 changed |= simplify(graph, id);

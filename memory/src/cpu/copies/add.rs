@@ -6,20 +6,20 @@ use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode};
 
 use super::super::fusion::control_flow_computations;
-use super::super::graph::{Graph, Snapshot};
+use super::super::graph::{Graph, Skeleton, Snapshot};
 use super::super::in_place;
 use super::deep::{DeepCopy, deep_copy, position_of, positions};
 use crate::assignment::flow::Flow;
 use crate::assignment::places::Place;
 
-/// Adds the copies.
-pub(super) fn run(graph: &mut Graph) {
+/// Adds the copies. Returns the skeleton of the graph before that, if one was made.
+pub(super) fn run(graph: &mut Graph) -> Option<Skeleton> {
     let computations = control_flow_computations(graph);
     // The analysis is only asked about loops and branches.
     let merges = |id| matches!(graph.opcode(id), Opcode::While | Opcode::Conditional);
-    let snapshot = computations.iter().any(|&id| graph.list(id).any(merges)).then(|| graph.snapshot());
-    let flow = snapshot.as_ref().map(|snapshot| Flow::of(&snapshot.module));
-    let before = snapshot.as_ref().zip(flow.as_ref()).map(|(snapshot, flow)| Before { snapshot, flow });
+    let skeleton = computations.iter().any(|&id| graph.list(id).any(merges)).then(|| graph.skeleton(None));
+    let flow = skeleton.as_ref().map(|skeleton| Flow::beside(&skeleton.snapshot.module, &skeleton.paths));
+    let before = skeleton.as_ref().zip(flow.as_ref()).map(|(it, flow)| Before { snapshot: &it.snapshot, flow });
     for computation in computations {
         for id in graph.post_order(computation) {
             match (graph.opcode(id), &before) {
@@ -31,6 +31,7 @@ pub(super) fn run(graph: &mut Graph) {
         }
     }
     copy_donated_arguments(graph);
+    skeleton
 }
 
 /// What the module was like before any copy was added.
@@ -41,7 +42,7 @@ struct Before<'a> {
 
 impl Before<'_> {
     fn place(&self, id: InstructionId) -> Option<Place> {
-        self.flow.places.root(self.snapshot.to_module[id]?)
+        self.flow.places.root(self.snapshot.in_module(id)?)
     }
 
     /// Per position of a loop's state: whether the body changes it.

@@ -18,11 +18,11 @@ use super::{dce, tuples};
 
 /// Inserts the copies that XLA:CPU would insert.
 pub(crate) fn run(graph: &mut Graph) {
-    add::run(graph);
+    let added = add::run(graph);
     tuples::run(graph);
     dce::run(graph);
-    remove::run(graph);
-    special::run(graph);
+    let removed = remove::run(graph, added);
+    special::run(graph, removed);
     tuples::run(graph);
     dce::run(graph);
 }

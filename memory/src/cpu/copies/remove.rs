@@ -7,7 +7,7 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, InstructionId, Opcode, Shape};
 
 use super::super::fusion::control_flow_computations;
-use super::super::graph::{Graph, Snapshot};
+use super::super::graph::{Graph, Skeleton, Snapshot};
 use super::lists::Lists;
 use super::ordering::{Constraint, Ordering};
 use super::uses::{PlacedUse, is_root_of, placed_uses};
@@ -15,19 +15,20 @@ use crate::assignment::aliases::Buffers;
 use crate::assignment::flow::Flow;
 use crate::assignment::values::ValueId;
 
-/// Removes copies until none can go. The copy instructions stay behind without users.
-pub(super) fn run(graph: &mut Graph) {
+/// Removes copies until none can go. The copy instructions stay behind without users. Takes and returns a skeleton of the graph from before.
+pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) -> Option<Skeleton> {
     let is_copy = |id| graph.opcode(id) == Opcode::Copy;
     if !control_flow_computations(graph).into_iter().any(|computation| graph.list(computation).any(is_copy)) {
-        return;
+        return earlier;
     }
-    let snapshot = graph.snapshot();
-    let flow = Flow::of(&snapshot.module);
+    let skeleton = graph.skeleton(earlier);
+    let snapshot = &skeleton.snapshot;
+    let flow = Flow::beside(&snapshot.module, &skeleton.paths);
     let buffers = Buffers::of(&flow);
     let ordering = Ordering::of(&flow);
     let lists = Lists::of(&flow, &buffers, &ordering);
-    let copies = copies(graph, &snapshot, &flow);
-    let mut remover = Remover { snapshot: &snapshot, flow: &flow, ordering, lists, copies };
+    let copies = copies(graph, snapshot, &flow);
+    let mut remover = Remover { snapshot, flow: &flow, ordering, lists, copies };
     let mut computations = graph.computation_order().to_vec();
     computations.sort_unstable();
     let candidates: Vec<InstructionId> = computations
@@ -46,6 +47,7 @@ pub(super) fn run(graph: &mut Graph) {
             }
         }
     }
+    Some(skeleton)
 }
 
 /// The values a copy reads and defines.
@@ -111,7 +113,7 @@ impl Remover<'_> {
 
     /// The copy is gone: its source takes over its uses, other copies among them.
     fn forget(&mut self, copy: InstructionId, result: ValueId) {
-        let instruction = self.snapshot.to_module[copy].expect("copies are part of the analysed module");
+        let instruction = self.snapshot.in_module(copy).expect("copies are part of the analysed module");
         let (source, moved) = self.lists.remove(result, instruction);
         for a_use in moved {
             let user = self.snapshot.to_graph[hlo_ir::arena::Id::index(a_use.user)];
@@ -219,8 +221,8 @@ impl Remover<'_> {
         let user = self.snapshot.to_graph[hlo_ir::arena::Id::index(a_use.user)];
         let Some(&operand) = graph.operands(user).get(a_use.operand) else { return false };
         let operands: Option<Vec<InstructionId>> =
-            graph.operands(user).iter().map(|&id| self.snapshot.to_module[id]).collect();
-        let place = self.snapshot.to_module[operand].and_then(|id| self.flow.places.root(id));
+            graph.operands(user).iter().map(|&id| self.snapshot.in_module(id)).collect();
+        let place = self.snapshot.in_module(operand).and_then(|id| self.flow.places.root(id));
         let (Some(operands), Some(place)) = (operands, place) else { return false };
         let readers = graph.user_count(operand);
         self.flow.can_share_now(place.plus(a_use.offset), self.flow.values.place(value), &operands, readers)

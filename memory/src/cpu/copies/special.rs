@@ -9,7 +9,7 @@ use crate::hash::IndexMap;
 use hlo_ir::arena::Id as _;
 use hlo_ir::{InstructionId, Opcode};
 
-use super::super::graph::{Graph, Snapshot};
+use super::super::graph::{Graph, Skeleton, Snapshot};
 use super::deep::{deep_copy, position_of};
 use super::uses::placed_uses;
 use crate::assignment::aliases::Buffers;
@@ -17,10 +17,10 @@ use crate::assignment::flow::Flow;
 use crate::assignment::places::Place;
 use crate::assignment::values::ValueId;
 
-/// Adds the copies.
-pub(super) fn run(graph: &mut Graph) {
-    let snapshot = graph.snapshot();
-    let wanted = Special::new(&snapshot).collect();
+/// Adds the copies. Takes a skeleton of the graph from before.
+pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) {
+    let skeleton = graph.skeleton(earlier);
+    let wanted = Special::new(&skeleton).collect();
     for (id, positions) in wanted {
         let users = graph.users(id);
         let copied = deep_copy(graph, id, Some(&positions));
@@ -43,8 +43,8 @@ struct Special<'a> {
 }
 
 impl<'a> Special<'a> {
-    fn new(snapshot: &'a Snapshot) -> Self {
-        Self { snapshot, flow: Flow::of(&snapshot.module), wanted: Wanted::new() }
+    fn new(Skeleton { snapshot, paths, .. }: &'a Skeleton) -> Self {
+        Self { snapshot, flow: Flow::beside(&snapshot.module, paths), wanted: Wanted::new() }
     }
 
     fn collect(mut self) -> Wanted {

@@ -33,7 +33,7 @@ pub(super) fn placed_uses(flow: &Flow<'_>, value: ValueId) -> Vec<PlacedUse> {
         for user in flow.users.get(owner) {
             let inst = flow.module.instruction(user);
             if reads(inst.opcode, offset > 0) || roots.contains(&user) {
-                let operands = (0..inst.operands.len()).filter(|&k| inst.operands[k] == owner);
+                let operands = flow.users.numbers(flow.module, user, owner).into_iter();
                 uses.extend(operands.map(|operand| PlacedUse { user, operand, offset }));
             }
         }

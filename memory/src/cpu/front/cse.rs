@@ -26,6 +26,9 @@ pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
 
 /// What makes two constants the same; layouts count after layout assignment.
 fn constant_key(cx: &Cx<'_>, id: Id) -> Option<(Shape, u64)> {
+    if !cx.is_constant(id) {
+        return None;
+    }
     let literal = cx.literal(id)?;
     let mut shape = Shape::clone(cx.shape(id));
     if let (false, Shape::Array(array)) = (cx.layout_sensitive, &mut shape) {
@@ -35,9 +38,12 @@ fn constant_key(cx: &Cx<'_>, id: Id) -> Option<(Shape, u64)> {
 }
 
 fn merge_constants(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
+    if !cx.has_seen_in(computation, Opcode::Constant) {
+        return false;
+    }
     let mut first: IndexMap<(Shape, u64), Id> = IndexMap::default();
     let mut changed = false;
-    for id in cx.list(computation).collect::<Vec<_>>() {
+    for id in cx.list(computation).filter(|&id| cx.is_constant(id)).collect::<Vec<_>>() {
         let Some(key) = constant_key(cx, id) else { continue };
         let kept = *first.entry(key).or_insert(id);
         if kept != id {
@@ -65,9 +71,16 @@ impl Kept {
 }
 
 fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
+    let order = cx.post_order(computation);
+    let mut alone = order.iter().copied().filter(|&id| !is_free(cx, id));
+    if let (first, None) = (alone.next(), alone.next()) {
+        // Most bodies of fusions: nothing to compare with.
+        return first.is_some_and(|id| mergeable(cx, id) && merge_equal_iotas(cx, id));
+    }
     let mut seen: IndexMap<u64, SmallVec<[Kept; 1]>> = IndexMap::default();
+    seen.reserve(order.len());
     let mut changed = false;
-    for id in cx.post_order(computation) {
+    for id in order {
         if !cx.is_alive(id) || !mergeable(cx, id) {
             continue;
         }
@@ -89,18 +102,24 @@ fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
     changed
 }
 
+/// Whether an instruction computes from nothing, such as a constant or a parameter.
+fn is_free(cx: &Cx<'_>, id: Id) -> bool {
+    cx.operands(id).is_empty() && !matches!(cx.opcode(id), Opcode::PartitionId | Opcode::ReplicaId)
+}
+
 fn mergeable(cx: &Cx<'_>, id: Id) -> bool {
-    let free = cx.operands(id).is_empty() && !matches!(cx.opcode(id), Opcode::PartitionId | Opcode::ReplicaId);
-    !free && !cx.has_control(id) && !cx.has_side_effect(id)
+    !is_free(cx, id) && !cx.has_control(id) && !cx.has_side_effect(id)
 }
 
 /// Operands of one instruction that are equal iotas become one.
 fn merge_equal_iotas(cx: &mut Cx<'_>, id: Id) -> bool {
+    let is_iota = |&number: &usize| cx.opcode(cx.operand(id, number)) == Opcode::Iota;
+    let iotas: SmallVec<[usize; 4]> = (0..cx.operands(id).len()).filter(is_iota).collect();
     let mut changed = false;
-    for first in 0..cx.operands(id).len() {
-        for second in first + 1..cx.operands(id).len() {
+    for (place, &first) in iotas.iter().enumerate() {
+        for &second in &iotas[place + 1..] {
             let (a, b) = (cx.operand(id, first), cx.operand(id, second));
-            if cx.opcode(a) == Opcode::Iota && a != b && same_operand(cx, a, b) {
+            if a != b && same_operand(cx, a, b) {
                 cx.replace_operand(id, second, a);
                 if cx.is_dead(b) {
                     cx.remove(b);
@@ -143,7 +162,7 @@ fn hash_callees(cx: &Cx<'_>, id: Id) -> u64 {
     for callee in cx.inst(id).called_computations() {
         for id in cx.post_order(callee) {
             let inst = cx.inst(id);
-            (inst.opcode, inst.operands.len(), inst.attribute(&AttrKey::Slice)).hash(&mut hasher);
+            (inst.opcode, cx.operands(id).len(), inst.attribute(&AttrKey::Slice)).hash(&mut hasher);
             cx.literal(id).map(|literal| literal.hash()).hash(&mut hasher);
         }
     }

@@ -97,7 +97,7 @@ impl Paths<'_> {
         if consumer == self.producer {
             return true;
         }
-        if !traits::is_fusible(self.graph, consumer) {
+        if !traits::is_fusible(self.graph, consumer) || self.takes_nothing(consumer) {
             return false;
         }
         if let Some(&known) = self.known.get(&consumer) {
@@ -113,6 +113,12 @@ impl Paths<'_> {
         });
         self.known.insert(consumer, result);
         result
+    }
+
+    /// Whether a consumer that reads what the producer made is a tuple, into which nothing is fused. The tuple of a program's results is asked
+    /// about once for each of them: looking through its operands for the one on the way would take time that grows with their square.
+    fn takes_nothing(&self, consumer: InstructionId) -> bool {
+        self.graph.opcode(consumer) == Opcode::Tuple && self.graph.control_predecessors(consumer).is_empty()
     }
 
     /// Whether there is a path from the producer to `id`.

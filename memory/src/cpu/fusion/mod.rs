@@ -126,7 +126,10 @@ impl<'a> Queue<'a> {
     fn fuse(&mut self, graph: &mut Graph, fuser: &mut Fuser, consumer: InstructionId, producer: InstructionId) {
         let kind = if rules::can_be_output_fused(graph, producer, consumer) { "kOutput" } else { "kLoop" };
         let fusion = if graph.opcode(consumer) == Opcode::Fusion {
-            graph.set_attribute(consumer, hlo_ir::AttrKey::Kind, hlo_ir::AttrValue::Word(kind.into()));
+            if graph.inst(consumer).word(&hlo_ir::AttrKey::Kind) != Some(kind) {
+                let kind = graph.word(kind);
+                graph.set_attribute(consumer, hlo_ir::AttrKey::Kind, kind);
+            }
             consumer
         } else {
             let name =

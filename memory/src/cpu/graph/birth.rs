@@ -7,15 +7,20 @@
 //! Source: `OperationFolder` (MLIR) moves constants of a function to its front unless they stand there already, one before the other;
 //! `SinkConstantsToControlFlow` (xla/hlo/translate) copies them into the regions that use them, each to the front.
 
+use std::cell::RefCell;
+
 use crate::hash::IndexSet;
-use hlo_ir::arena::SideTable;
+use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 use smallvec::SmallVec;
 
 /// Who is born when: instructions of a computation in the order in which they were probably made; definitions come before uses.
 pub(super) struct Births {
+    /// Users of constants.
     users: SideTable<InstructionId, SmallVec<[InstructionId; 4]>>,
     regions: IndexSet<ComputationId>,
+    /// Which instructions have their place in an order already, by number.
+    placed: RefCell<Vec<bool>>,
 }
 
 impl Births {
@@ -23,20 +28,28 @@ impl Births {
         let mut users: SideTable<InstructionId, SmallVec<[InstructionId; 4]>> = SideTable::new(SmallVec::new());
         let mut regions = IndexSet::default();
         for (id, inst) in module.live_instructions() {
-            for &operand in &inst.operands {
+            for &operand in inst.operands.iter().filter(|&&it| module.instruction(it).opcode == Opcode::Constant) {
                 users[operand].push(id);
             }
             if inst.opcode != Opcode::Call {
                 regions.extend(inst.called_computations());
             }
         }
-        Self { users, regions }
+        let placed = RefCell::new(vec![false; module.instruction_count()]);
+        Self { users, regions, placed }
     }
 
     /// The instructions of a computation in order of creation.
     pub(super) fn order(&self, module: &Module, computation: ComputationId) -> Vec<InstructionId> {
-        let mut order: IndexSet<InstructionId> = module.parameters(computation).into_iter().collect();
-        order.extend(state_elements(module, computation));
+        let mut placed = self.placed.borrow_mut();
+        let mut order = Vec::with_capacity(module.computation(computation).instructions.len());
+        let mut place = |id: InstructionId| {
+            if !std::mem::replace(&mut placed[id.index()], true) {
+                order.push(id);
+            }
+        };
+        module.parameters(computation).into_iter().for_each(&mut place);
+        state_elements(module, computation).into_iter().for_each(&mut place);
         let list = &module.computation(computation).instructions;
         let constants = if self.regions.contains(&computation) {
             self.sunk_constants(module, list)
@@ -44,11 +57,11 @@ impl Births {
             self.hoisted_constants(module, list)
         };
         for (constant, broadcast) in constants {
-            order.insert(constant);
-            order.extend(broadcast);
+            place(constant);
+            broadcast.into_iter().for_each(&mut place);
         }
-        order.extend(list.iter().copied());
-        order.into_iter().collect()
+        list.iter().copied().for_each(&mut place);
+        order
     }
 
     /// The constant behind `id`, which is one or broadcasts a scalar one; with the broadcast.

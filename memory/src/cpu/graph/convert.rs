@@ -2,14 +2,14 @@
 
 use std::cell::RefCell;
 
-use crate::hash::IndexMap;
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::{Arena, Id as _, SideTable};
-use hlo_ir::module::{ModuleParts, Payload, StackTables, TextStyle};
+use hlo_ir::module::{ModuleParts, Operands, StackTables, TextStyle};
 use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module};
-use smol_str::{SmolStr, format_smolstr};
 
 use super::birth::Births;
-use super::{Body, Graph, Schedule};
+use super::{Body, Graph, Rare, Schedule, Seen};
+use crate::names::Names;
 
 /// Where a module comes from, which decides the order of its instruction lists: the text has lost it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,15 +34,22 @@ impl Graph {
             attributes: module.attributes.clone(),
             stack_tables: module.stack_tables.clone(),
             nodes: Arena::new(),
+            insts: Arena::new(),
+            controls: IndexMap::default(),
             bodies: Arena::new(),
             entry: module.entry(),
-            seen: [0; 4],
+            seen: Seen::default(),
+            rare: [Seen::default(); Rare::COUNT],
+            calls: Seen::default(),
+            words: Vec::new(),
+            shapes: IndexSet::default(),
             effects: false,
             version: 0,
             partitioned: false,
             opcodes: Vec::new(),
             origins: Vec::new(),
             merged: Vec::new(),
+            walk: RefCell::default(),
             order: RefCell::new(None),
         };
         let mut computations = SideTable::new(None);
@@ -98,52 +105,49 @@ impl Graph {
         for id in self.computation_order() {
             schedule.set(id, self.post_order(id).to_vec());
         }
-        self.build(&schedule, false, &mut Names::unique()).module
+        self.build(&schedule, false, &mut Names::unique(), |id| self.inst(id).clone()).module
     }
 
-    /// The unscheduled module together with the correspondence of its instructions, for an analysis of who shares memory with whom:
-    /// without names, literals, and the attributes that such an analysis does not ask for.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        self.build(&Schedule::new(Vec::new()), false, &mut Names::left_out())
-    }
-
-    /// The scheduled module. Computations the schedule does not order (fusion bodies, reducers) are written in post-order.
-    pub(crate) fn to_scheduled_module(&self, schedule: &Schedule) -> Module {
-        self.build(schedule, true, &mut Names::unique()).module
+    /// The scheduled module; without `unique`, with the names that instructions wanted. Computations the schedule does not order (fusion bodies, reducers) are written in post-order.
+    pub(crate) fn into_scheduled_module(mut self, schedule: &Schedule, unique: bool) -> Module {
+        // Asks the instructions for their callees, so it must be known before they go.
+        self.computation_order();
+        let mut insts: Vec<Option<Instruction>> =
+            std::mem::take(&mut self.insts).into_items().into_iter().map(Some).collect();
+        let mut names = if unique { Names::unique() } else { Names::as_they_are() };
+        let taken = |id: InstructionId| insts[id.index()].take().expect("an instruction stands in one computation");
+        self.build(schedule, true, &mut names, taken).module
     }
 
     /// The same without names and metadata; which instruction is which tells the rest.
     pub(crate) fn to_bare_scheduled_module(&self, schedule: &Schedule) -> Snapshot {
-        self.build(schedule, true, &mut Names::as_they_are())
+        self.build(schedule, true, &mut Names::as_they_are(), |id| without_notes(self.inst(id)))
     }
 
-    fn build(&self, schedule: &Schedule, scheduled: bool, names: &mut Names) -> Snapshot {
+    /// Makes a module of what `source` gives for each instruction, operands and callees yet to be put in.
+    fn build(
+        &self,
+        schedule: &Schedule,
+        scheduled: bool,
+        names: &mut Names,
+        mut source: impl FnMut(InstructionId) -> Instruction,
+    ) -> Snapshot {
         let order = self.computation_order();
-        let mut new_computation = SideTable::new(None);
-        for (index, &id) in order.iter().enumerate() {
-            new_computation.set(id, Some(<ComputationId as hlo_ir::arena::Id>::new(index)));
-        }
-        let mut to_graph = Vec::with_capacity(self.instruction_count());
-        let mut instructions: Arena<InstructionId, Instruction> = Arena::new();
-        instructions.reserve(order.iter().map(|&id| self.len(id)).sum());
+        let mut export = Export::new(self, &order);
         let mut computations: Arena<ComputationId, Computation> = Arena::new();
-        let mut map = SideTable::new(None);
+        names.expect(export.instructions_to_come);
         for &id in order.iter() {
             let sequence = if schedule[id].is_empty() { self.post_order(id).to_vec() } else { schedule[id].clone() };
-            let parent = new_computation[id].expect("numbered above");
-            let list = sequence
-                .into_iter()
-                .map(|inst| {
-                    let new = self.export(inst, parent, &map, &new_computation, names);
-                    let new = instructions.push(new);
-                    to_graph.push(inst);
-                    map.set(inst, Some(new));
-                    new
-                })
-                .collect();
+            let parent = export.computation(id);
+            let take = |inst| {
+                let mut source = source(inst);
+                source.name = names.take(source.name);
+                export.add(inst, source, parent)
+            };
+            let list = sequence.into_iter().map(take).collect();
             let Body { name, attributes, root, .. } = &self.bodies[id];
-            let root = map[*root].expect("the root is an instruction of its computation");
-            let (name, attributes) = (names.take(name), attributes.clone());
+            let root = export.map[root.index()].expect("the root is an instruction of its computation");
+            let (name, attributes) = (names.take(name.clone()), attributes.clone());
             computations.push(Computation { name, instructions: list, root, attributes, span: None });
         }
         let mut attributes = self.attributes.clone();
@@ -151,40 +155,106 @@ impl Graph {
         if scheduled {
             attributes.insert(0, Attribute::new(AttrKey::IsScheduled, AttrValue::Bool(true)));
         }
-        let module = Module::from_parts(ModuleParts {
-            name: self.name.clone(),
-            attributes,
-            stack_tables: if names.keeps_notes() { self.stack_tables.clone() } else { StackTables::default() },
-            style: TextStyle::default(),
-            instructions,
+        export.finish(attributes, self.stack_tables.clone(), computations)
+    }
+}
+
+/// A module under way.
+pub(super) struct Export<'g> {
+    graph: &'g Graph,
+    /// Computation of the module, by computation of the graph.
+    computations: SideTable<ComputationId, Option<ComputationId>>,
+    /// How many instructions there are in all.
+    instructions_to_come: usize,
+    instructions: Arena<InstructionId, Instruction>,
+    /// Instruction of the module, by instruction of the graph.
+    pub(super) map: Vec<Option<InstructionId>>,
+    to_graph: Vec<InstructionId>,
+}
+
+impl<'g> Export<'g> {
+    pub(super) fn new(graph: &'g Graph, order: &[ComputationId]) -> Self {
+        let mut computations = SideTable::new(None);
+        for (index, &id) in order.iter().enumerate() {
+            computations.set(id, Some(<ComputationId as hlo_ir::arena::Id>::new(index)));
+        }
+        Self {
+            graph,
             computations,
-        });
-        Snapshot { module, to_module: map, to_graph }
+            instructions_to_come: order.iter().map(|&id| graph.len(id)).sum(),
+            instructions: Arena::new(),
+            map: vec![None; graph.instruction_count()],
+            to_graph: Vec::new(),
+        }
     }
 
-    fn export(
-        &self,
-        id: InstructionId,
-        parent: ComputationId,
-        map: &SideTable<InstructionId, Option<InstructionId>>,
-        computations: &SideTable<ComputationId, Option<ComputationId>>,
-        names: &mut Names,
-    ) -> Instruction {
-        let mapped = |id: InstructionId| map[id].expect("an order defines operands before users");
-        let mut inst = match names.left_out {
-            true => for_aliases(self.inst(id)),
-            false if names.keeps_notes() => self.inst(id).clone(),
-            false => without_notes(self.inst(id)),
-        };
+    /// The computation of the module that `id` becomes.
+    pub(super) fn computation(&self, id: ComputationId) -> ComputationId {
+        self.computations[id].expect("callees are reachable")
+    }
+
+    /// Adds the instruction that `id` becomes; `inst` is what it says apart from operands, and names callees of the graph.
+    pub(super) fn add(&mut self, id: InstructionId, mut inst: Instruction, parent: ComputationId) -> InstructionId {
         inst.parent = parent;
-        inst.name = names.take(&inst.name);
-        inst.operands.iter_mut().for_each(|operand| *operand = mapped(*operand));
-        map_callees(&mut inst, |callee| computations[callee].expect("callees are reachable"));
-        let before: Vec<InstructionId> = self.control_predecessors(id).iter().map(|&other| mapped(other)).collect();
+        map_callees(&mut inst, |callee| self.computation(callee));
+        self.add_again(id, inst)
+    }
+
+    /// The same for an instruction that names callees and parent of the module already.
+    pub(super) fn add_again(&mut self, id: InstructionId, mut inst: Instruction) -> InstructionId {
+        let map = &self.map;
+        let mapped = |id: &InstructionId| map[id.index()].expect("an order defines operands before users");
+        inst.operands = self.graph.operands(id).iter().map(mapped).collect();
+        let before: Vec<InstructionId> = self.graph.control_predecessors(id).iter().map(mapped).collect();
         if !before.is_empty() {
             inst.set_attribute(AttrKey::ControlPredecessors, AttrValue::Instructions(before.into()));
         }
-        inst
+        let new = self.push(id, inst);
+        self.map[id.index()] = Some(new);
+        new
+    }
+
+    /// Adds an instruction without operands that stands for `id` as far as calls go.
+    pub(super) fn add_alone(
+        &mut self,
+        id: InstructionId,
+        mut inst: Instruction,
+        parent: ComputationId,
+    ) -> InstructionId {
+        inst.parent = parent;
+        map_callees(&mut inst, |callee| self.computation(callee));
+        self.push(id, inst)
+    }
+
+    fn push(&mut self, id: InstructionId, inst: Instruction) -> InstructionId {
+        if self.instructions.is_empty() {
+            self.instructions.reserve(self.instructions_to_come);
+            self.to_graph.reserve(self.instructions_to_come);
+        }
+        self.to_graph.push(id);
+        self.instructions.push(inst)
+    }
+
+    /// Says that fewer instructions than all are to be added.
+    pub(super) fn expect(&mut self, instructions: usize) {
+        self.instructions_to_come = instructions;
+    }
+
+    pub(super) fn finish(
+        self,
+        attributes: Vec<Attribute>,
+        stack_tables: StackTables,
+        computations: Arena<ComputationId, Computation>,
+    ) -> Snapshot {
+        let module = Module::from_parts(ModuleParts {
+            name: self.graph.name.clone(),
+            attributes,
+            stack_tables,
+            style: TextStyle::default(),
+            instructions: self.instructions,
+            computations,
+        });
+        Snapshot { module, to_module: self.map, to_graph: self.to_graph }
     }
 }
 
@@ -195,35 +265,8 @@ fn without_notes(inst: &Instruction) -> Instruction {
         attributes: inst.attributes.iter().filter(|attribute| !is_note(&attribute.key)).cloned().collect(),
         name: inst.name.clone(),
         shape: inst.shape.clone(),
-        operands: inst.operands.clone(),
+        operands: Operands::new(),
         payload: inst.payload.clone(),
-        ..*inst
-    }
-}
-
-/// A copy of an instruction with what decides whose memory it uses: shape, operands, callees, and what it says about places.
-fn for_aliases(inst: &Instruction) -> Instruction {
-    let decides = |attribute: &&Attribute| {
-        matches!(attribute.value, AttrValue::Computation(_) | AttrValue::Computations(_))
-            || matches!(
-                attribute.key,
-                AttrKey::Index
-                    | AttrKey::Dimensions
-                    | AttrKey::Kind
-                    | AttrKey::BackendConfig
-                    | AttrKey::OutputToOperandAliasing
-            )
-    };
-    let payload = match &inst.payload {
-        Payload::Literal(_) => Payload::None,
-        payload => payload.clone(),
-    };
-    Instruction {
-        attributes: inst.attributes.iter().filter(decides).cloned().collect(),
-        name: SmolStr::default(),
-        shape: inst.shape.clone(),
-        operands: inst.operands.clone(),
-        payload,
         ..*inst
     }
 }
@@ -243,50 +286,15 @@ fn map_callees(inst: &mut Instruction, map: impl Fn(ComputationId) -> Computatio
 pub(crate) struct Snapshot {
     /// The module.
     pub(crate) module: Module,
-    /// Instruction of the module by instruction of the graph; `None` for those no longer in it.
-    pub(crate) to_module: SideTable<InstructionId, Option<InstructionId>>,
+    /// Instruction of the module by index of the graph's instruction; `None` for those that are not in it.
+    pub(super) to_module: Vec<Option<InstructionId>>,
     /// Instruction of the graph by index of the module's instruction.
     pub(crate) to_graph: Vec<InstructionId>,
 }
 
-/// Names handed out so far, each with the number its next duplicate will carry; `None` if duplicates do not matter.
-struct Names {
-    next: Option<IndexMap<SmolStr, u32>>,
-    /// Nobody asks for names, nor for anything that [`for_aliases`] leaves out.
-    left_out: bool,
-}
-
-impl Names {
-    fn unique() -> Self {
-        Self { next: Some(IndexMap::default()), left_out: false }
-    }
-    fn as_they_are() -> Self {
-        Self { next: None, left_out: false }
-    }
-    fn left_out() -> Self {
-        Self { next: None, left_out: true }
-    }
-    /// Whether the module is made to be read; one that is only analyzed needs no metadata.
-    fn keeps_notes(&self) -> bool {
-        self.next.is_some()
-    }
-    /// `wanted`, or `wanted.1`, `wanted.2`, ... whichever is free.
-    fn take(&mut self, wanted: &SmolStr) -> SmolStr {
-        let Some(next) = &mut self.next else { return wanted.clone() };
-        let Some(count) = next.get(wanted) else {
-            next.insert(wanted.clone(), 1);
-            return wanted.clone();
-        };
-        let mut count = *count;
-        let name = loop {
-            let name = format_smolstr!("{wanted}.{count}");
-            count += 1;
-            if !next.contains_key(&name) {
-                break name;
-            }
-        };
-        next.insert(wanted.clone(), count);
-        next.insert(name.clone(), 1);
-        name
+impl Snapshot {
+    /// The instruction of the module that an instruction of the graph has become; `None` if it is not in it.
+    pub(crate) fn in_module(&self, id: InstructionId) -> Option<InstructionId> {
+        self.to_module.get(id.index()).copied().flatten()
     }
 }

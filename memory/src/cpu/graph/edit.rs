@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use crate::hash::IndexMap;
+use hlo_ir::arena::Id as _;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode, Payload};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 use super::users::Users;
-use super::{Body, Graph, Node, REMOVED};
+use super::{Body, Control, Graph, Node, REMOVED, Rare, Seen};
 
 impl Graph {
     /// Appends an instruction to a computation and to the user lists of its operands. Control predecessors among its attributes are ignored;
@@ -17,23 +18,22 @@ impl Graph {
     pub(crate) fn add(&mut self, computation: ComputationId, mut inst: Instruction) -> InstructionId {
         inst.parent = computation;
         inst.attributes.retain(|attribute| attribute.key != AttrKey::ControlPredecessors);
-        let operands = inst.operands.clone();
-        let slot = self.bodies[computation].list.len() as u32;
-        if let Some(bits) = self.seen.get_mut(inst.opcode as usize / 64) {
-            *bits |= 1 << (inst.opcode as usize % 64);
+        for rare in inst.attributes.iter().filter_map(|attribute| Rare::of(&attribute.key)) {
+            self.rare[rare as usize].add(inst.opcode);
         }
+        inst.shape = self.shared(inst.shape);
+        let operands = std::mem::take(&mut inst.operands);
+        let slot = self.bodies[computation].list.len() as u32;
+        self.seen.add(inst.opcode);
+        self.bodies[computation].seen.add(inst.opcode);
         self.effects |= inst.opcode.has_side_effect() || inst.flag(&AttrKey::CustomCallHasSideEffect);
         self.opcodes.push(inst.opcode);
         self.origins.push(None);
-        let id = self.nodes.push(Node {
-            inst,
-            users: Users::new(),
-            control_predecessors: SmallVec::new(),
-            control_successors: SmallVec::new(),
-            slot,
-        });
+        let (number, calls) = (inst.parameter_number(), inst.called_computations().next().is_some());
+        self.insts.push(inst);
+        let id = self.nodes.push(Node { operands, users: Users::new(), parent: computation, slot });
         self.touch(computation);
-        if let Some(number) = self.inst(id).parameter_number() {
+        if let Some(number) = number {
             let before = |&other: &InstructionId| self.inst(other).parameter_number() <= Some(number);
             let place = self.bodies[computation].parameters.partition_point(before);
             self.bodies[computation].parameters.insert(place, id);
@@ -41,10 +41,14 @@ impl Graph {
         let body = &mut self.bodies[computation];
         body.list.push(Some(id));
         body.live += 1;
-        for operand in operands {
+        for index in 0..self.nodes[id].operands.len() {
+            let operand = self.nodes[id].operands[index];
             self.nodes[operand].users.add(id);
         }
-        self.note_calls(id);
+        if calls {
+            self.calls.add(self.opcodes[id.index()]);
+            self.note_calls(id);
+        }
         id
     }
 
@@ -56,16 +60,16 @@ impl Graph {
 
     /// The same for the computation of an instruction.
     fn touch_around(&mut self, id: InstructionId) {
-        self.touch(self.nodes[id].inst.parent);
+        self.touch(self.nodes[id].parent);
     }
 
     /// Keeps the list of instructions that call computations.
     pub(super) fn note_calls(&mut self, id: InstructionId) {
         let node = &self.nodes[id];
-        if node.slot == REMOVED || node.inst.called_computations().next().is_none() {
+        if node.slot == REMOVED || self.insts[id].called_computations().next().is_none() {
             return;
         }
-        let (slot, parent) = (node.slot, node.inst.parent);
+        let (slot, parent) = (node.slot, node.parent);
         *self.order.get_mut() = None;
         let calling = &mut self.bodies[parent].calling;
         if let Err(place) = calling.binary_search(&slot) {
@@ -80,6 +84,7 @@ impl Graph {
             name: name.into(),
             list: Vec::new(),
             parameters: Vec::new(),
+            seen: Seen::default(),
             calling: Vec::new(),
             post_order: RefCell::new(None),
             live: 0,
@@ -98,27 +103,31 @@ impl Graph {
     /// Lets `user` run after `before`.
     pub(crate) fn add_control(&mut self, before: InstructionId, user: InstructionId) {
         self.touch_around(user);
-        if !self.nodes[before].control_successors.contains(&user) {
-            self.nodes[before].control_successors.push(user);
-            self.nodes[user].control_predecessors.push(before);
+        if !self.control_successors(before).contains(&user) {
+            self.controls.entry(before).or_default().successors.push(user);
+            self.controls.entry(user).or_default().predecessors.push(before);
         }
     }
 
     /// Removes all control dependencies of an instruction.
     pub(crate) fn drop_control(&mut self, id: InstructionId) {
         self.touch_around(id);
-        for before in std::mem::take(&mut self.nodes[id].control_predecessors) {
-            self.nodes[before].control_successors.retain(|other| *other != id);
+        let Some(Control { predecessors, successors }) = self.controls.swap_remove(&id) else { return };
+        for before in predecessors {
+            if let Some(control) = self.controls.get_mut(&before) {
+                control.successors.retain(|other| *other != id);
+            }
         }
-        for after in std::mem::take(&mut self.nodes[id].control_successors) {
-            self.nodes[after].control_predecessors.retain(|other| *other != id);
+        for after in successors {
+            if let Some(control) = self.controls.get_mut(&after) {
+                control.predecessors.retain(|other| *other != id);
+            }
         }
     }
 
     /// Whether control dependencies tie the instruction to others.
     pub(crate) fn has_control(&self, id: InstructionId) -> bool {
-        let node = &self.nodes[id];
-        !node.control_predecessors.is_empty() || !node.control_successors.is_empty()
+        self.controls.get(&id).is_some_and(|control| !control.predecessors.is_empty() || !control.successors.is_empty())
     }
 
     /// Replaces one operand.
@@ -126,7 +135,7 @@ impl Graph {
     /// Source: `HloInstruction::ReplaceOperandWithDifferentShape`.
     pub(crate) fn replace_operand(&mut self, user: InstructionId, index: usize, new: InstructionId) {
         self.touch_around(user);
-        let old = std::mem::replace(&mut self.nodes[user].inst.operands[index], new);
+        let old = std::mem::replace(&mut self.nodes[user].operands[index], new);
         if old == new {
             return;
         }
@@ -147,7 +156,7 @@ impl Graph {
 
     fn redirect(&mut self, old: InstructionId, user: InstructionId, new: InstructionId) {
         self.touch_around(user);
-        for operand in &mut self.nodes[user].inst.operands {
+        for operand in &mut self.nodes[user].operands {
             if *operand == old {
                 *operand = new;
             }
@@ -179,11 +188,11 @@ impl Graph {
     ///
     /// Source: `HloComputation::ReplaceInstructionWithDifferentShape`.
     pub(crate) fn replace(&mut self, old: InstructionId, new: InstructionId) {
-        let (before, after) =
-            (self.nodes[old].control_predecessors.clone(), self.nodes[old].control_successors.clone());
-        self.drop_control(old);
-        before.into_iter().for_each(|other| self.add_control(other, new));
-        after.into_iter().for_each(|other| self.add_control(new, other));
+        if let Some(Control { predecessors, successors }) = self.controls.get(&old).cloned() {
+            self.drop_control(old);
+            predecessors.into_iter().for_each(|other| self.add_control(other, new));
+            successors.into_iter().for_each(|other| self.add_control(new, other));
+        }
         self.pass_metadata(old, new);
         self.replace_all_uses(old, new);
         self.remove_with_operands(old);
@@ -197,7 +206,7 @@ impl Graph {
         if self.inst(new).attribute(&AttrKey::Metadata).is_none() {
             let metadata = self.inst(old).attribute(&AttrKey::Metadata).cloned();
             if let Some(value) = metadata {
-                self.nodes[new].inst.attributes.push(Attribute::new(AttrKey::Metadata, value));
+                self.insts[new].attributes.push(Attribute::new(AttrKey::Metadata, value));
             }
         }
     }
@@ -206,7 +215,7 @@ impl Graph {
     pub(crate) fn remove(&mut self, id: InstructionId) {
         self.touch_around(id);
         debug_assert!(self.is_dead(id) && !self.has_control(id), "only dead instructions are removed");
-        let operands = std::mem::take(&mut self.nodes[id].inst.operands);
+        let operands = std::mem::take(&mut self.nodes[id].operands);
         for operand in operands {
             self.nodes[operand].users.remove(id);
         }
@@ -259,7 +268,7 @@ impl Graph {
         self.renumber_parameters(body, twice[0].0);
         let again = |index: usize| twice.iter().any(|&(other, _)| other == index);
         let kept = self.operands(fusion).iter().enumerate().filter(|&(index, _)| !again(index)).map(|(_, &id)| id);
-        self.nodes[fusion].inst.operands = kept.collect();
+        self.nodes[fusion].operands = kept.collect();
     }
 
     /// Removes parameter `number` of a fused computation, which nothing uses any more, together with the fusion's operand.
@@ -268,7 +277,7 @@ impl Graph {
         let Some(body) = self.fused(fusion) else { return };
         self.remove(self.parameter(body, number));
         self.renumber_parameters(body, number);
-        let operand = self.nodes[fusion].inst.operands.remove(number);
+        let operand = self.nodes[fusion].operands.remove(number);
         if !self.operands(fusion).contains(&operand) {
             self.nodes[operand].users.remove(fusion);
         }
@@ -277,14 +286,14 @@ impl Graph {
     /// Appends an operand to an instruction.
     pub(crate) fn append_operand(&mut self, user: InstructionId, operand: InstructionId) {
         self.touch_around(user);
-        self.nodes[user].inst.operands.push(operand);
+        self.nodes[user].operands.push(operand);
         self.nodes[operand].users.add(user);
     }
 
     /// Numbers the parameters from `first` on by their places.
     fn renumber_parameters(&mut self, computation: ComputationId, first: usize) {
         for (number, id) in self.bodies[computation].parameters.iter().enumerate().skip(first) {
-            self.nodes[*id].inst.payload = Payload::Parameter(number as i64);
+            self.insts[*id].payload = Payload::Parameter(number as i64);
         }
     }
 
@@ -297,7 +306,7 @@ impl Graph {
         // The copy of each instruction, by slot of the original.
         let mut copies: Vec<Option<InstructionId>> = vec![None; self.bodies[source].list.len()];
         for id in self.post_order(source) {
-            let mut inst = self.inst(id).clone();
+            let mut inst = self.copied(id);
             for operand in &mut inst.operands {
                 *operand = copies[self.slot(*operand)].expect("post-order visits operands first");
             }
@@ -311,10 +320,13 @@ impl Graph {
             let copy = mapped(id);
             let mut users = Users::new();
             self.users(id).into_iter().for_each(|user| users.add(mapped(user)));
-            let predecessors = self.control_predecessors(id).iter().map(|&other| mapped(other)).collect();
-            let successors = self.control_successors(id).iter().map(|&other| mapped(other)).collect();
+            if let Some(control) = self.controls.get(&id) {
+                let predecessors = control.predecessors.iter().map(|&other| mapped(other)).collect();
+                let successors = control.successors.iter().map(|&other| mapped(other)).collect();
+                self.controls.insert(copy, Control { predecessors, successors });
+            }
             let node = &mut self.nodes[copy];
-            (node.users, node.control_predecessors, node.control_successors) = (users, predecessors, successors);
+            node.users = users;
             node.slot = slot as u32;
             self.bodies[target].list[slot] = Some(copy);
         }

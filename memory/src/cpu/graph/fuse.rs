@@ -22,7 +22,7 @@ impl Graph {
         let body = self.add_computation("fused_computation");
         let shape = self.shape(root).clone();
         let mut fusion = Instruction::new(name, shape, Opcode::Fusion, []);
-        fusion.attributes.push(Attribute::word(AttrKey::Kind, kind));
+        fusion.attributes.push(Attribute::new(AttrKey::Kind, self.word(kind)));
         fusion.attributes.push(Attribute::new(AttrKey::Calls, AttrValue::Computation(body)));
         let fusion = self.add(self.parent(root), fusion);
         let copy = self.copy_into(fusion, root);
@@ -50,7 +50,7 @@ impl Graph {
     pub(crate) fn fuse_consumer(&mut self, fusion: InstructionId, consumer: InstructionId) {
         let body = self.fused(fusion).expect("a fusion has a body");
         let old_root = self.root(body);
-        let mut copy = self.inst(consumer).clone();
+        let mut copy = self.copied(consumer);
         for operand in &mut copy.operands {
             *operand = if *operand == fusion { old_root } else { self.parameter_for(fusion, *operand) };
         }
@@ -76,7 +76,7 @@ impl Graph {
                 outside[self.slot(id)] = Some(self.operand(merged, number as usize));
                 continue;
             }
-            let mut copy = self.inst(id).clone();
+            let mut copy = self.copied(id);
             for operand in &mut copy.operands {
                 *operand = outside[self.slot(*operand)].expect("operands come first");
             }
@@ -108,7 +108,7 @@ impl Graph {
     /// Adds a copy of `inst` to the body of `fusion`, with parameters in place of its operands.
     fn copy_into(&mut self, fusion: InstructionId, inst: InstructionId) -> InstructionId {
         let body = self.fused(fusion).expect("a fusion has a body");
-        let mut copy = self.inst(inst).clone();
+        let mut copy = self.copied(inst);
         for operand in &mut copy.operands {
             *operand = self.parameter_for(fusion, *operand);
         }

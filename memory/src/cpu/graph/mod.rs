@@ -12,21 +12,30 @@ mod convert;
 mod edit;
 mod fuse;
 mod order;
+mod seen;
+mod skeleton;
 #[cfg(test)]
 mod tests;
 mod users;
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use hlo_ir::arena::{Arena, Id as _, SideTable};
+use hlo_ir::module::Operands;
 use hlo_ir::module::StackTables;
 use hlo_ir::shape::{ArrayShape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode};
+
+use crate::hash::{IndexMap, IndexSet};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 pub(crate) use convert::{Origin, Snapshot};
 pub(crate) use order::Order;
+use order::Walk;
+use seen::Seen;
+pub(crate) use skeleton::Skeleton;
 use users::Users;
 
 /// A schedule: the order in which each computation runs. Computations without an entry run nothing (fusion bodies, reducers).
@@ -35,20 +44,50 @@ pub(crate) type Schedule = SideTable<ComputationId, Vec<InstructionId>>;
 /// A list of instructions, short enough to stay on the stack in the common case.
 pub(crate) type Ids = SmallVec<[InstructionId; 8]>;
 
-/// An instruction together with its place in the graph.
+/// What walks over the graph read of an instruction, apart from the rest: they wait for memory, and this is a fifth of it.
 #[derive(Clone, Debug)]
 struct Node {
-    /// The instruction; its control predecessors stand beside it, not among its attributes.
-    inst: Instruction,
+    operands: Operands,
     users: Users,
-    control_predecessors: SmallVec<[InstructionId; 1]>,
-    control_successors: SmallVec<[InstructionId; 1]>,
+    /// The computation it stands in.
+    parent: ComputationId,
     /// Position in the list of its computation; [`REMOVED`] once it was taken out.
     slot: u32,
 }
 
+/// Control dependencies of an instruction that has any.
+#[derive(Clone, Debug, Default)]
+struct Control {
+    predecessors: SmallVec<[InstructionId; 1]>,
+    successors: SmallVec<[InstructionId; 1]>,
+}
+
 /// The slot of an instruction that is no longer in any list.
 const REMOVED: u32 = u32::MAX;
+
+/// Attributes that few instructions have, but many are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rare {
+    /// `output_to_operand_aliasing`
+    Aliasing,
+    /// `operand_layout_constraints`
+    OperandLayouts,
+    /// `custom_call_has_side_effect`
+    SideEffect,
+}
+
+impl Rare {
+    const COUNT: usize = 3;
+
+    fn of(key: &AttrKey) -> Option<Self> {
+        match key {
+            AttrKey::OutputToOperandAliasing => Some(Self::Aliasing),
+            AttrKey::OperandLayoutConstraints => Some(Self::OperandLayouts),
+            AttrKey::CustomCallHasSideEffect => Some(Self::SideEffect),
+            _ => None,
+        }
+    }
+}
 
 /// A computation: its instruction list, with holes where instructions were removed.
 #[derive(Clone, Debug)]
@@ -57,6 +96,8 @@ struct Body {
     list: Vec<Option<InstructionId>>,
     /// The parameters by number.
     parameters: Vec<InstructionId>,
+    /// The opcodes that its instructions ever had.
+    seen: Seen,
     /// Slots of instructions that call computations, ascending; some may be removed by now.
     calling: Vec<u32>,
     /// The post-order, while no edge has changed since it was asked for.
@@ -77,20 +118,33 @@ pub(crate) struct Graph {
     pub(crate) partitioned: bool,
     stack_tables: StackTables,
     nodes: Arena<InstructionId, Node>,
-    /// The opcode of each node once more: most questions are about it, and nodes are large.
+    /// The opcode of each instruction once more: most questions are about it.
     opcodes: Vec<Opcode>,
+    /// The rest of each instruction: its operands are empty, and its control predecessors stand in `controls`, not among its attributes.
+    insts: Arena<InstructionId, Instruction>,
+    /// Control dependencies, by instruction.
+    controls: IndexMap<InstructionId, Control>,
     /// The instruction of the given module whose work each node does, as far as that was followed.
     origins: Vec<Option<InstructionId>>,
     /// Equal instructions of the given module: the first stands for the second too.
     merged: Vec<(InstructionId, InstructionId)>,
     bodies: Arena<ComputationId, Body>,
     entry: ComputationId,
-    /// One bit for each opcode that an instruction ever had.
-    seen: [u64; 4],
+    /// The opcodes that instructions ever had.
+    seen: Seen,
+    /// The opcodes of instructions that ever had one of the attributes of [`Rare`].
+    rare: [Seen; Rare::COUNT],
+    /// The opcodes of instructions that ever called a computation.
+    calls: Seen,
+    /// Words that attributes of fusions hold, each once.
+    words: Vec<Arc<str>>,
+    /// Every shape that was made: equal ones share memory, because that is what reading shapes waits for.
+    shapes: IndexSet<ShapeRef>,
     /// Whether any instruction ever could have had a side effect.
     effects: bool,
     /// Rises with every change.
     version: u64,
+    walk: RefCell<Walk>,
     /// The order of computations, while no call has changed since it was asked for.
     order: RefCell<Option<Order<ComputationId>>>,
 }
@@ -110,14 +164,35 @@ impl Graph {
         self.entry = entry;
         *self.order.get_mut() = None;
     }
-    /// An instruction. Its users and control dependencies are asked for separately.
+    /// An instruction without its operands. They, its users and control dependencies are asked for separately.
     pub(crate) fn inst(&self, id: InstructionId) -> &Instruction {
-        &self.nodes[id].inst
+        &self.insts[id]
+    }
+    /// A copy of an instruction, operands included.
+    pub(crate) fn copied(&self, id: InstructionId) -> Instruction {
+        let mut inst = self.insts[id].clone();
+        inst.operands.clone_from(&self.nodes[id].operands);
+        inst
+    }
+    /// Whether an instruction may have such an attribute: `false` says that it has none.
+    pub(crate) fn may_have(&self, id: InstructionId, rare: Rare) -> bool {
+        self.rare[rare as usize].has(self.opcode(id))
+    }
+    /// An equal shape that is there already, if there is one; a shape that others hold is left as it is.
+    fn shared(&mut self, shape: ShapeRef) -> ShapeRef {
+        if Arc::strong_count(&shape) > 1 {
+            return shape;
+        }
+        let (place, _) = self.shapes.insert_full(shape);
+        self.shapes[place].clone()
     }
     /// Whether any instruction, removed ones included, ever had this opcode.
     pub(crate) fn has_seen(&self, opcode: Opcode) -> bool {
-        let at = opcode as usize;
-        self.seen.get(at / 64).is_none_or(|bits| bits & (1 << (at % 64)) != 0)
+        self.seen.has(opcode)
+    }
+    /// Whether any instruction of a computation, removed ones included, ever had this opcode.
+    pub(crate) fn has_seen_in(&self, computation: ComputationId, opcode: Opcode) -> bool {
+        self.bodies[computation].seen.has(opcode)
     }
     /// What an instruction does.
     pub(crate) fn opcode(&self, id: InstructionId) -> Opcode {
@@ -143,23 +218,23 @@ impl Graph {
     }
     /// What an instruction produces.
     pub(crate) fn shape(&self, id: InstructionId) -> &ShapeRef {
-        &self.nodes[id].inst.shape
+        &self.insts[id].shape
     }
     /// The array an instruction produces; `None` for tuples and tokens.
     pub(crate) fn array(&self, id: InstructionId) -> Option<&ArrayShape> {
-        self.nodes[id].inst.shape.as_array()
+        self.insts[id].shape.as_array()
     }
     /// Operands in order.
     pub(crate) fn operands(&self, id: InstructionId) -> &[InstructionId] {
-        &self.nodes[id].inst.operands
+        &self.nodes[id].operands
     }
     /// One operand.
     pub(crate) fn operand(&self, id: InstructionId, index: usize) -> InstructionId {
-        self.nodes[id].inst.operands[index]
+        self.nodes[id].operands[index]
     }
     /// The computation an instruction stands in.
     pub(crate) fn parent(&self, id: InstructionId) -> ComputationId {
-        self.nodes[id].inst.parent
+        self.nodes[id].parent
     }
     /// A snapshot of the users in XLA's order, each once.
     pub(crate) fn users(&self, id: InstructionId) -> Ids {
@@ -179,11 +254,11 @@ impl Graph {
     }
     /// Instructions that must run before `id` without giving it a value.
     pub(crate) fn control_predecessors(&self, id: InstructionId) -> &[InstructionId] {
-        &self.nodes[id].control_predecessors
+        self.controls.get(&id).map_or(&[], |control| &control.predecessors)
     }
     /// Instructions that must run after `id` without reading its value.
     pub(crate) fn control_successors(&self, id: InstructionId) -> &[InstructionId] {
-        &self.nodes[id].control_successors
+        self.controls.get(&id).map_or(&[], |control| &control.successors)
     }
     /// Whether the instruction still stands in its computation.
     pub(crate) fn is_alive(&self, id: InstructionId) -> bool {
@@ -236,10 +311,10 @@ impl Graph {
     }
     /// Computations an instruction calls, in XLA's order: a `while` calls its body, then its condition.
     pub(crate) fn callees(&self, id: InstructionId) -> SmallVec<[ComputationId; 2]> {
-        let inst = self.inst(id);
-        if inst.attributes.is_empty() {
+        if !self.calls.has(self.opcode(id)) {
             return SmallVec::new();
         }
+        let inst = self.inst(id);
         let mut callees: SmallVec<[ComputationId; 2]> = inst.called_computations().collect();
         if let (Opcode::While, Some(body), Some(condition)) =
             (inst.opcode, inst.computation(&AttrKey::Body), inst.computation(&AttrKey::Condition))
@@ -262,34 +337,51 @@ impl Graph {
         if !self.effects {
             return false;
         }
-        let inst = self.inst(id);
-        let own = match inst.opcode {
-            opcode if opcode.is_collective() => has_collective_effect(inst),
+        let own = match self.opcode(id) {
+            opcode if opcode.is_collective() => has_collective_effect(self.inst(id)),
             Opcode::Domain => false,
             opcode => opcode.has_side_effect(),
         };
-        own || inst.flag(&AttrKey::CustomCallHasSideEffect)
-            || inst.called_computations().any(|callee| self.list(callee).any(|inner| self.has_side_effect(inner)))
+        let stated = || self.inst(id).flag(&AttrKey::CustomCallHasSideEffect);
+        if own || (self.may_have(id, Rare::SideEffect) && stated()) {
+            return true;
+        }
+        let inst = self.inst(id);
+        self.calls.has(self.opcode(id))
+            && inst.called_computations().any(|callee| self.list(callee).any(|inner| self.has_side_effect(inner)))
     }
     /// Sets the shape of an instruction (a layout was chosen, an element type changed).
     pub(crate) fn set_shape(&mut self, id: InstructionId, shape: ShapeRef) {
         self.version += 1;
-        self.nodes[id].inst.shape = shape;
+        self.insts[id].shape = self.shared(shape);
     }
     /// Sets or adds an attribute. Callees may be exchanged this way; control predecessors may not.
     pub(crate) fn set_attribute(&mut self, id: InstructionId, key: AttrKey, value: AttrValue) {
         let calls = matches!(value, AttrValue::Computation(_) | AttrValue::Computations(_));
         self.version += 1;
         self.effects |= key == AttrKey::CustomCallHasSideEffect;
-        self.nodes[id].inst.set_attribute(key, value);
+        if let Some(rare) = Rare::of(&key) {
+            self.rare[rare as usize].add(self.opcodes[id.index()]);
+        }
+        self.insts[id].set_attribute(key, value);
         if calls {
+            self.calls.add(self.opcodes[id.index()]);
             self.note_calls(id);
         }
+    }
+    /// The value of a word attribute, in memory that all of its kind share.
+    pub(crate) fn word(&mut self, word: &str) -> AttrValue {
+        let known = self.words.iter().position(|known| **known == *word);
+        let place = known.unwrap_or_else(|| {
+            self.words.push(word.into());
+            self.words.len() - 1
+        });
+        AttrValue::Word(self.words[place].clone())
     }
     /// Removes an attribute.
     pub(crate) fn drop_attribute(&mut self, id: InstructionId, key: &AttrKey) {
         self.version += 1;
-        self.nodes[id].inst.attributes.retain(|attribute| attribute.key != *key);
+        self.insts[id].attributes.retain(|attribute| attribute.key != *key);
         *self.order.get_mut() = None;
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use hlo_ir::arena::SideTable;
+use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::{ComputationId, InstructionId};
 use smallvec::SmallVec;
 
@@ -51,12 +51,29 @@ impl<T: Copy> DoubleEndedIterator for Steps<T> {
     }
 }
 
-/// How far the walk has come with an instruction.
-#[derive(Clone, Copy, PartialEq)]
-enum State {
-    New,
-    Open,
-    Done,
+/// The memory of the last walk, so that the many small computations need none of their own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Walk {
+    /// By instruction: twice the number of the walk that last met it, and one more once that walk was done with it.
+    mark: Vec<u32>,
+    number: u32,
+    stack: Vec<InstructionId>,
+    order: Vec<InstructionId>,
+}
+
+impl Walk {
+    /// Gets ready for a walk among so many instructions.
+    fn begin(&mut self, instructions: usize) {
+        if self.number == u32::MAX / 2 {
+            self.mark.clear();
+            self.number = 0;
+        }
+        self.number += 1;
+        if self.mark.len() < instructions {
+            self.mark.resize(instructions, 0);
+        }
+        self.order.clear();
+    }
 }
 
 impl Graph {
@@ -69,39 +86,33 @@ impl Graph {
         if let Some(known) = &*body.post_order.borrow() {
             return known.clone();
         }
-        let mut state = vec![State::New; body.list.len()];
-        let mut order = Vec::with_capacity(body.live);
-        let mut stack = Vec::new();
+        let mut walk = self.walk.borrow_mut();
+        walk.begin(self.nodes.len());
         for sink in self.list(computation).filter(|&id| self.user_count(id) == 0) {
-            self.walk_from(sink, &mut state, &mut stack, &mut order);
+            self.walk_from(sink, &mut walk);
         }
-        let order = Order(order.into());
+        let order = Order(walk.order.as_slice().into());
         *body.post_order.borrow_mut() = Some(order.clone());
         order
     }
 
-    fn walk_from(
-        &self,
-        root: InstructionId,
-        state: &mut [State],
-        stack: &mut Vec<InstructionId>,
-        order: &mut Vec<InstructionId>,
-    ) {
+    fn walk_from(&self, root: InstructionId, Walk { mark, number, stack, order }: &mut Walk) {
+        let (open, done) = (2 * *number, 2 * *number + 1);
         stack.push(root);
         while let Some(&id) = stack.last() {
-            let slot = self.nodes[id].slot as usize;
-            if state[slot] != State::New {
+            let mine = &mut mark[id.index()];
+            if *mine == open || *mine == done {
                 stack.pop();
-                if state[slot] == State::Open {
-                    state[slot] = State::Done;
+                if *mine == open {
+                    *mine = done;
                     order.push(id);
                 }
                 continue;
             }
-            state[slot] = State::Open;
-            let open = |before: &&InstructionId| state[self.nodes[**before].slot as usize] != State::Done;
-            stack.extend(self.operands(id).iter().rev().filter(open));
-            stack.extend(self.control_predecessors(id).iter().filter(open));
+            *mine = open;
+            let is_open = |before: &&InstructionId| mark[before.index()] != done;
+            stack.extend(self.operands(id).iter().rev().filter(is_open));
+            stack.extend(self.control_predecessors(id).iter().filter(is_open));
         }
     }
 

@@ -10,7 +10,8 @@ use hlo_ir::{ComputationId, Opcode};
 use super::super::cx::{Cx, Id};
 use super::points::count;
 use super::rules::{Layouts, Program, Rules, layouts};
-use super::{aliases, branches, with_layouts};
+use super::{aliases, branches, has_layouts, with_layouts};
+use crate::cpu::graph::Rare;
 
 /// What the rules came to.
 pub(super) struct Plan {
@@ -39,7 +40,9 @@ impl Plan {
 pub(super) fn run(cx: &mut Cx<'_>, computations: &[ComputationId], plan: &Plan) {
     for &computation in computations {
         for id in cx.post_order(computation) {
-            if let Some(layouts) = &plan.made[id] {
+            if let Some(layouts) = &plan.made[id]
+                && !has_layouts(cx.shape(id), &mut layouts.iter())
+            {
                 let shape = with_layouts(cx.shape(id), &mut layouts.iter().cloned());
                 cx.set_shape(id, shape);
             }
@@ -63,6 +66,9 @@ pub(super) fn run(cx: &mut Cx<'_>, computations: &[ComputationId], plan: &Plan) 
 /// Gives a use its own copy if the value has another layout.
 fn copy_operand(cx: &mut Cx<'_>, id: Id, slot: usize, wanted: &[Dims]) {
     let operand = cx.operand(id, slot);
+    if has_layouts(cx.shape(operand), &mut wanted.iter()) && count(cx.shape(operand)) == wanted.len() {
+        return;
+    }
     if layouts(cx.shape(operand)).as_slice() == wanted {
         return;
     }
@@ -109,7 +115,7 @@ fn copy_with_layout(cx: &mut Cx<'_>, operand: Id, wanted: &ShapeRef) -> Id {
 pub(super) fn copy_aliased_operands(cx: &mut Cx<'_>) {
     for computation in cx.computation_order() {
         for id in cx.list(computation).collect::<Vec<_>>() {
-            if cx.inst(id).operand_layouts().is_none() {
+            if !cx.may_have(id, Rare::OperandLayouts) || cx.inst(id).operand_layouts().is_none() {
                 continue;
             }
             let mut slots: Vec<usize> = Vec::new();

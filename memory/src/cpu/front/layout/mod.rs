@@ -16,6 +16,7 @@ use hlo_ir::{AttrKey, AttrValue, Opcode};
 use super::build::share;
 use super::cx::{Cx, Id};
 use super::visit::outside_fusions;
+use crate::cpu::graph::Rare;
 use points::{Points, first_at};
 use rules::{Program, Rules, layouts, row_major_layouts};
 
@@ -73,16 +74,34 @@ fn descending(rank: usize) -> Dims {
     (0..rank as i64).rev().collect()
 }
 
+/// Whether a shape has these layouts already, as [`with_layouts`] would write them.
+fn has_layouts(shape: &Shape, layouts: &mut dyn Iterator<Item = &Dims>) -> bool {
+    match shape {
+        Shape::Array(array) => match (&array.layout, layouts.next()) {
+            (Some(own), Some(wanted)) => {
+                own.minor_to_major == *wanted && own.suffix == suffix(array.element_type.bits())
+            }
+            _ => false,
+        },
+        Shape::Tuple(elements) => elements.iter().all(|element| has_layouts(element, layouts)),
+        _ => true,
+    }
+}
+
+/// What a layout says of elements of so many bits.
+const fn suffix(bits: u32) -> &'static str {
+    match bits {
+        4 => "E(4)",
+        2 => "E(2)",
+        _ => "",
+    }
+}
+
 /// The shape with these layouts, one per array. Types of less than a byte are stored packed.
 fn with_layouts(shape: &Shape, layouts: &mut dyn Iterator<Item = Dims>) -> ShapeRef {
     match shape {
         Shape::Array(array) => {
-            let bits = array.element_type.bits();
-            let suffix = match bits {
-                4 => "E(4)",
-                2 => "E(2)",
-                _ => "",
-            };
+            let suffix = suffix(array.element_type.bits());
             let minor_to_major = layouts.next().unwrap_or_else(|| descending(array.rank()));
             let layout = Layout { minor_to_major, suffix: suffix.into() };
             share(ArrayShape { layout: Some(layout), ..array.clone() })
@@ -96,6 +115,9 @@ fn with_layouts(shape: &Shape, layouts: &mut dyn Iterator<Item = Dims>) -> Shape
 
 /// Results that a custom call writes over operands: array of the result, operand number, array of the operand.
 fn aliases(cx: &Cx<'_>, id: Id) -> Vec<(usize, usize, usize)> {
+    if !cx.may_have(id, Rare::Aliasing) {
+        return Vec::new();
+    }
     let Some(AttrValue::Aliases(aliases)) = cx.inst(id).attribute(&AttrKey::OutputToOperandAliasing) else {
         return Vec::new();
     };

@@ -37,15 +37,15 @@ pub(super) struct Points {
 }
 
 /// The arrays in a shape, tuples opened.
-pub(super) fn arrays(shape: &Shape) -> Vec<&ArrayShape> {
-    fn collect<'s>(shape: &'s Shape, arrays: &mut Vec<&'s ArrayShape>) {
+pub(super) fn arrays(shape: &Shape) -> SmallVec<[&ArrayShape; 1]> {
+    fn collect<'s>(shape: &'s Shape, arrays: &mut SmallVec<[&'s ArrayShape; 1]>) {
         match shape {
             Shape::Array(array) => arrays.push(array),
             Shape::Tuple(elements) => elements.iter().for_each(|element| collect(element, arrays)),
             _ => {}
         }
     }
-    let mut result = Vec::new();
+    let mut result = SmallVec::new();
     collect(shape, &mut result);
     result
 }

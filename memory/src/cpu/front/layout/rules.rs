@@ -15,6 +15,7 @@ use super::super::algsimp::dot::Numbers;
 use super::super::cx::{Cx, Id};
 use super::points::{Buffer, Leaves, Points, arrays};
 use super::{branches, descending};
+use crate::cpu::graph::Rare;
 
 /// Layouts of the arrays of a value; most values are one array.
 pub(super) type Layouts = SmallVec<[Dims; 1]>;
@@ -35,7 +36,7 @@ pub(super) struct Wanting {
 }
 
 /// Layouts of a computation's parameters and result.
-#[derive(Clone, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub(super) struct Program {
     pub(super) parameters: Vec<Layouts>,
     pub(super) result: Layouts,
@@ -241,7 +242,8 @@ impl Rules<'_, '_> {
     pub(super) fn add_custom_calls(&mut self, computation: ComputationId) {
         let cx = self.cx;
         for id in cx.post_order(computation) {
-            let Some(operands) = cx.inst(id).operand_layouts() else { continue };
+            let known = cx.may_have(id, Rare::OperandLayouts).then(|| cx.inst(id).operand_layouts()).flatten();
+            let Some(operands) = known else { continue };
             self.make_all(id, &layouts(cx.shape(id)));
             for (slot, shape) in operands.iter().enumerate().take(cx.operands(id).len()) {
                 self.want(id, slot, layouts(shape), true);

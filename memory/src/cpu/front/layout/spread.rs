@@ -25,13 +25,36 @@ const ROUNDS: usize = 2;
 const MOST_STEPS_EACH: usize = 64;
 
 impl Rules<'_, '_> {
-    /// Finds the layouts of all arrays and operands.
+    /// Finds the layouts of all arrays and operands. The rules of the entry are the same in every round unless those of its callees changed.
     pub(super) fn solve(&mut self, computations: &[ComputationId]) {
+        let mut entry_saw = None;
         for round in 0..ROUNDS {
-            self.making.iter_mut().for_each(|rule| *rule = None);
-            self.wanting = hlo_ir::arena::SideTable::new(Vec::new());
             for &computation in computations {
+                if computation == self.cx.entry() {
+                    let sees = Some(self.of_callees(computations));
+                    if entry_saw == sees {
+                        continue;
+                    }
+                    entry_saw = sees;
+                }
+                self.forget(computation);
                 self.solve_computation(computation, round > 0);
+            }
+        }
+    }
+
+    /// What computations other than the entry have come to, which is all that the entry is told of them.
+    fn of_callees(&self, computations: &[ComputationId]) -> Vec<(Option<Program>, bool)> {
+        let callees = computations.iter().filter(|&&computation| computation != self.cx.entry());
+        callees.map(|&computation| (self.programs[computation].clone(), self.mismatched[computation])).collect()
+    }
+
+    /// Forgets the rules on a computation.
+    fn forget(&mut self, computation: ComputationId) {
+        self.points.made_in(computation).for_each(|buffer| self.making[buffer] = None);
+        for id in self.cx.list(computation) {
+            if !self.wanting[id].is_empty() {
+                self.wanting[id].clear();
             }
         }
     }

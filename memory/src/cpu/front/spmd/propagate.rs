@@ -16,15 +16,20 @@ pub(super) struct Shardings {
     of: SideTable<Id, Option<Sharding>>,
     /// Stated by the program: not to be changed.
     closed: SideTable<Id, bool>,
+    /// Whether anything is known of any array.
+    any: bool,
 }
 
 impl Shardings {
     /// Reads what the program states about a computation and propagates it. `None` if a statement is not understood.
     pub(super) fn of(cx: &Cx<'_>, computation: ComputationId) -> Option<Self> {
-        let mut found = Self { of: SideTable::new(None), closed: SideTable::new(false) };
+        let mut found = Self { of: SideTable::new(None), closed: SideTable::new(false), any: false };
         let order = cx.post_order(computation);
         for &id in order.iter() {
             found.state(cx, id)?;
+        }
+        if !found.any {
+            return Some(found);
         }
         let all: Vec<(Id, Vec<Factor>)> = order.iter().map(|&id| (id, factors::of(cx, id))).collect();
         for only_moves in [true, false] {
@@ -56,6 +61,7 @@ impl Shardings {
                 let wanted = sharding::all_in(inst, "xla.sdy.in_shardings")?;
                 for (&operand, wanted) in cx.operands(id).iter().zip(wanted) {
                     if self.of[operand].is_none() {
+                        self.any = true;
                         self.of.set(operand, Some(wanted));
                     }
                 }
@@ -84,6 +90,7 @@ impl Shardings {
     }
 
     fn close(&mut self, id: Id, sharding: Sharding) {
+        self.any = true;
         self.of.set(id, Some(sharding));
         self.closed.set(id, true);
     }

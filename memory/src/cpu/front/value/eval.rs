@@ -86,7 +86,7 @@ fn expression_hash(cx: &Cx<'_>, id: Id) -> u64 {
     for attribute in inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata) {
         attribute.hash(&mut hasher);
     }
-    inst.operands.iter().fold(hasher.0, |hash, &operand| mix(hash, expression_hash(cx, operand)))
+    cx.operands(id).iter().fold(hasher.0, |hash, &operand| mix(hash, expression_hash(cx, operand)))
 }
 
 /// A hasher that is the same in every run.

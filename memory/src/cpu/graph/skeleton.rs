@@ -1,0 +1,180 @@
+//! The part of the graph that decides who shares memory with whom, as a module: for the analyses that copy insertion asks.
+//!
+//! Most instructions of a large graph stand in bodies of fusions and have no memory. Of such a body only three things count: on which paths its
+//! parameters reach the root, what it updates in place, and whom it calls. Where it updates nothing in place, the paths are read off the graph, and
+//! of the body the module keeps the calls alone.
+
+use hlo_ir::arena::{Arena, Id as _, SideTable};
+use hlo_ir::module::{Operands, Payload, StackTables};
+use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Opcode};
+use smol_str::SmolStr;
+
+use super::convert::{Export, Snapshot};
+use super::{Graph, Order, Seen};
+use crate::assignment::elementwise::{BodyPaths, KnownPaths, Paths};
+
+/// A snapshot, and what it leaves out.
+pub(crate) struct Skeleton {
+    /// The module and the correspondence of its instructions.
+    pub(crate) snapshot: Snapshot,
+    /// Paths through the bodies of which the module keeps only the calls.
+    pub(crate) paths: KnownPaths,
+    /// The computations, in the order of the module.
+    order: Order<ComputationId>,
+}
+
+/// The instructions of an earlier skeleton, to be used again.
+#[derive(Default)]
+struct Old {
+    instructions: Vec<Option<Instruction>>,
+    /// By instruction of the graph.
+    map: Vec<Option<InstructionId>>,
+}
+
+impl Old {
+    /// What an earlier skeleton says of an instruction: callees are those of its module, operands and control predecessors are left out.
+    fn take(&mut self, id: InstructionId) -> Option<Instruction> {
+        let place = (*self.map.get(id.index())?)?;
+        let mut inst = self.instructions[place.index()].take()?;
+        inst.attributes.retain(|attribute| attribute.key != AttrKey::ControlPredecessors);
+        Some(inst)
+    }
+}
+
+/// Opcodes with which a body is kept as it is: those that work in place, that are elementwise for some operands only, or that hold a body of
+/// their own.
+const KEPT: Seen = Seen::of(&[
+    Opcode::AllReduceStart,
+    Opcode::AsyncDone,
+    Opcode::AsyncStart,
+    Opcode::AsyncUpdate,
+    Opcode::BitcastConvert,
+    Opcode::Call,
+    Opcode::CollectivePermute,
+    Opcode::CollectivePermuteStart,
+    Opcode::Conditional,
+    Opcode::CustomCall,
+    Opcode::DynamicUpdateSlice,
+    Opcode::Fusion,
+    Opcode::Map,
+    Opcode::RaggedAllToAll,
+    Opcode::Rng,
+    Opcode::Scatter,
+    Opcode::SetDimensionSize,
+    Opcode::Unknown,
+    Opcode::While,
+]);
+
+impl Snapshot {
+    fn into_old(self) -> Old {
+        let instructions = self.module.into_parts().instructions.into_items().into_iter().map(Some).collect();
+        Old { instructions, map: self.to_module }
+    }
+}
+
+impl Graph {
+    /// The unscheduled module together with the correspondence of its instructions: without names, literals, and the attributes and bodies that
+    /// an analysis of shared memory does not ask for. `earlier` is a skeleton of the same graph, since when instructions outside fusions came and
+    /// went and got other operands, but did not change otherwise.
+    pub(crate) fn skeleton(&self, earlier: Option<Skeleton>) -> Skeleton {
+        let order = self.computation_order();
+        let (plain, fused) = self.plain_bodies(&order);
+        let mut old = match earlier {
+            Some(earlier) if *earlier.order == *order => earlier.snapshot.into_old(),
+            _ => Old::default(),
+        };
+        let mut export = Export::new(self, &order);
+        export.expect(order.iter().filter(|&&id| !plain[id]).map(|&id| self.len(id)).sum());
+        let mut computations: Arena<ComputationId, Computation> = Arena::new();
+        let (mut paths, mut state) = (KnownPaths::new(None), Vec::new());
+        for &id in order.iter() {
+            let parent = export.computation(id);
+            let (list, root): (Vec<InstructionId>, _) = if plain[id] {
+                paths.set(parent, Some(self.paths_through(id, &mut state)));
+                let calls = self.calling(id).map(|inst| export.add_alone(inst, for_aliases(self.inst(inst)), parent));
+                (calls.collect(), None)
+            } else {
+                let add = |inst| match if fused[id] { None } else { old.take(inst) } {
+                    Some(known) => export.add_again(inst, known),
+                    None => export.add(inst, for_aliases(self.inst(inst)), parent),
+                };
+                (self.post_order(id).into_iter().map(add).collect(), export.map[self.root(id).index()])
+            };
+            // Nobody asks for the root of a body that is left out.
+            let root = root.unwrap_or(InstructionId::new(0));
+            let name = SmolStr::default();
+            computations.push(Computation { name, instructions: list, root, attributes: Vec::new(), span: None });
+        }
+        let mut attributes = self.attributes.clone();
+        attributes.retain(|attribute| attribute.key != AttrKey::IsScheduled);
+        Skeleton { snapshot: export.finish(attributes, StackTables::default(), computations), paths, order }
+    }
+
+    /// Which computations are bodies of fusions that can be left out, and which are bodies of fusions at all.
+    fn plain_bodies(
+        &self,
+        order: &[ComputationId],
+    ) -> (SideTable<ComputationId, bool>, SideTable<ComputationId, bool>) {
+        let (mut plain, mut fused) = (SideTable::new(false), SideTable::new(false));
+        let mut kept = SideTable::new(false);
+        for &computation in order {
+            for id in self.calling(computation) {
+                // What an output fusion adds to is read off its body.
+                let omits = self.opcode(id) == Opcode::Fusion && self.inst(id).word(&AttrKey::Kind) != Some("kOutput");
+                for callee in self.callees(id) {
+                    if self.opcode(id) == Opcode::Fusion {
+                        fused.set(callee, true);
+                    }
+                    if omits && !self.bodies[callee].seen.meets(KEPT) {
+                        plain.set(callee, true);
+                    } else {
+                        kept.set(callee, true);
+                    }
+                }
+            }
+        }
+        order.iter().filter(|&&id| kept[id]).for_each(|&id| plain.set(id, false));
+        (plain, fused)
+    }
+
+    /// The paths from the parameters of a body without any of the [`KEPT`] opcodes.
+    fn paths_through(&self, body: ComputationId, state: &mut Vec<Paths>) -> BodyPaths {
+        state.clear();
+        state.resize(self.slots(body), Paths::ALL);
+        for id in self.post_order(body).into_iter().rev() {
+            let opcode = self.opcode(id);
+            let after = state[self.slot(id)].through(opcode.is_elementwise(), opcode == Opcode::Tuple);
+            for &operand in self.operands(id) {
+                state[self.slot(operand)].meet(after);
+            }
+        }
+        self.bodies[body].parameters.iter().map(|&parameter| state[self.slot(parameter)]).collect()
+    }
+}
+
+/// A copy of an instruction with what decides whose memory it uses: shape, operands, callees, and what it says about places.
+fn for_aliases(inst: &Instruction) -> Instruction {
+    let decides = |attribute: &&Attribute| {
+        matches!(attribute.value, AttrValue::Computation(_) | AttrValue::Computations(_))
+            || matches!(
+                attribute.key,
+                AttrKey::Index
+                    | AttrKey::Dimensions
+                    | AttrKey::Kind
+                    | AttrKey::BackendConfig
+                    | AttrKey::OutputToOperandAliasing
+            )
+    };
+    let payload = match &inst.payload {
+        Payload::Literal(_) => Payload::None,
+        payload => payload.clone(),
+    };
+    Instruction {
+        attributes: inst.attributes.iter().filter(decides).cloned().collect(),
+        name: SmolStr::default(),
+        shape: inst.shape.clone(),
+        operands: Operands::new(),
+        payload,
+        ..*inst
+    }
+}
