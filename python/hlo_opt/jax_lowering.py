@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import jax
 
-from .xla import compiler
+from .xla import compiler, targets
 
 VERSIONS = ((0, 8), (0, 9), (0, 10))
+TARGETS = ("cpu", "gpu", "tpu")
 
 # Custom calls whose meaning lies outside the module: partitioning decided in Python, memory spaces.
 _FOREIGN = {b"CustomSPMDPartitioning": "custom partitioning", b"annotate_device_placement": "memory placement of arrays"}
@@ -83,6 +84,10 @@ class Bytes:
         return self.arguments + self.outputs - self.aliased
 
 
+class OutOfMemory(Exception):
+    """A program that the compiler refuses because it does not fit the device; the message is the compiler's."""
+
+
 class Lowering:
     """A `jax.stages.Lowered` and the computation inside it."""
 
@@ -92,12 +97,27 @@ class Lowering:
 
     @property
     def target(self) -> str:
-        platform = self.inner.compile_args["backend"].platform
+        """The compiler of this lowering by the name that hlo-opt has for it: "cpu", "gpu", "tpu", or what JAX calls another platform."""
+        platform = self.inner._platforms[0]
         return {"cuda": "gpu", "rocm": "gpu"}.get(platform, platform)
+
+    @property
+    def compiler_version(self) -> str:
+        """The compiler with its version: two of one version give equal figures."""
+        return self.inner.compile_args["backend"].platform_version
+
+    @property
+    def device_kind(self) -> str:
+        """The device that is compiled for, such as `TPU v5 lite`."""
+        return next((device.device_kind for device in self.inner._device_list or ()), "")
 
     def refusal(self) -> str | None:
         """Why this program must stay as it is; None if it may be rewritten."""
         args = self.inner.compile_args
+        if len(self.inner._platforms) != 1:
+            return f"the program is lowered for several platforms: {', '.join(self.inner._platforms)}"
+        if self.target not in TARGETS:
+            return f"there is no memory model of platform {self.target!r} (known are {', '.join(TARGETS)})"
         if jax.process_count() > 1:
             return "the program spans several processes"
         if args["num_devices"] > 1:
@@ -149,10 +169,18 @@ def foreign(proto: bytes) -> str | None:
     return next((f"the program uses {meaning}" for name, meaning in _FOREIGN.items() if name in proto), None)
 
 
-def measured(computation) -> Bytes:
-    """Compiles a computation (JAX keeps the result) and gives the compiler's own figures."""
-    stats = computation.compile().xla_extension_executable().get_compiled_memory_stats()
-    return Bytes(stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes, stats.temp_size_in_bytes)
+def measured(computation, target: str) -> Bytes:
+    """Compiles a computation (JAX keeps the result) and gives the compiler's own figures.
+
+    Raises OutOfMemory if the compiler refuses the program because the device is too small for it."""
+    try:
+        stats = computation.compile().xla_extension_executable().get_compiled_memory_stats()
+    except Exception as error:
+        reason = targets.out_of_memory(error)
+        if reason is None:
+            raise
+        raise OutOfMemory(reason) from error
+    return Bytes(stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes, targets.temporaries(stats, target))
 
 
 def _stablehlo(proto: bytes):
