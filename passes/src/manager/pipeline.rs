@@ -10,6 +10,7 @@ pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
         Box::new(crate::direct_index::DirectIndex),
         Box::new(crate::chunk::Chunk),
         Box::new(crate::loop_residuals::LoopResiduals),
+        Box::new(crate::loop_inputs::LoopInputs),
         // After the block loops: where both gain the same, no loop around all copies is needed.
         Box::new(crate::roll::Roll),
         // Behind roll: a loop also makes the module smaller.
