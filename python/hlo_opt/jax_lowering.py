@@ -118,10 +118,10 @@ class Lowering:
             return f"the program is lowered for several platforms: {', '.join(self.inner._platforms)}"
         if self.target not in TARGETS:
             return f"there is no memory model of platform {self.target!r} (known are {', '.join(TARGETS)})"
-        if jax.process_count() > 1:
-            return "the program spans several processes"
         if args["num_devices"] > 1:
-            return f"the program is partitioned over {args['num_devices']} devices"
+            here = jax.process_index()
+            elsewhere = any(device.process_index != here for device in self.inner._device_list or ())
+            return f"the program is partitioned over {args['num_devices']} devices{' of several processes' if elsewhere else ''}"
         if args["ordered_effects"] or args["unordered_effects"]:
             return "the program has side effects (debug prints, ordered effects)"
         if args["host_callbacks"] or args["keepalive"]:
