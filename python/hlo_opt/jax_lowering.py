@@ -118,14 +118,14 @@ class Lowering:
             return f"the program is lowered for several platforms: {', '.join(self.inner._platforms)}"
         if self.target not in TARGETS:
             return f"there is no memory model of platform {self.target!r} (known are {', '.join(TARGETS)})"
-        if args["num_devices"] > 1:
-            here = jax.process_index()
-            elsewhere = any(device.process_index != here for device in self.inner._device_list or ())
-            return f"the program is partitioned over {args['num_devices']} devices{' of several processes' if elsewhere else ''}"
+        here = jax.process_index()
+        if any(device.process_index != here for device in self.inner._device_list or ()):
+            return f"the program is partitioned over {args['num_devices']} devices of several processes"
         if args["ordered_effects"] or args["unordered_effects"]:
             return "the program has side effects (debug prints, ordered effects)"
         if args["host_callbacks"] or args["keepalive"]:
-            return "the program calls back into Python"
+            # Custom partitioning is a callback too, of the compiler.
+            return foreign(self.proto()) or "the program calls back into Python"
         if args["mut"] is not None:
             return "the program changes mutable arrays (jax.Ref)"
         if getattr(args["shape_poly_state"], "uses_dim_vars", False):
@@ -136,7 +136,8 @@ class Lowering:
 
     def proto(self) -> bytes:
         """The module as JAX hands it to XLA, as a serialized HloModuleProto."""
-        return self.lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+        module = self.lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+        return module + _devices(self.inner.compile_args["num_devices"])
 
     def text(self) -> str:
         """The module without metadata, every constant in full: equal for equal programs, wherever they stand."""
@@ -162,6 +163,21 @@ class Lowering:
         lowered = copy.copy(self.lowered)
         lowered._lowering = copy.copy(self.inner)
         return Lowering(lowered)
+
+
+def _devices(partitions: int) -> bytes:
+    """What to append to a serialized HloModuleProto that is to say for how many devices it is: JAX says it beside the module only.
+
+    Of the field `device_assignment` the counts of replicas and of computations (partitions)."""
+    if partitions == 1:
+        return b""
+    counts = b"\x08\x01\x10" + _varint(partitions)
+    return b"\x7a" + _varint(len(counts)) + counts
+
+
+def _varint(value: int) -> bytes:
+    """A number as protocol buffers write it."""
+    return (bytes([value & 127 | 128]) + _varint(value >> 7)) if value > 127 else bytes([value])
 
 
 def foreign(proto: bytes) -> str | None:
