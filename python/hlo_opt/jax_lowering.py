@@ -107,6 +107,11 @@ class Lowering:
         return self.inner.compile_args["backend"].platform_version
 
     @property
+    def devices(self) -> int:
+        """For how many devices the program is."""
+        return self.inner.compile_args["num_devices"]
+
+    @property
     def device_kind(self) -> str:
         """The device that is compiled for, such as `TPU v5 lite`."""
         return next((device.device_kind for device in self.inner._device_list or ()), "")
@@ -120,7 +125,7 @@ class Lowering:
             return f"there is no memory model of platform {self.target!r} (known are {', '.join(TARGETS)})"
         here = jax.process_index()
         if any(device.process_index != here for device in self.inner._device_list or ()):
-            return f"the program is partitioned over {args['num_devices']} devices of several processes"
+            return f"the program is partitioned over {self.devices} devices of several processes"
         if args["ordered_effects"] or args["unordered_effects"]:
             return "the program has side effects (debug prints, ordered effects)"
         if args["host_callbacks"] or args["keepalive"]:
@@ -137,7 +142,7 @@ class Lowering:
     def proto(self) -> bytes:
         """The module as JAX hands it to XLA, as a serialized HloModuleProto."""
         module = self.lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-        return module + _devices(self.inner.compile_args["num_devices"])
+        return module + _devices(self.devices)
 
     def text(self) -> str:
         """The module without metadata, every constant in full: equal for equal programs, wherever they stand."""

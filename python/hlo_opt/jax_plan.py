@@ -40,8 +40,9 @@ class MemoryReport:
 
     `kept` is "rewritten", "original" (nothing to gain, or the compiler found the rewrite worse) or "fallback" (with a `reason`). `before` and
     `after` are the compiler's own bytes of the original and of what runs now; None where nothing was compiled (judge="model", or nothing to
-    rewrite), and of an original that does not fit the device, which the compiler refuses (`refusal`). `model` is the memory model's report with rewrites and remarks; None in a fallback. Seconds: `optimize_seconds` spent here,
-    `compile_seconds` spent in the compiler to judge (one of the two compilations would have happened anyway).
+    rewrite), and of an original that does not fit the device, which the compiler refuses (`refusal`). `model` is the memory model's report with
+    rewrites and remarks; None in a fallback. Seconds: `optimize_seconds` spent here, `compile_seconds` spent in the compiler to judge (one of the
+    two compilations would have happened anyway). Of a program over several devices all figures are those of one device.
     """
 
     name: str
@@ -222,8 +223,8 @@ def _keep(lowering: Lowering, report: MemoryReport, form: calls.Optimized, compu
 def _key(lowering: Lowering, options: Options) -> str:
     """What a verdict depends on: the module without its source lines, the options, the compiler and its flags."""
     import jaxlib
-    facts = (lowering.text(), repr(options), lowering.target, lowering.compiler_version, lowering.device_kind, jaxlib.__version__,
-             repr(lowering.inner._compiler_options_kvs))
+    facts = (lowering.text(), repr(options), lowering.target, lowering.compiler_version, lowering.device_kind, str(lowering.devices),
+             jaxlib.__version__, repr(lowering.inner._compiler_options_kvs))
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()
 
 

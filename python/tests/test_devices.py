@@ -3,7 +3,9 @@ import importlib.util
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.experimental import topologies
 
 import hlo_opt
 from hlo_opt.xla import targets
@@ -121,3 +123,16 @@ def test_what_xla_tpu_refuses_is_rewritten_until_it_fits():
     report = mine.memory_report(*shapes)
     assert report.kept == "rewritten" and report.before is None and "Ran out of memory" in report.refusal
     assert report.after.total < 1.01 * report.after.floor
+
+
+@pytest.mark.skipif("tpu" not in INSTALLED, reason="needs XLA:TPU: pip install '.[tpu]'")
+def test_a_program_over_four_chips():
+    targets.tpu_device()
+    chips = topologies.get_topology_desc(platform="tpu", topology_name=targets.TPU_TOPOLOGY).devices
+    mesh = jax.sharding.Mesh(np.array(chips), ("d",))
+    local = jax.shard_map(lambda x, idx: jax.lax.psum(jax.grad(lambda x: jnp.sin(x[idx[:, 0], idx[:, 1], idx[:, 2]]).sum())(x), "d"),
+                          mesh=mesh, in_specs=(jax.P(), jax.P("d")), out_specs=jax.P(), check_vma=False)
+    shapes = [jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=jax.NamedSharding(mesh, spec))
+              for shape, spec in zip(SHAPES, (jax.P(), jax.P("d")))]
+    report = rewritten(hlo_opt.jit(local).memory_report(*shapes))
+    assert report.before.temporaries > 1 << 24 and report.after.temporaries < report.before.temporaries / 16

@@ -2,8 +2,8 @@
 
     python tests/referee/jit_programs.py FOLDER [PATTERN [NAMES]] > docs/jit-programs.md
 
-FOLDER holds programs of public issues (user_programs.py says in which form); PATTERN picks files and NAMES programs. Bytes are those of the program's own shapes,
-for which nothing is allocated; results are compared on random data at a reduced size. Needs the installed package.
+FOLDER holds programs of public issues (user_programs.py says in which form); PATTERN picks files and NAMES programs. Bytes are those of the
+program's own shapes, for which nothing is allocated; results are compared on random data at a reduced size. Needs the installed package.
 """
 import argparse
 import collections
