@@ -18,6 +18,7 @@ pub mod pass;
 pub mod range;
 pub mod replication;
 pub mod roll;
+pub mod row_index;
 pub mod tie;
 pub mod unfuse;
 
@@ -35,6 +36,7 @@ pub fn all() -> Vec<Box<dyn Pass>> {
         Box::new(own_slice::OwnSlice),
         Box::new(replication::Replication),
         Box::new(roll::Roll),
+        Box::new(row_index::RowIndex),
         Box::new(tie::Tie),
         Box::new(unfuse::Unfuse),
     ]
