@@ -29,8 +29,6 @@ mod readers;
 mod slots;
 mod stacks;
 
-pub(crate) use stacks::bound;
-
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 

@@ -1,7 +1,6 @@
 """What can go wrong, as exceptions that pickle and that say where in the text it happened."""
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -22,7 +21,7 @@ class Problem:
 class HloError(ValueError):
     """The input cannot be read as a module, or the module is not legal. `problems` has at least one entry."""
 
-    def __init__(self, problems: Iterable[Problem | tuple]) -> None:
+    def __init__(self, problems):
         self.problems: tuple[Problem, ...] = tuple(
             found if isinstance(found, Problem) else Problem(found[0], found[1], found[2], tuple(found[3]))
             for found in problems)

@@ -1,7 +1,6 @@
 //! The search: which rewrites are tried, which are taken, which are put back.
 
 mod again;
-mod companions;
 mod known;
 
 use std::time::Instant;
@@ -279,8 +278,7 @@ impl<'a> Search<'a> {
         if !self.take(change)? {
             return Ok(None);
         }
-        let found = self.best(measured)?;
-        if let Some((score, candidate)) = self.with_companion(found, measured)? {
+        if let Some((score, candidate)) = self.best(measured)? {
             let least = self.least().max(Bytes(1));
             let enough = match plain {
                 Some(plain) => score.total + least <= plain.total,

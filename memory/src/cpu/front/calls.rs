@@ -57,6 +57,9 @@ fn redirect_one(cx: &mut Cx<'_>, caller: Id, computation: ComputationId, skip: u
 pub(crate) fn inline(cx: &mut Cx<'_>) -> bool {
     let mut changed = false;
     for computation in cx.computation_order() {
+        if !cx.has_seen_in(computation, Opcode::Call) {
+            continue;
+        }
         for id in cx.post_order(computation) {
             if cx.opcode(id) == Opcode::Call && may_inline(cx, id) {
                 inline_one(cx, id);

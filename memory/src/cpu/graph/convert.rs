@@ -40,6 +40,7 @@ impl Graph {
             entry: module.entry(),
             seen: Seen::default(),
             rare: [Seen::default(); Rare::COUNT],
+            fused: Vec::new(),
             calls: Seen::default(),
             words: Vec::new(),
             shapes: IndexSet::default(),
@@ -48,6 +49,7 @@ impl Graph {
             partitioned: false,
             opcodes: Vec::new(),
             origins: Vec::new(),
+            readers: Vec::new(),
             merged: Vec::new(),
             walk: RefCell::default(),
             order: RefCell::new(None),
@@ -195,8 +197,7 @@ impl<'g> Export<'g> {
 
     /// Adds the instruction that `id` becomes; `inst` is what it says apart from operands, and names callees of the graph.
     pub(super) fn add(&mut self, id: InstructionId, mut inst: Instruction, parent: ComputationId) -> InstructionId {
-        inst.parent = parent;
-        map_callees(&mut inst, |callee| self.computation(callee));
+        self.settle(id, &mut inst, parent);
         self.add_again(id, inst)
     }
 
@@ -221,9 +222,16 @@ impl<'g> Export<'g> {
         mut inst: Instruction,
         parent: ComputationId,
     ) -> InstructionId {
-        inst.parent = parent;
-        map_callees(&mut inst, |callee| self.computation(callee));
+        self.settle(id, &mut inst, parent);
         self.push(id, inst)
+    }
+
+    /// Lets an instruction of the graph name callees and parent of the module.
+    fn settle(&self, id: InstructionId, inst: &mut Instruction, parent: ComputationId) {
+        inst.parent = parent;
+        if self.graph.may_call(id) {
+            map_callees(inst, |callee| self.computation(callee));
+        }
     }
 
     fn push(&mut self, id: InstructionId, inst: Instruction) -> InstructionId {

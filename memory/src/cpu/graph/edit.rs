@@ -29,6 +29,7 @@ impl Graph {
         self.effects |= inst.opcode.has_side_effect() || inst.flag(&AttrKey::CustomCallHasSideEffect);
         self.opcodes.push(inst.opcode);
         self.origins.push(None);
+        self.readers.push(0);
         let (number, calls) = (inst.parameter_number(), inst.called_computations().next().is_some());
         self.insts.push(inst);
         let id = self.nodes.push(Node { operands, users: Users::new(), parent: computation, slot });
@@ -43,13 +44,28 @@ impl Graph {
         body.live += 1;
         for index in 0..self.nodes[id].operands.len() {
             let operand = self.nodes[id].operands[index];
-            self.nodes[operand].users.add(id);
+            self.add_user(operand, id);
         }
         if calls {
             self.calls.add(self.opcodes[id.index()]);
             self.note_calls(id);
+            self.note_fused(id);
         }
         id
+    }
+
+    /// Puts `user` at the end of the users of `id`, unless it is there already.
+    fn add_user(&mut self, id: InstructionId, user: InstructionId) {
+        let users = &mut self.nodes[id].users;
+        users.add(user);
+        self.readers[id.index()] = users.len() as u32;
+    }
+
+    /// Takes `user` out of the users of `id`, if it is there.
+    fn remove_user(&mut self, id: InstructionId, user: InstructionId) {
+        let users = &mut self.nodes[id].users;
+        users.remove(user);
+        self.readers[id.index()] = users.len() as u32;
     }
 
     /// Notes that the edges of a computation changed.
@@ -140,9 +156,9 @@ impl Graph {
             return;
         }
         if !self.operands(user).contains(&old) {
-            self.nodes[old].users.remove(user);
+            self.remove_user(old, user);
         }
-        self.nodes[new].users.add(user);
+        self.add_user(new, user);
     }
 
     /// Replaces every use of `old` by `user`.
@@ -150,7 +166,7 @@ impl Graph {
     /// Source: `HloInstruction::ReplaceUseWithDifferentShape`.
     pub(crate) fn replace_use(&mut self, old: InstructionId, user: InstructionId, new: InstructionId) {
         self.touch_around(user);
-        self.nodes[old].users.remove(user);
+        self.remove_user(old, user);
         self.redirect(old, user, new);
     }
 
@@ -161,7 +177,7 @@ impl Graph {
                 *operand = new;
             }
         }
-        self.nodes[new].users.add(user);
+        self.add_user(new, user);
         self.merge_equal_fusion_operands(user);
     }
 
@@ -171,12 +187,13 @@ impl Graph {
     pub(crate) fn replace_all_uses(&mut self, old: InstructionId, new: InstructionId) {
         self.touch_around(old);
         let users = self.nodes[old].users.take();
+        self.readers[old.index()] = 0;
         let new_is_user = users.contains(&new);
         for user in users.into_iter().filter(|&user| user != new) {
             self.redirect(old, user, new);
         }
         if new_is_user {
-            self.nodes[old].users.add(new);
+            self.add_user(old, new);
         }
         if self.is_root(old) {
             self.set_root(new);
@@ -217,7 +234,7 @@ impl Graph {
         debug_assert!(self.is_dead(id) && !self.has_control(id), "only dead instructions are removed");
         let operands = std::mem::take(&mut self.nodes[id].operands);
         for operand in operands {
-            self.nodes[operand].users.remove(id);
+            self.remove_user(operand, id);
         }
         let slot = std::mem::replace(&mut self.nodes[id].slot, REMOVED);
         let parent = self.parent(id);
@@ -279,7 +296,7 @@ impl Graph {
         self.renumber_parameters(body, number);
         let operand = self.nodes[fusion].operands.remove(number);
         if !self.operands(fusion).contains(&operand) {
-            self.nodes[operand].users.remove(fusion);
+            self.remove_user(operand, fusion);
         }
     }
 
@@ -287,7 +304,7 @@ impl Graph {
     pub(crate) fn append_operand(&mut self, user: InstructionId, operand: InstructionId) {
         self.touch_around(user);
         self.nodes[user].operands.push(operand);
-        self.nodes[operand].users.add(user);
+        self.add_user(operand, user);
     }
 
     /// Numbers the parameters from `first` on by their places.
@@ -326,6 +343,7 @@ impl Graph {
                 self.controls.insert(copy, Control { predecessors, successors });
             }
             let node = &mut self.nodes[copy];
+            self.readers[copy.index()] = users.len() as u32;
             node.users = users;
             node.slot = slot as u32;
             self.bodies[target].list[slot] = Some(copy);

@@ -120,6 +120,8 @@ pub(crate) struct Graph {
     nodes: Arena<InstructionId, Node>,
     /// The opcode of each instruction once more: most questions are about it.
     opcodes: Vec<Opcode>,
+    /// How many users each instruction has, once more: sweeps over a computation ask for it.
+    readers: Vec<u32>,
     /// The rest of each instruction: its operands are empty, and its control predecessors stand in `controls`, not among its attributes.
     insts: Arena<InstructionId, Instruction>,
     /// Control dependencies, by instruction.
@@ -134,6 +136,9 @@ pub(crate) struct Graph {
     seen: Seen,
     /// The opcodes of instructions that ever had one of the attributes of [`Rare`].
     rare: [Seen; Rare::COUNT],
+    /// Once more the computation of each fusion: it is asked for often, and attributes are far away. Other instructions have none; the table ends
+    /// with the last fusion.
+    fused: Vec<Option<ComputationId>>,
     /// The opcodes of instructions that ever called a computation.
     calls: Seen,
     /// Words that attributes of fusions hold, each once.
@@ -173,6 +178,10 @@ impl Graph {
         let mut inst = self.insts[id].clone();
         inst.operands.clone_from(&self.nodes[id].operands);
         inst
+    }
+    /// Whether an instruction may call computations: `false` says that it calls none.
+    fn may_call(&self, id: InstructionId) -> bool {
+        self.calls.has(self.opcode(id))
     }
     /// Whether an instruction may have such an attribute: `false` says that it has none.
     pub(crate) fn may_have(&self, id: InstructionId, rare: Rare) -> bool {
@@ -242,7 +251,7 @@ impl Graph {
     }
     /// How many instructions use `id`.
     pub(crate) fn user_count(&self, id: InstructionId) -> usize {
-        self.nodes[id].users.len()
+        self.readers[id.index()] as usize
     }
     /// The user at a position of the user list.
     pub(crate) fn user(&self, id: InstructionId, position: usize) -> Option<InstructionId> {
@@ -326,7 +335,14 @@ impl Graph {
     }
     /// The fused computation of a fusion.
     pub(crate) fn fused(&self, id: InstructionId) -> Option<ComputationId> {
-        if self.opcode(id) == Opcode::Fusion { self.inst(id).computation(&AttrKey::Calls) } else { None }
+        if self.opcode(id) == Opcode::Fusion { self.fused[id.index()] } else { None }
+    }
+    /// Notes the fused computation if this is a fusion.
+    fn note_fused(&mut self, id: InstructionId) {
+        if self.opcode(id) == Opcode::Fusion {
+            self.fused.resize(self.opcodes.len(), None);
+            self.fused[id.index()] = self.insts[id].computation(&AttrKey::Calls);
+        }
     }
     /// Whether nothing needs the value: no users, and not the root.
     pub(crate) fn is_dead(&self, id: InstructionId) -> bool {
@@ -367,6 +383,7 @@ impl Graph {
         if calls {
             self.calls.add(self.opcodes[id.index()]);
             self.note_calls(id);
+            self.note_fused(id);
         }
     }
     /// The value of a word attribute, in memory that all of its kind share.
@@ -382,6 +399,7 @@ impl Graph {
     pub(crate) fn drop_attribute(&mut self, id: InstructionId, key: &AttrKey) {
         self.version += 1;
         self.insts[id].attributes.retain(|attribute| attribute.key != *key);
+        self.note_fused(id);
         *self.order.get_mut() = None;
     }
 }

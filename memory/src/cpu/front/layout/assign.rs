@@ -3,36 +3,37 @@
 //! Source: `LayoutAssignment::AssignLayouts`, `CreateCopyWithNewLayout`, `CopyOperandIfLayoutsDiffer`, `AddCopyForOperand`
 //! (xla/service/layout_assignment.cc).
 
-use hlo_ir::arena::SideTable;
+use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::shape::{Dims, Shape, ShapeRef};
 use hlo_ir::{ComputationId, Opcode};
 
 use super::super::cx::{Cx, Id};
-use super::points::count;
-use super::rules::{Layouts, Program, Rules, layouts};
+use super::points::{Points, count};
+use super::rules::{Layouts, Making, Program, Rules, Wanting, layout_of, layouts};
 use super::{aliases, branches, has_layouts, with_layouts};
 use crate::cpu::graph::Rare;
 
 /// What the rules came to.
 pub(super) struct Plan {
-    made: SideTable<Id, Option<Layouts>>,
-    wanted: SideTable<Id, Vec<Option<Layouts>>>,
+    points: Points,
+    making: Vec<Option<Making>>,
+    wanting: SideTable<Id, Vec<Option<Wanting>>>,
     programs: SideTable<ComputationId, Option<Program>>,
+    /// Number of instructions that the rules know; what is added later has its layout.
+    known: usize,
 }
 
 impl Plan {
-    /// Reads the layouts off the solved rules.
-    pub(super) fn of(mut rules: Rules<'_, '_>) -> Self {
-        let (mut made, mut wanted) = (SideTable::new(None), SideTable::new(Vec::new()));
-        for computation in rules.cx.computation_order() {
-            for id in rules.cx.list(computation) {
-                let layouts: Layouts = rules.points.leaves(id).iter().map(|&buffer| rules.layout(buffer)).collect();
-                made.set(id, Some(layouts));
-                let slots = std::mem::take(&mut rules.wanting[id]);
-                wanted.set(id, slots.into_iter().map(|rule| rule.map(|rule| rule.layouts)).collect());
-            }
-        }
-        Self { made, wanted, programs: rules.programs }
+    /// Takes the layouts from the solved rules.
+    pub(super) fn of(rules: Rules<'_, '_>) -> Self {
+        let Rules { cx, points, making, wanting, programs, .. } = rules;
+        Self { points, making, wanting, programs, known: cx.instruction_count() }
+    }
+
+    /// The layouts in which the arrays of a value are made; `None` for an instruction that the rules do not know.
+    fn made(&self, id: Id) -> Option<Layouts> {
+        let layout = |&buffer| layout_of(&self.points, &self.making, buffer);
+        (id.index() < self.known).then(|| self.points.leaves(id).iter().map(layout).collect())
     }
 }
 
@@ -40,15 +41,15 @@ impl Plan {
 pub(super) fn run(cx: &mut Cx<'_>, computations: &[ComputationId], plan: &Plan) {
     for &computation in computations {
         for id in cx.post_order(computation) {
-            if let Some(layouts) = &plan.made[id]
+            if let Some(layouts) = plan.made(id)
                 && !has_layouts(cx.shape(id), &mut layouts.iter())
             {
                 let shape = with_layouts(cx.shape(id), &mut layouts.iter().cloned());
                 cx.set_shape(id, shape);
             }
-            for (slot, wanted) in plan.wanted[id].iter().enumerate() {
+            for (slot, wanted) in plan.wanting[id].iter().enumerate() {
                 if let Some(wanted) = wanted {
-                    copy_operand(cx, id, slot, wanted);
+                    copy_operand(cx, id, slot, &wanted.layouts);
                 }
             }
         }

@@ -68,6 +68,11 @@ pub(super) struct Rules<'a, 'g> {
     pub(super) added: Vec<Rule>,
 }
 
+/// The layout an array is made in.
+pub(super) fn layout_of(points: &Points, making: &[Option<Making>], buffer: Buffer) -> Dims {
+    making[buffer].as_ref().map_or_else(|| descending(points.made[buffer].rank), |rule| rule.layout.clone())
+}
+
 /// Layouts of the arrays in a shape.
 pub(super) fn layouts(shape: &Shape) -> Layouts {
     arrays(shape).iter().map(|array| array.minor_to_major()).collect()

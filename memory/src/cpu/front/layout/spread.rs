@@ -16,7 +16,7 @@ use super::super::cx::{Cx, Id};
 use super::super::dims::{align_layouts, inverse, ones_moved, true_rank};
 use super::descending;
 use super::points::{Buffer, Leaves, Points, arrays};
-use super::rules::{Layouts, Program, Rule, Rules};
+use super::rules::{Layouts, Program, Rule, Rules, layout_of};
 
 /// Rounds over all computations: in the first, layouts flow out of the callees; in the second, they are imposed.
 const ROUNDS: usize = 2;
@@ -90,9 +90,7 @@ impl Rules<'_, '_> {
 
     /// The layout an array is made in.
     pub(super) fn layout(&self, buffer: Buffer) -> Dims {
-        self.making[buffer]
-            .as_ref()
-            .map_or_else(|| descending(self.points.made[buffer].rank), |rule| rule.layout.clone())
+        layout_of(&self.points, &self.making, buffer)
     }
 
     fn spread(&mut self, left: &mut usize) {

@@ -31,14 +31,18 @@ impl Shardings {
         if !found.any {
             return Some(found);
         }
-        let all: Vec<(Id, Vec<Factor>)> = order.iter().map(|&id| (id, factors::of(cx, id))).collect();
+        // Found when a neighbour of the instruction is known to be divided: most never are.
+        let mut known: Vec<Option<Vec<Factor>>> = vec![None; order.len()];
         for only_moves in [true, false] {
-            let chosen = all.iter().filter(|(id, _)| !only_moves || factors::passes_through(cx.opcode(*id)));
-            let chosen: Vec<_> = chosen.collect();
+            let is_chosen = |&at: &usize| !only_moves || factors::passes_through(cx.opcode(order[at]));
+            let chosen: Vec<usize> = (0..order.len()).filter(is_chosen).collect();
             for _ in 0..MOST_ROUNDS {
                 let mut changed = false;
-                for (id, factors) in chosen.iter().copied().chain(chosen.iter().rev().copied()) {
-                    changed |= found.spread(cx, *id, factors);
+                for at in chosen.iter().copied().chain(chosen.iter().rev().copied()) {
+                    if found.is_known_around(cx, order[at]) {
+                        let factors = known[at].get_or_insert_with(|| factors::of(cx, order[at]));
+                        changed |= found.spread(cx, order[at], factors);
+                    }
                 }
                 if !changed {
                     break;
@@ -46,6 +50,11 @@ impl Shardings {
             }
         }
         Some(found)
+    }
+
+    /// Whether anything is known of an instruction or its operands.
+    fn is_known_around(&self, cx: &Cx<'_>, id: Id) -> bool {
+        self.of[id].is_some() || cx.operands(id).iter().any(|&operand| self.of[operand].is_some())
     }
 
     /// The sharding of an array; whole if nothing divides it.
