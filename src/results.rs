@@ -84,7 +84,8 @@ impl Run<'_> {
         let target = self.job.options.target;
         for (number, result) in self.results.iter().enumerate().filter(|_| self.job.report.is_some()) {
             let details = result.details(target).map_err(|failure| Problem::of_one(failure, self.name))?;
-            let report = Report::of_run(&result.module, target, &result.report, &details);
+            let report =
+                Report::of_run(&result.module, target, &result.report, &details).within(self.job.options.budget);
             prepare_report(outputs, self.job, (number, self.results.len()), &report)?;
         }
         Ok(())

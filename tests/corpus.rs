@@ -20,12 +20,16 @@ fn eager() -> Options {
 
 #[test]
 fn the_default_pipeline_rewrites_the_corpus_like_this() {
-    insta::glob!("../corpus", "{founding,chunk,direct-index,loop-residuals,own-slice,roll,tie}/*.before.hlo", |path| {
-        let relative = path.strip_prefix(common::root().canonicalize().unwrap()).unwrap();
-        let run = run(["--diff", relative.to_str().unwrap()]);
-        assert_eq!(run.code, 0, "{run}");
-        insta::assert_snapshot!("diff", format!("{}\n{}", run.stderr, run.stdout));
-    });
+    insta::glob!(
+        "../corpus",
+        "{founding,chunk,direct-index,loop-inputs,loop-residuals,own-slice,roll,row-index,tie}/*.before.hlo",
+        |path| {
+            let relative = path.strip_prefix(common::root().canonicalize().unwrap()).unwrap();
+            let run = run(["--diff", relative.to_str().unwrap()]);
+            assert_eq!(run.code, 0, "{run}");
+            insta::assert_snapshot!("diff", format!("{}\n{}", run.stderr, run.stdout));
+        }
+    );
 }
 
 #[test]

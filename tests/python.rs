@@ -104,7 +104,8 @@ fn nothing_is_written_when_xla_disagrees_or_cannot_be_asked() {
 #[test]
 fn older_versions_of_jax_pass_too() {
     // The referee runs with one XLA, the newest.
-    let of_jax = ["jit", "fallback", "calls"].map(|name| format!("python/tests/test_{name}.py"));
+    let of_jax = ["jit", "fallback", "calls", "devices", "partitioned", "training"]
+        .map(|name| format!("python/tests/test_{name}.py"));
     let of_jax = of_jax.each_ref().map(String::as_str);
     for version in ["0.9", "0.8"] {
         tested(

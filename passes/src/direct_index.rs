@@ -39,6 +39,7 @@ mod emit;
 mod piecewise;
 mod proof;
 mod provenance;
+mod row_number;
 mod sink;
 
 use hlo_ir::{ElementType, InstructionId, Module, Opcode};
@@ -49,6 +50,7 @@ use crate::flow::{is_summed, meets_sum};
 use crate::range::Ranges;
 use crate::{Assumption, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 use proof::{Plan, Verdict};
+pub(crate) use row_number::row_number;
 use sink::Sink;
 
 /// The pass.

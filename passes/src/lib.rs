@@ -10,6 +10,7 @@ pub mod flow;
 #[doc(hidden)]
 pub mod header;
 pub mod inline_calls;
+pub mod loop_inputs;
 pub mod loop_residuals;
 pub mod manager;
 pub mod own_slice;
@@ -17,6 +18,7 @@ pub mod pass;
 pub mod range;
 pub mod replication;
 pub mod roll;
+pub mod row_index;
 pub mod tie;
 pub mod unfuse;
 
@@ -29,10 +31,12 @@ pub fn all() -> Vec<Box<dyn Pass>> {
         Box::new(dead_code::DeadCode),
         Box::new(direct_index::DirectIndex),
         Box::new(inline_calls::InlineCalls::default()),
+        Box::new(loop_inputs::LoopInputs),
         Box::new(loop_residuals::LoopResiduals),
         Box::new(own_slice::OwnSlice),
         Box::new(replication::Replication),
         Box::new(roll::Roll),
+        Box::new(row_index::RowIndex),
         Box::new(tie::Tie),
         Box::new(unfuse::Unfuse),
     ]

@@ -29,6 +29,8 @@ mod readers;
 mod slots;
 mod stacks;
 
+pub(crate) use stacks::bound;
+
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 

@@ -24,7 +24,7 @@ mod plan;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
-use crate::flow::{exactness, float_product, is_float_sum, meets_sum};
+use crate::flow::{exactness, float_product, is_float_sum, is_rounded, meets_sum};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 use plan::Plan;
 
@@ -142,7 +142,8 @@ fn is_made_elsewhere(module: &Module, value: InstructionId) -> bool {
     matches!(opcode, Opcode::Parameter | Opcode::Constant | Opcode::GetTupleElement | Opcode::Iota)
 }
 
-/// The strictest grade that all instructions allow on fewer rows; a product at the border may now share a kernel with a sum.
+/// The strictest grade that all instructions allow on fewer rows; a product at the border may now share a kernel with a sum, and a
+/// short float there may no longer be rounded.
 fn grade(context: &Context<'_>, value: InstructionId, plan: &Plan) -> Grade {
     let module = context.module;
     let computed = plan.computed.keys().copied();
@@ -153,7 +154,9 @@ fn grade(context: &Context<'_>, value: InstructionId, plan: &Plan) -> Grade {
         let mut terms = module.instruction(sum).operands.iter().filter_map(|&term| float_product(module, term));
         terms.any(outside)
     });
-    if enters || meets_sum(module, context.users, value) { own.max(Grade::HloExact) } else { own }
+    let reads = plan.computed.keys().flat_map(|&id| &module.instruction(id).operands).copied();
+    let rounds = reads.filter(|&id| outside(id)).chain([value]).any(|id| is_rounded(module, id));
+    if enters || rounds || meets_sum(module, context.users, value) { own.max(Grade::HloExact) } else { own }
 }
 
 /// Whether an annotation says more of a value than that this code runs on every device.

@@ -174,6 +174,10 @@ pub trait Pass {
     fn explanation(&self) -> &'static str;
     /// Rewrite or clean-up.
     fn kind(&self) -> PassKind;
+    /// Whether an enabling change of this pass is also tried together with those of others.
+    fn accompanies(&self) -> bool {
+        false
+    }
     /// Looks for waste. Findings come in a deterministic order.
     fn find(&self, context: &Context<'_>) -> Vec<Finding>;
 }

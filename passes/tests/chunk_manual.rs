@@ -43,6 +43,20 @@ fn rows_of_one_device_are_cut() {
 }
 
 #[test]
+fn several_arrays_are_handed_over_together() {
+    let one = body(r#""d"=4"#, r#"\"d\""#);
+    let several = one
+        .replace("%local = s32[64] custom-call(%i)", "%both = (s32[7], s32[64]) custom-call(%x, %i)")
+        .replace("call(%x, %local)", "call(%table, %local)")
+        .replace(
+            "  ROOT %out",
+            "  %table = s32[7] get-tuple-element(%both), index=0\n  %local = s32[64] get-tuple-element(%both), index=1\n  ROOT %out",
+        );
+    assert_ne!(one, several);
+    assert_eq!(rewrite(&mut parse(&several), &options(80)).len(), 1);
+}
+
+#[test]
 fn an_axis_left_to_the_compiler_may_cut_the_rows_as_well() {
     assert_eq!(missed(&parse(&body(r#""d"=2, "e"=2"#, r#"\"d\""#)), &options(80)), ["sharded"]);
     let open = body(r#""d"=4"#, r#"\"d\""#).replace(", frontend_attributes={inlineable=\"false\"}", "");

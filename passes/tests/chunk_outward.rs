@@ -6,7 +6,7 @@ mod interpreter;
 
 use std::collections::BTreeMap;
 
-use hlo_ir::{Opcode, text, verify};
+use hlo_ir::{Module, Opcode, text, verify};
 use hlo_passes::Grade;
 
 use chunking::outward::{COMBINERS, NEAREST, apply, first, notes, offers, program};
@@ -123,4 +123,74 @@ fn integer_sums_are_split_bit_by_bit() {
     assert_eq!(found.grade, Grade::Bitwise);
     apply(&mut after, found);
     assert_same_results(&before, &after, 3);
+}
+
+/// Lines of the entry computation of what some offer makes of a module, for each offer.
+fn entries(module: &Module) -> Vec<String> {
+    let made = offers(module, 1024, Grade::HloExact).into_iter().map(|finding| {
+        let mut after = module.clone();
+        apply(&mut after, finding);
+        text::print(&after)
+    });
+    made.map(|text| text[text.find("ENTRY").expect("a module has an entry")..].to_owned()).collect()
+}
+
+#[test]
+fn rows_and_columns_of_one_array_have_loops_of_their_own() {
+    // Without the second loop the first would have to write `%g`, of which the columns are summed.
+    let lines = "  %x = f32[64,64] parameter(0)
+  %zero = f32[] constant(0)
+  %e = f32[64,64] exponential(%x)
+  %u = f32[64] reduce(%e, %zero), dimensions={1}, to_apply=%sum
+  %l = f32[64] log(%u)
+  %ub = f32[64,64] broadcast(%l), dimensions={0}
+  %f = f32[64,64] subtract(%x, %ub)
+  %g = f32[64,64] exponential(%f)
+  ROOT %v = f32[64] reduce(%g, %zero), dimensions={0}, to_apply=%sum";
+    let made = entries(&program(lines));
+    let best = made.iter().any(|entry| entry.matches(" while(").count() == 2 && !entry.contains(" exponential("));
+    assert!(best, "{made:?}");
+}
+
+#[test]
+fn one_loop_makes_what_another_one_needs_and_decisions_are_taken_on_one_value() {
+    // `%d` can round differently in two loops, so one writes it; what compares it with its smallest is computed again.
+    let lines = "  %a = f32[64,4] parameter(0)
+  %b = f32[64,4] parameter(1)
+  %zero = f32[] constant(0)
+  %inf = f32[] constant(inf)
+  %ab = f32[64,64,4] broadcast(%a), dimensions={0,2}
+  %bb = f32[64,64,4] broadcast(%b), dimensions={1,2}
+  %p = f32[64,64,4] multiply(%ab, %bb)
+  %d = f32[64,64] reduce(%p, %zero), dimensions={2}, to_apply=%sum
+  %m0 = f32[64] reduce(%d, %inf), dimensions={1}, to_apply=%most
+  %m0b = f32[64,64] broadcast(%m0), dimensions={0}
+  %c0 = pred[64,64] compare(%d, %m0b), direction=EQ
+  %k0 = f32[64,64] convert(%c0)
+  %n0 = f32[64] reduce(%k0, %zero), dimensions={1}, to_apply=%sum
+  %m1 = f32[64] reduce(%d, %inf), dimensions={0}, to_apply=%most
+  %m1b = f32[64,64] broadcast(%m1), dimensions={1}
+  %c1 = pred[64,64] compare(%d, %m1b), direction=EQ
+  %k1 = f32[64,64] convert(%c1)
+  %n1 = f32[64] reduce(%k1, %zero), dimensions={0}, to_apply=%sum
+  %n0b = f32[64,64] broadcast(%n0), dimensions={0}
+  %n1b = f32[64,64] broadcast(%n1), dimensions={1}
+  %w0 = f32[64,64] multiply(%k0, %n0b)
+  %w1 = f32[64,64] multiply(%k1, %n1b)
+  %w = f32[64,64] add(%w0, %w1)
+  %wb = f32[64,64,4] broadcast(%w), dimensions={0,1}
+  %q = f32[64,64,4] multiply(%p, %wb)
+  %ga = f32[64,4] reduce(%q, %zero), dimensions={1}, to_apply=%sum
+  %gb = f32[64,4] reduce(%q, %zero), dimensions={0}, to_apply=%sum
+  ROOT %t = (f32[64,4], f32[64,4]) tuple(%ga, %gb)";
+    let made = entries(&program(lines));
+    let left = |entry: &String| entry.matches(" compare(").count() + entry.matches(" reduce(").count();
+    let best = made.iter().find(|entry| left(entry) == 0).unwrap_or_else(|| panic!("{made:?}"));
+    assert_eq!(best.matches(" while(").count(), 4, "{best}");
+    // The one array of all pairs is the one that the first loop starts from.
+    assert_eq!(
+        best.matches("f32[64,64] broadcast(").count() + best.matches("f32[64,64]{1,0} broadcast(").count(),
+        1,
+        "{best}"
+    );
 }

@@ -102,6 +102,19 @@ fn products_of_matrices_on_fewer_rows_are_hlo_exact() {
 }
 
 #[test]
+fn short_floats_may_no_longer_be_rounded() {
+    let lines = |element: &str| {
+        format!(
+            "  %x = {element}[8,64] parameter(0)
+  %all = {element}[8,64] tanh(%x)
+  %mine = {element}[2,64] dynamic-slice(%all, %own, %zero), dynamic_slice_sizes={{2,64}}
+  ROOT %r = {element}[2,64] sine(%mine)"
+        )
+    };
+    assert_eq!((rewritten(&lines("f32")).1, rewritten(&lines("bf16")).1), (Grade::Bitwise, Grade::HloExact));
+}
+
+#[test]
 fn products_that_meet_a_sum_at_the_border_may_round_anew() {
     let lines = |after: &str| {
         format!(

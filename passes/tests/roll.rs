@@ -326,6 +326,57 @@ fn a_reduction_behind_the_loop_may_choose_another_library() {
 }
 
 #[test]
+fn one_kernel_of_several_reductions_sums_otherwise_than_one_for_each() {
+    let source = |rows: usize, opcode: &str| {
+        let combine = format!(
+            "%join {{\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %l = f32[] {opcode}(%p, %q)\n}}\n\n"
+        );
+        let all = 3 * rows;
+        let mut lines = format!(
+            "HloModule m\n\n{combine}ENTRY %main {{\n  %xs = f32[{all},64] parameter(0)\n  %zero = f32[] constant(0)\n"
+        );
+        let mut parts = Vec::new();
+        for k in 0..3 {
+            let (from, to) = (rows * k, rows * k + rows);
+            writeln!(lines, "  %s.{k} = f32[{rows},64] slice(%xs), slice={{[{from}:{to}], [0:64]}}").unwrap();
+            writeln!(lines, "  %t.{k} = f32[{rows},64] sort(%s.{k}), dimensions={{0}}, to_apply=%less").unwrap();
+            writeln!(lines, "  %r.{k} = f32[] reduce(%t.{k}, %zero), dimensions={{0,1}}, to_apply=%join").unwrap();
+            parts.push(format!("%r.{k}"));
+        }
+        let less = "%less {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %l = pred[] compare(%p, %q), direction=LT\n}\n\n";
+        (chained(&lines, &parts, "f32[]") + "}\n").replace("%join {", &format!("{less}%join {{"))
+    };
+    assert_eq!(grades(&source(8, "add")), [Grade::HloExact]);
+    assert_eq!(grades(&source(64, "add")), [Grade::Bitwise], "a library sums these alone");
+}
+
+#[test]
+fn short_floats_are_rounded_where_a_step_ends() {
+    let source = |element: &str, root: &str| {
+        let body = copies(4, "maximum", |k| 64 * k).replace("ROOT ", "");
+        let body = body.replace("f32", element);
+        format!("HloModule m\n\nENTRY %main {{\n{body}  {}\n}}\n", root.replace("f32", element))
+    };
+    let read = "ROOT %r = f32[64,64] sine(%a.3)";
+    assert_eq!(grades(&source("f32", read)), [Grade::Bitwise]);
+    assert_eq!(grades(&source("f16", read)), [Grade::HloExact]);
+    let (stack, returned) = (
+        "%all = bf16[256,64] concatenate(%t.0, %t.1, %t.2, %t.3), dimensions={0}",
+        "ROOT %both = (bf16[256,64]) tuple(%all)",
+    );
+    let mut lines = "  %xs = bf16[256,64] parameter(0)\n".to_owned();
+    for k in 0..4 {
+        let (from, to) = (64 * k, 64 * k + 64);
+        writeln!(lines, "  %s.{k} = bf16[64,64] slice(%xs), slice={{[{from}:{to}], [0:64]}}").unwrap();
+        let dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+        writeln!(lines, "  %t.{k} = bf16[64,64] dot(%s.{k}, %s.{k}), {dims}").unwrap();
+    }
+    let stacked = |root: &str| grades(&format!("HloModule m\n\nENTRY %main {{\n{lines}  {stack}\n{root}\n}}\n"));
+    assert_eq!(stacked(returned), [Grade::Bitwise], "memory is where the program wants it");
+    assert_eq!(stacked("  ROOT %r = bf16[256,64] sine(%all)"), [Grade::HloExact]);
+}
+
+#[test]
 fn constants_that_the_dump_left_out_may_be_any() {
     let scaled = |constant: &dyn Fn(usize) -> usize| {
         let mut text = copies(4, "add", |k| 64 * k);

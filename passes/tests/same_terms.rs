@@ -25,7 +25,7 @@ const MERGED: [&str; 1] = ["loop-residuals-small/fires-index-stack.before.hlo"];
 /// Programs of the corpus that are small enough to be interpreted.
 fn programs() -> Vec<PathBuf> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus");
-    let folders = ["chunk-small", "direct-index-small", "founding-small", "loop-residuals-small"];
+    let folders = ["chunk-small", "direct-index-small", "founding-small", "loop-inputs-small", "loop-residuals-small"];
     let files = folders.iter().flat_map(|folder| fs::read_dir(corpus.join(folder)).expect("the corpus is readable"));
     let mut files: Vec<PathBuf> = files.map(|entry| entry.expect("its entries too").path()).collect();
     files.retain(|path| path.to_str().is_some_and(|path| path.ends_with(".before.hlo")));

@@ -177,6 +177,27 @@ fn a_tie_on_a_factor_of_a_summed_product_may_round_anew() {
     assert_eq!(summed_products("minimum", "call(%r.{k}), to_apply=%scaled"), [Grade::Bitwise]);
 }
 
+#[test]
+fn short_floats_that_wait_are_rounded() {
+    let grades = |element: &str| {
+        let mut lines = format!("  %xs = {element}[4,64] parameter(0)\n  %c = {element}[64,64] parameter(1)\n");
+        for k in 0..4 {
+            writeln!(lines, "  %s.{k} = {element}[1,64] slice(%xs), slice={{[{k}:{}], [0:64]}}", k + 1).unwrap();
+            writeln!(lines, "  %r.{k} = {element}[64] reshape(%s.{k})").unwrap();
+            writeln!(lines, "  %n.{k} = {element}[64] tanh(%r.{k})").unwrap();
+            writeln!(lines, "  %b.{k} = {element}[64,64] broadcast(%n.{k}), dimensions={{0}}").unwrap();
+            let dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+            writeln!(lines, "  %d.{k} = {element}[64,64] dot(%b.{k}, %c), {dims}").unwrap();
+        }
+        let shapes = [format!("{element}[64,64]").as_str(); 4].join(", ");
+        writeln!(lines, "  ROOT %all = ({shapes}) tuple(%d.0, %d.1, %d.2, %d.3)").unwrap();
+        let found = find(&common::module(&lines), Target::Cpu);
+        let rewrites = found.iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
+        rewrites.map(|finding| finding.grade).collect::<Vec<_>>()
+    };
+    assert_eq!((grades("f32"), grades("f16")), (vec![Grade::Bitwise], vec![Grade::HloExact]));
+}
+
 /// Grades of the changes to four pieces, each of which computes `product` and joins it with an array by `last`.
 fn summed_products(last: &str, product: &str) -> Vec<Grade> {
     let mut lines = "  %xs = f32[4,64,64] parameter(0)\n  %c = f32[64,64] parameter(1)\n".to_owned();

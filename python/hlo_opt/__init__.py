@@ -16,7 +16,8 @@ _HOMES = {
     "Report": "report", "Memory": "report", "Buffer": "report", "Peak": "report", "Rewrite": "report",
     "Condition": "report", "Remark": "report",
     "HloError": "errors", "EstimateError": "errors", "InternalError": "errors", "Problem": "errors",
-    "jit": "jax_jit", "wrap_lowered": "jax_jit", "Options": "jax_options", "FallbackWarning": "jax_options",
+    "jit": "jax_jit", "wrap_lowered": "jax_jit", "MemoryReport": "jax_plan",
+    "Options": "jax_options", "FallbackWarning": "jax_options",
 }
 
 __all__ = [*_HOMES, "__version__"]

@@ -7,6 +7,7 @@ from .errors import (
 )
 from .jax_jit import jit as jit, wrap_lowered as wrap_lowered
 from .jax_options import FallbackWarning as FallbackWarning, Options as Options
+from .jax_plan import MemoryReport as MemoryReport
 from .report import (
     Buffer as Buffer,
     Condition as Condition,

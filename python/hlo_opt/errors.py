@@ -1,6 +1,7 @@
 """What can go wrong, as exceptions that pickle and that say where in the text it happened."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -21,7 +22,7 @@ class Problem:
 class HloError(ValueError):
     """The input cannot be read as a module, or the module is not legal. `problems` has at least one entry."""
 
-    def __init__(self, problems):
+    def __init__(self, problems: Iterable[Problem | tuple]) -> None:
         self.problems: tuple[Problem, ...] = tuple(
             found if isinstance(found, Problem) else Problem(found[0], found[1], found[2], tuple(found[3]))
             for found in problems)

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, overload
 
 import jax
 
@@ -13,11 +15,23 @@ from .jax_plan import MemoryReport
 
 jax_lowering.exclude_from_tracebacks(__file__)
 
-_MISSING = object()
+_MISSING: Any = object()
+_Numbers = int | Sequence[int] | None
+_Names = str | Iterable[str] | None
 
 
-def jit(fun=None, /, *, donate_argnums=_MISSING, donate_argnames=_MISSING, static_argnums=_MISSING, static_argnames=_MISSING,
-        in_shardings=_MISSING, out_shardings=_MISSING, keep_unused=_MISSING, options: Options | None = None):
+@overload
+def jit(fun: Callable[..., Any], /, *,
+        donate_argnums: _Numbers = ..., donate_argnames: _Names = ..., static_argnums: _Numbers = ..., static_argnames: _Names = ...,
+        in_shardings: Any = ..., out_shardings: Any = ..., keep_unused: bool = ..., options: Options | None = ...) -> Jitted: ...
+@overload
+def jit(fun: None = ..., /, *,
+        donate_argnums: _Numbers = ..., donate_argnames: _Names = ..., static_argnums: _Numbers = ..., static_argnames: _Names = ...,
+        in_shardings: Any = ..., out_shardings: Any = ..., keep_unused: bool = ...,
+        options: Options | None = ...) -> Callable[[Callable[..., Any]], Jitted]: ...
+def jit(fun: Callable[..., Any] | None = None, /, *, donate_argnums: _Numbers = _MISSING, donate_argnames: _Names = _MISSING,
+        static_argnums: _Numbers = _MISSING, static_argnames: _Names = _MISSING, in_shardings: Any = _MISSING, out_shardings: Any = _MISSING,
+        keep_unused: bool = _MISSING, options: Options | None = None) -> Any:
     """Like jax.jit, but the program is rewritten so that it needs less memory.
 
     Every argument but `options` (an `hlo_opt.Options`) is handed to jax.jit and means the same there. Each signature is lowered by JAX,
@@ -44,7 +58,7 @@ class Jitted:
         self._lock = threading.RLock()
         self._reports: list[MemoryReport] = []
         # A function of its own: JAX shares what it traced between all jits of one function, and jax.jit(fun) must stay what it is.
-        self._plain = jax.jit(_renamed(fun), **given)
+        self._plain: Any = jax.jit(_renamed(fun), **given)
         self._call = self._dispatcher()
         # Names only: a wrapped function may carry the attributes of another function made here.
         functools.update_wrapper(self, fun, updated=())

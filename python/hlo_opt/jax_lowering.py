@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import jax
 
-from .xla import compiler
+from .xla import compiler, targets
 
 VERSIONS = ((0, 8), (0, 9), (0, 10))
+TARGETS = ("cpu", "gpu", "tpu")
 
 # Custom calls whose meaning lies outside the module: partitioning decided in Python, memory spaces.
 _FOREIGN = {b"CustomSPMDPartitioning": "custom partitioning", b"annotate_device_placement": "memory placement of arrays"}
@@ -83,6 +84,10 @@ class Bytes:
         return self.arguments + self.outputs - self.aliased
 
 
+class OutOfMemory(Exception):
+    """A program that the compiler refuses because it does not fit the device; the message is the compiler's."""
+
+
 class Lowering:
     """A `jax.stages.Lowered` and the computation inside it."""
 
@@ -92,20 +97,40 @@ class Lowering:
 
     @property
     def target(self) -> str:
-        platform = self.inner.compile_args["backend"].platform
+        """The compiler of this lowering by the name that hlo-opt has for it: "cpu", "gpu", "tpu", or what JAX calls another platform."""
+        platform = self.inner._platforms[0]
         return {"cuda": "gpu", "rocm": "gpu"}.get(platform, platform)
+
+    @property
+    def compiler_version(self) -> str:
+        """The compiler with its version: two of one version give equal figures."""
+        return self.inner.compile_args["backend"].platform_version
+
+    @property
+    def devices(self) -> int:
+        """For how many devices the program is."""
+        return self.inner.compile_args["num_devices"]
+
+    @property
+    def device_kind(self) -> str:
+        """The device that is compiled for, such as `TPU v5 lite`."""
+        return next((device.device_kind for device in self.inner._device_list or ()), "")
 
     def refusal(self) -> str | None:
         """Why this program must stay as it is; None if it may be rewritten."""
         args = self.inner.compile_args
-        if jax.process_count() > 1:
-            return "the program spans several processes"
-        if args["num_devices"] > 1:
-            return f"the program is partitioned over {args['num_devices']} devices"
+        if len(self.inner._platforms) != 1:
+            return f"the program is lowered for several platforms: {', '.join(self.inner._platforms)}"
+        if self.target not in TARGETS:
+            return f"there is no memory model of platform {self.target!r} (known are {', '.join(TARGETS)})"
+        here = jax.process_index()
+        if any(device.process_index != here for device in self.inner._device_list or ()):
+            return f"the program is partitioned over {self.devices} devices of several processes"
         if args["ordered_effects"] or args["unordered_effects"]:
             return "the program has side effects (debug prints, ordered effects)"
         if args["host_callbacks"] or args["keepalive"]:
-            return "the program calls back into Python"
+            # Custom partitioning is a callback too, of the compiler.
+            return foreign(self.proto()) or "the program calls back into Python"
         if args["mut"] is not None:
             return "the program changes mutable arrays (jax.Ref)"
         if getattr(args["shape_poly_state"], "uses_dim_vars", False):
@@ -116,7 +141,8 @@ class Lowering:
 
     def proto(self) -> bytes:
         """The module as JAX hands it to XLA, as a serialized HloModuleProto."""
-        return self.lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+        module = self.lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+        return module + _devices(self.devices)
 
     def text(self) -> str:
         """The module without metadata, every constant in full: equal for equal programs, wherever they stand."""
@@ -144,15 +170,38 @@ class Lowering:
         return Lowering(lowered)
 
 
+def _devices(partitions: int) -> bytes:
+    """What to append to a serialized HloModuleProto that is to say for how many devices it is: JAX says it beside the module only.
+
+    Of the field `device_assignment` the counts of replicas and of computations (partitions)."""
+    if partitions == 1:
+        return b""
+    counts = b"\x08\x01\x10" + _varint(partitions)
+    return b"\x7a" + _varint(len(counts)) + counts
+
+
+def _varint(value: int) -> bytes:
+    """A number as protocol buffers write it."""
+    return (bytes([value & 127 | 128]) + _varint(value >> 7)) if value > 127 else bytes([value])
+
+
 def foreign(proto: bytes) -> str | None:
     """What in a serialized module means something that only JAX knows."""
     return next((f"the program uses {meaning}" for name, meaning in _FOREIGN.items() if name in proto), None)
 
 
-def measured(computation) -> Bytes:
-    """Compiles a computation (JAX keeps the result) and gives the compiler's own figures."""
-    stats = computation.compile().xla_extension_executable().get_compiled_memory_stats()
-    return Bytes(stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes, stats.temp_size_in_bytes)
+def measured(computation, target: str) -> Bytes:
+    """Compiles a computation (JAX keeps the result) and gives the compiler's own figures.
+
+    Raises OutOfMemory if the compiler refuses the program because the device is too small for it."""
+    try:
+        stats = computation.compile().xla_extension_executable().get_compiled_memory_stats()
+    except Exception as error:
+        reason = targets.out_of_memory(error)
+        if reason is None:
+            raise
+        raise OutOfMemory(reason) from error
+    return Bytes(stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes, targets.temporaries(stats, target))
 
 
 def _stablehlo(proto: bytes):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import sys
+import types
 import warnings
 from dataclasses import dataclass
 
@@ -15,7 +16,8 @@ class FallbackWarning(UserWarning):
 
 def warn(message: str) -> None:
     """Warns at the line of the user's program that led here: the first frame that is neither ours nor JAX's."""
-    level, frame = 2, sys._getframe(1)
+    level = 2
+    frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and _inside(frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, FallbackWarning, stacklevel=level)

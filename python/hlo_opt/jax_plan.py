@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -9,17 +10,20 @@ from dataclasses import dataclass, field
 
 from . import calls
 from .errors import EstimateError, HloError, InternalError
-from .jax_lowering import Bytes, Lowering, foreign, measured
+from .jax_lowering import Bytes, Lowering, OutOfMemory, foreign, measured
 from .jax_options import Options, warn
 from .report import Report
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the compiler said: how many of the rewrites to keep (None: all, 0: the original), and its bytes of both forms."""
+    """What the compiler said: how many of the rewrites to keep (None: all, 0: the original), and its bytes of both forms.
+
+    Bytes are None of a form that does not fit the device, which XLA:TPU then does not compile; `refusal` is what it said of the original."""
 
     limit: int | None
-    before: Bytes
-    after: Bytes
+    before: Bytes | None
+    after: Bytes | None
+    refusal: str | None = None
 
 
 # Verdicts of the judge, so that a program that is jitted again (a new closure, a new session object) is not judged again.
@@ -36,8 +40,9 @@ class MemoryReport:
 
     `kept` is "rewritten", "original" (nothing to gain, or the compiler found the rewrite worse) or "fallback" (with a `reason`). `before` and
     `after` are the compiler's own bytes of the original and of what runs now; None where nothing was compiled (judge="model", or nothing to
-    rewrite). `model` is the memory model's report with rewrites and remarks; None in a fallback. Seconds: `optimize_seconds` spent here,
-    `compile_seconds` spent in the compiler to judge (one of the two compilations would have happened anyway).
+    rewrite), and of an original that does not fit the device, which the compiler refuses (`refusal`). `model` is the memory model's report with
+    rewrites and remarks; None in a fallback. Seconds: `optimize_seconds` spent here, `compile_seconds` spent in the compiler to judge (one of the
+    two compilations would have happened anyway). Of a program over several devices all figures are those of one device.
     """
 
     name: str
@@ -51,6 +56,7 @@ class MemoryReport:
     compile_seconds: float = 0.0
     judged: bool = False
     attempts: tuple[str, ...] = field(default=())
+    refusal: str | None = None
 
     @property
     def before_bytes(self) -> int | None:
@@ -67,18 +73,24 @@ class MemoryReport:
     @property
     def floor_bytes(self) -> int | None:
         """Arguments + outputs - donated arguments."""
-        return self.before.floor if self.before else self.model.before.floor if self.model else None
+        known = self.before or self.after
+        return known.floor if known else self.model.before.floor if self.model else None
 
     def _beside(self) -> str:
         """What the compiler's figures leave out, if it would count."""
+        if self.model is None:
+            return ""
         before, after = self.model.before.hidden, self.model.after.hidden
-        large = max(before, after) * 100 >= self.before_bytes
+        large = max(before, after) * 100 >= (self.before_bytes or 0)
         return f" and {size(before)} -> {size(after)} inside library calls" if large else ""
 
     def __str__(self) -> str:
         if self.kept == "fallback":
             return f"{self.name}: runs as jax.jit does, because {self.reason}"
-        source = "XLA's figures" if self.before else "the model's figures"
+        source = "XLA's figures" if self.before or self.after else "the model's figures"
+        if self.refusal and self.kept == "rewritten":
+            return (f"{self.name} on {self.target}: peak {size(self.after_bytes)} (floor {size(self.floor_bytes)}, {source}); "
+                    f"as written it does not compile: {self.refusal}")
         if self.kept == "rewritten":
             return (f"{self.name} on {self.target}: peak {size(self.before_bytes)} -> {size(self.after_bytes)} "
                     f"(floor {size(self.floor_bytes)}, {source}){self._beside()}")
@@ -150,10 +162,10 @@ def _judge(lowering: Lowering, options: Options, proto: bytes, found: calls.Opti
         _remember(key, verdict)
     elif verdict.limit != 0:
         _keep(lowering, report, _limited(lowering, options, proto, found, verdict.limit))
-    report.judged, report.before, report.after = True, verdict.before, verdict.after
+    report.judged, report.before, report.after, report.refusal = True, verdict.before, verdict.after, verdict.refusal
     report.kept = "original" if verdict.limit == 0 else "rewritten"
     if verdict.limit == 0:
-        report.reason = "the compiler found the rewritten program no better"
+        report.reason = f"neither form compiles: {verdict.refusal}" if verdict.refusal else "the compiler found the rewritten program no better"
 
 
 def _compared(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, report: MemoryReport) -> Verdict:
@@ -161,31 +173,41 @@ def _compared(lowering: Lowering, options: Options, proto: bytes, found: calls.O
 
     What library calls take for themselves is known by the model only, and counts: the process needs it whatever the compiler says."""
     everything = len(found.report.rewrites)
-    before = measured(lowering.inner)
-    tried = {0: before.total + found.report.before.hidden}
+    before, refusal = _figures(lowering.inner, lowering.target)
+    tried = {0: before.total + found.report.before.hidden if before else math.inf}
     least = tried[0]
-    best = Verdict(0, before, before)
+    best = Verdict(0, before, before, refusal)
 
     def attempt(limit: int) -> None:
         nonlocal best, least
         form = _limited(lowering, options, proto, found, None if limit == everything else limit)
         computation = lowering.rewritten(form.proto)
-        after = measured(computation)
+        after, no = _figures(computation, lowering.target)
+        report.attempts += (f"{limit} of {everything} rewrites: {size(after.total) if after else no}",)
         # Equal donation: a rewrite that lost a donated buffer would change what callers may do with their arrays.
-        tried[limit] = after.total + form.report.after.hidden if after.aliased == before.aliased else tried[0]
-        report.attempts += (f"{limit} of {everything} rewrites: {size(after.total)}",)
+        tried[limit] = tried[0]
+        if after is not None and (before is None or after.aliased == before.aliased):
+            tried[limit] = after.total + form.report.after.hidden
         if tried[limit] < least:
             least = tried[limit]
-            best = Verdict(None if limit == everything else limit, before, after)
+            best = Verdict(None if limit == everything else limit, before, after, refusal)
             _keep(lowering, report, form, computation)
 
     attempt(everything)
     low, high = 0, everything
-    while high - low > 1 and best.after.total > _TRUST * found.report.after.total_bytes:
+    while high - low > 1 and (best.after is None or best.after.total > _TRUST * found.report.after.total_bytes):
         middle = (low + high) // 2
         attempt(middle)
         low, high = (middle, high) if tried[middle] < tried[low] else (low, middle)
     return best
+
+
+def _figures(computation, target: str) -> tuple[Bytes | None, str | None]:
+    """The compiler's bytes of a program, or what it says of one that does not fit the device."""
+    try:
+        return measured(computation, target), None
+    except OutOfMemory as error:
+        return None, str(error)
 
 
 def _limited(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, limit: int | None) -> calls.Optimized:
@@ -201,7 +223,8 @@ def _keep(lowering: Lowering, report: MemoryReport, form: calls.Optimized, compu
 def _key(lowering: Lowering, options: Options) -> str:
     """What a verdict depends on: the module without its source lines, the options, the compiler and its flags."""
     import jaxlib
-    facts = (lowering.text(), repr(options), lowering.target, jaxlib.__version__, repr(lowering.inner._compiler_options_kvs))
+    facts = (lowering.text(), repr(options), lowering.target, lowering.compiler_version, lowering.device_kind, str(lowering.devices),
+             jaxlib.__version__, repr(lowering.inner._compiler_options_kvs))
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()
 
 

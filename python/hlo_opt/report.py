@@ -30,7 +30,7 @@ class Memory:
     """The memory of a module.
 
     `total_bytes` is what the compiler allocates; `model` says whether that figure is "exact" (the module carries its schedule), "predicted",
-    "live-range" (scheduled for another target) or "xla-assignment" (the compiler's own, from a binary dump).
+    "rough" (the same for GPUs and TPUs), "live-range" (scheduled for another target) or "xla-assignment" (the compiler's own, from a binary dump).
     `floor` is arguments + outputs - donated arguments: no program with this interface can need less. `largest` are the largest buffers alive
     at the peak, largest first; `aliased` are the donated arguments; `caveats` say what the model does not know about this module. `hidden` is
     what the library call that needs most of it takes for itself while it runs, which the compiler's figures leave out.

@@ -333,8 +333,8 @@ def test_a_bad_rewrite_is_found_by_bisection_and_the_others_stay(monkeypatch):
         bad[found.proto] = len(found.report.rewrites) == count
         return found
 
-    def judged(computation):
-        found = measured(computation)
+    def judged(computation, target):
+        found = measured(computation, target)
         worse = getattr(computation, "bad", False)
         return dataclasses.replace(found, temporaries=found.temporaries * 100) if worse else found
 

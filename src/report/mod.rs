@@ -69,6 +69,7 @@ pub(crate) struct Report<'a> {
     after: &'a Estimate,
     details: [&'a Details; 2],
     xla_total: Option<Bytes>,
+    budget: Option<Bytes>,
     rewrites: &'a [Rewrite],
     remarks: &'a [Remark],
 }
@@ -77,7 +78,8 @@ impl<'a> Report<'a> {
     /// The report of a run of passes; `details` explain the memory before and after.
     pub(crate) fn of_run(module: &'a str, target: Target, run: &'a RunReport, details: &'a [Details; 2]) -> Self {
         let RunReport { before, after, rewrites, remarks, statistics: _ } = run;
-        Self { module, target, before, after, details: details.each_ref(), xla_total: None, rewrites, remarks }
+        let details = details.each_ref();
+        Self { module, target, before, after, details, xla_total: None, budget: None, rewrites, remarks }
     }
     /// The report of a module that was only looked at.
     pub(crate) fn of_analysis(analysis: &'a Analysis, target: Target) -> Self {
@@ -90,6 +92,7 @@ impl<'a> Report<'a> {
             after: estimate,
             details,
             xla_total: None,
+            budget: None,
             rewrites: &[],
             remarks: &[],
         }
@@ -97,6 +100,11 @@ impl<'a> Report<'a> {
     /// The same beside XLA's own total for the module.
     pub(crate) const fn beside(mut self, xla_total: Option<Bytes>) -> Self {
         self.xla_total = xla_total;
+        self
+    }
+    /// The same held against a budget.
+    pub(crate) const fn within(mut self, budget: Option<Bytes>) -> Self {
+        self.budget = budget;
         self
     }
     /// The report as JSON text.
@@ -111,7 +119,7 @@ impl<'a> Report<'a> {
             Format::Html => html::write(self).into_bytes(),
             Format::Trace => trace::write(self).into_bytes(),
             Format::Pprof => pprof::write(self),
-            Format::Sarif => sarif::write(self).into_bytes(),
+            Format::Sarif => sarif::write(self, std::env::current_dir().ok().as_deref()).into_bytes(),
         }
     }
     /// What explains the memory: before and after where something was rewritten, otherwise the one thing there is.

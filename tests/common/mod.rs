@@ -89,11 +89,20 @@ pub(crate) fn programs(folder: &str) -> Vec<String> {
 }
 
 /// Folders of the corpus with full-size programs; each program of a `-small` folder is one of these made small.
-pub(crate) const FULL: [&str; 7] = ["founding", "chunk", "direct-index", "loop-residuals", "own-slice", "roll", "tie"];
+pub(crate) const FULL: [&str; 9] =
+    ["founding", "chunk", "direct-index", "loop-inputs", "loop-residuals", "own-slice", "roll", "row-index", "tie"];
 
 /// Folders of the corpus with programs that can be run.
-pub(crate) const SMALL: [&str; 6] =
-    ["founding-small", "chunk-small", "direct-index-small", "loop-residuals-small", "roll-small", "tie-small"];
+pub(crate) const SMALL: [&str; 8] = [
+    "founding-small",
+    "chunk-small",
+    "direct-index-small",
+    "loop-inputs-small",
+    "loop-residuals-small",
+    "roll-small",
+    "row-index-small",
+    "tie-small",
+];
 
 /// The folder of the corpus with programs that run on several devices.
 pub(crate) const DEVICES: &str = "own-slice-small";

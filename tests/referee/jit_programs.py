@@ -1,14 +1,19 @@
 """Sends JAX programs through hlo_opt.jit as they are, and prints a table: bytes by XLA, and results beside those of jax.jit.
 
-    python tests/referee/jit_programs.py FOLDER [PATTERN] > docs/jit-programs.md
+    python tests/referee/jit_programs.py FOLDER [PATTERN [NAMES]] > docs/jit-programs.md
 
-FOLDER holds programs of public issues (user_programs.py says in which form); PATTERN picks files. Bytes are those of the program's own shapes,
-for which nothing is allocated; results are compared on random data at a reduced size. Needs the installed package.
+FOLDER holds programs of public issues (user_programs.py says in which form); PATTERN picks files and NAMES programs. Bytes are those of the
+program's own shapes, for which nothing is allocated; results are compared on random data at a reduced size. Needs the installed package.
 """
+import argparse
+import collections
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 import warnings
 
 sys.dont_write_bytecode = True
@@ -16,12 +21,17 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import user_programs  # noqa: E402
 
-LIMIT = 8000
+# For one program, both sizes.
+LIMIT = 600
+# Before what a child answers: programs print too.
+ANSWER = "answer: "
 HEADER = """# JAX programs of public issues under `hlo_opt.jit`
 
 What memory issues of JAX and XLA report, as small programs, sent through `hlo_opt.jit` unchanged by `tests/referee/jit_programs.py` (jax {jax}).
 Bytes are XLA:CPU's for the full size, compiled from shapes by the judge; results are those of the same program at a reduced size on random data
-(indices out of bounds included) beside `jax.jit`, with every saving taken however small, and the grades of what was rewritten there.
+(indices out of bounds included) beside `jax.jit`, with every saving taken however small, and the grades of what was rewritten there (the reduced
+program may have other chances than the full one). `noise`: on such data `jax.jit` itself is far from the results in double precision. Every
+program has a process of its own and {limit} minutes.
 
 | Program | jax.jit | hlo_opt.jit | floor | what runs | results |
 |---|---|---|---|---|---|"""
@@ -29,39 +39,76 @@ Bytes are XLA:CPU's for the full size, compiled from shapes by the judge; result
 
 def main():
     import importlib.metadata
-    folder, wanted = pathlib.Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else r"^(r\d|patterns)"
-    print(HEADER.format(jax=importlib.metadata.version("jax")), flush=True)
-    for path in user_programs.files(folder, wanted):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("files", nargs="?", default=r"^(r\d|patterns)", metavar="PATTERN")
+    parser.add_argument("names", nargs="?", default=".", metavar="NAMES")
+    options = parser.parse_args()
+    print(HEADER.format(jax=importlib.metadata.version("jax"), limit=LIMIT // 60), flush=True)
+    rows = []
+    for path in user_programs.files(options.folder, options.files):
         for flags in user_programs.flags_of(path):
-            child(path, flags)
+            answers, ended = ask("--names", path, flags)
+            for place, name in enumerate(answers[0] if answers else [f"{path.stem}: {ended}"]):
+                if re.search(options.names, name):
+                    rows.append(cells(name, *ask("--one", path, flags, str(place))))
+                    print(f"| {' | '.join(rows[-1])} |", flush=True)
+    print(summary(rows))
 
 
-def child(path, flags):
-    environment = {**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()}
-    command = [sys.executable, __file__, "--one", str(path), flags]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False, env=environment)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["?"])[-1]
-        print(f"| {path.stem} | | | | ended: {last[:120].replace('|', '/')} | |", flush=True)
+def ask(job, path, flags, *place):
+    """What a process of its own answers, piece by piece, and why it did not come to its end ("" if it did)."""
+    environment = {**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip(), "JAX_PLATFORMS": "cpu",
+                   "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, __file__, job, str(path), flags, *place]
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as errors:
+        try:
+            code = subprocess.run(command, stdout=said, stderr=errors, timeout=LIMIT, check=False, env=environment).returncode
+            ended = f"ended: {last_line(errors)}" if code else ""
+        except subprocess.TimeoutExpired:
+            ended = f"stopped after {LIMIT // 60} minutes"
+        said.seek(0)
+        return [json.loads(text[len(ANSWER):]) for text in said if text.startswith(ANSWER)], ended
 
 
-def one(path, flags):
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    warnings.simplefilter("ignore")
-    for case in user_programs.cases(path, flags):
-        row(case)
+def last_line(file):
+    file.seek(0)
+    return (file.read().strip().splitlines() or ["?"])[-1][:120]
 
 
-def row(case):
+def cells(name, answers, ended):
     """One line of the table; what goes wrong is part of it."""
-    sizes, kept = figures(case)
+    sizes, kept = answers[0] if answers else (["", "", ""], ended)
+    results = answers[1] if len(answers) > 1 else ended if answers else ""
+    return [str(cell).replace("|", "/") for cell in (name, *sizes, kept[:110], results)]
+
+
+def summary(rows):
+    """How many programs went which way."""
+    ran = collections.Counter(row[4].split(":")[0] for row in rows)
+    came = collections.Counter(row[5].split(",")[0].split(" (")[0].split(":")[0] for row in rows)
+    told = (", ".join(f"{count} {what or 'nothing'}" for what, count in counts.most_common()) for counts in (ran, came))
+    return f"\n{len(rows)} programs. What runs: {next(told)}. Results: {next(told)}."
+
+
+def answer(found):
+    print(ANSWER + json.dumps(found), flush=True)
+
+
+def names(path, flags):
+    answer([f"{case.program} {case.name}" for case in user_programs.cases(path, flags)])
+
+
+def one(path, flags, place):
+    """Figures and results of one program, each as soon as it is known: the process may be stopped."""
+    warnings.simplefilter("ignore")
+    case = next(case for number, case in enumerate(user_programs.cases(path, flags)) if number == place)
+    answer(figures(case))
     try:
         results = compared(case)
     except Exception as error:  # noqa: BLE001: one program must not end the table
         results = failure(error)
-    name = f"{case.program} {case.name}".replace("|", "/")
-    print(f"| {name} | {' | '.join(sizes)} | {kept[:110].replace('|', '/')} | {results} |", flush=True)
+    answer(results)
 
 
 def figures(case):
@@ -105,6 +152,8 @@ def compared(case):
     how = f" ({', '.join(grades)})" if grades else " (jax.jit)" if fallen else " (not rewritten)"
     if found["bitwise"]:
         return "same bits" + how
+    if grades == ["bitwise"]:
+        return f"OTHER BITS, {found['max_rel_error']:.2g}{how}"
     if found["tolerated"]:
         return f"within tolerance, {found['max_rel_error']:.2g}{how}"
     return beside_the_truth(function, case, data, (left, right)) + how
@@ -135,7 +184,9 @@ def human(count):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
-        one(pathlib.Path(sys.argv[2]), sys.argv[3])
+    if sys.argv[1:2] == ["--names"]:
+        names(pathlib.Path(sys.argv[2]), sys.argv[3])
+    elif sys.argv[1:2] == ["--one"]:
+        one(pathlib.Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
     else:
         main()

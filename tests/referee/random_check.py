@@ -1,14 +1,17 @@
-"""One random program through one tool: run it in several configurations and let XLA judge every result."""
+"""Random programs through one tool: run it in several configurations and let XLA judge every result."""
 import dataclasses
 import json
 import os
+import resource
 import subprocess
 
-import child
+import random_batch
 import random_jobs
 from random_source import Program
 
+# Seconds of processor time; by the clock, a machine with other work on it may take this many times as long.
 TOOL_LIMIT, XLA_LIMIT = 60.0, 180.0
+PATIENCE = 20.0
 MEMORY = 12 << 30
 # Largest error over the scale of an array that a rewrite may cause which promises the same operations, not the same bits.
 SCALE_ERROR = 1e-5
@@ -59,17 +62,22 @@ def configs(rng, plain, extra, known):
     return [config for config, name in wanted if not known or name.startswith("-") or name in known]
 
 
-def lower(program, rows, file):
-    """Write the program's HLO; returns XLA's total, or a dictionary with an error."""
-    job = random_jobs.lower_source if isinstance(program, Program) else random_jobs.lower_text
-    return child.run(job, (program.source(rows), file), time_limit=XLA_LIMIT, memory_limit=MEMORY)
+def lower(work):
+    """Write the HLO of each (program, rows, file); returns a dictionary for each, with an error where it cannot be lowered."""
+    return in_children(random_jobs.lower, [(program.source(rows), not isinstance(program, Program), file) for program, rows, file in work])
+
+
+def in_children(job, items):
+    """The answers of a job of `random_jobs` for many items, with this driver's limits."""
+    return random_batch.each(job, items, seconds=XLA_LIMIT, memory_limit=MEMORY)
 
 
 def apply(tool, config, before, after):
     """Run the tool twice: on the program and on its own output."""
     outcome = Outcome(config, before, after, [], [])
     outcome.problem = run_tool(tool, config.args, before, after, outcome)
-    if outcome.problem:
+    # A text that did not change is not worth a second run: it would be the first one again.
+    if outcome.problem or text(after) == text(before):
         return outcome
     again = after.removesuffix(".hlo") + ".again.hlo"
     second = Outcome(config, after, again, [], [])
@@ -88,9 +96,12 @@ def run_tool(tool, args, before, after, outcome):
         if os.path.exists(file):
             os.remove(file)
     command = [tool, *args, before, "-o", after, "--report", report]
+    start = time_of_children()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_LIMIT)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * TOOL_LIMIT)
     except subprocess.TimeoutExpired:
+        return f"tool-time: more than {PATIENCE * TOOL_LIMIT:g} s by the clock"
+    if time_of_children() - start > TOOL_LIMIT:
         return f"tool-time: more than {TOOL_LIMIT:g} s"
     if done.returncode:
         return f"exit-{done.returncode}: {(done.stderr.strip().splitlines() or ['nothing said'])[0]}"
@@ -104,35 +115,49 @@ def run_tool(tool, args, before, after, outcome):
     return ""
 
 
-def judge(before, outcomes, seed):
-    """Let XLA run every distinct result beside the program; fills in the problems."""
-    waiting = [o for o in outcomes if not o.problem.startswith(("exit", "no-output", "tool-time"))]
-    distinct = {}
-    for outcome in waiting:
-        if text(outcome.after) != text(before):
-            distinct.setdefault(text(outcome.after), []).append(outcome)
-    groups = list(distinct.values())
-    if not groups:
-        return
-    answers = compared(before, [group[0].after for group in groups], seed)
-    if answers is None:
-        # One of them brings XLA down: find out which. Programs that do it by themselves prove nothing.
-        if compared(before, [], seed) is None:
-            return
-        for group in groups:
-            single = child.run(random_jobs.judge, (before, [group[0].after], CASES, seed), time_limit=XLA_LIMIT,
-                               memory_limit=MEMORY)
+def time_of_children():
+    """Processor time of all children so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def judge(work):
+    """Let XLA run every distinct result beside its program; `work`: (file before, outcomes, seed) of every program. Fills in the problems.
+    Returns how many results were compared, and how many programs could not be judged because they fail by themselves."""
+    waiting = [(before, outcomes, seed) for before, all_outcomes, seed in work if (outcomes := distinct(before, all_outcomes))]
+    items = [(before, [group[0].after for group in groups], CASES, seed) for before, groups, seed in waiting]
+    compared, failing = 0, 0
+    for item, (_, groups, _), answer in zip(items, waiting, in_children(random_jobs.judge, items)):
+        if "error" in answer:
+            # One of them brings XLA down: find out which. Programs that do it by themselves prove nothing.
+            if "error" in in_children(random_jobs.judge, [(item[0], [], CASES, item[3])])[0]:
+                failing += 1
+                continue
+            answer = one_by_one(*item)
+        compared += len(groups)
+        for group, found in zip(groups, answer["answers"]):
             for outcome in group:
-                settle(outcome, single.get("answers", [single])[0], single.get("total", 0))
-        return
-    for group, answer in zip(groups, answers["answers"]):
-        for outcome in group:
-            settle(outcome, answer, answers["total"])
+                settle(outcome, found, answer["total"])
+    return compared, failing
 
 
-def compared(before, afters, seed):
-    found = child.run(random_jobs.judge, (before, afters, CASES, seed), time_limit=XLA_LIMIT, memory_limit=MEMORY)
-    return None if "error" in found else found
+def distinct(before, outcomes):
+    """The outcomes that have a module, by its text; those that changed nothing need no judge."""
+    groups = {}
+    for outcome in outcomes:
+        if outcome.problem.startswith(("exit", "no-output", "tool-time")):
+            continue
+        made = text(outcome.after)
+        if made != text(before):
+            groups.setdefault(made, []).append(outcome)
+    return list(groups.values())
+
+
+def one_by_one(before, afters, count, seed):
+    """The same answers, each found in a run of its own."""
+    singles = in_children(random_jobs.judge, [(before, [after], count, seed) for after in afters])
+    return {"answers": [single if "error" in single else single["answers"][0] for single in singles],
+            "total": max(single.get("total", 0) for single in singles)}
 
 
 def settle(outcome, answer, total):

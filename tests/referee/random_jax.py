@@ -18,19 +18,21 @@ COMBINERS = {
     "bool": ("set", "set", "max", "min"),
     "complex64": ("add", "set", "mul"),
 }
+# Scatters of a program.
+MOST = 4
 OTHERS = ("add", "add", "add", "set", "set", "max", "min", "mul", "apply")
 
 
-def program(seed):
-    """The program of a seed."""
-    return Maker(random.Random(seed)).program()
+def program(seed, most=MOST):
+    """The program of a seed, with `most` scatters or fewer."""
+    return Maker(random.Random(seed), most).program()
 
 
 class Maker(Columns, Updates):
     """Writes one program, step by step."""
 
-    def __init__(self, rng):
-        self.rng = rng
+    def __init__(self, rng, most):
+        self.rng, self.most = rng, most
         self.args, self.steps, self.count = {}, [], 0
         self.x64 = rng.random() < 0.15
         self.rows = rng.choice(BATCHES)
@@ -292,7 +294,7 @@ class Maker(Columns, Updates):
 
     def program(self):
         results = []
-        for _ in range(self.rng.choice((1, 1, 1, 2, 2, 3, 4))):
+        for _ in range(min(self.most, self.rng.choice((1, 1, 1, 2, 2, 3, MOST)))):
             if self.chance(0.07):
                 results.append(self.batched())
                 continue

@@ -1,35 +1,56 @@
-"""What the stress driver does in child processes: lower a random program, and judge what a tool made of it."""
-import tempfile
-
+"""What the stress driver does in child processes: lower a random program, weigh it, and judge what a tool made of it. A child does many."""
 import numpy as np
 
 import cases
 import compare
 import jobs
+import random_jax
+import random_raw
 import xla
 
 
+def drawn(names, raw, most, file):
+    """Lower the first valid program among those of `names`; answers its place, and why each one before was refused."""
+    refused = []
+    for place, name in enumerate(names):
+        program = (random_raw if raw else random_jax).program(name, most)
+        try:
+            lower(program.source(), raw, file)
+        except Exception as error:  # noqa: BLE001 - whatever JAX or XLA has against it, another is drawn
+            refused.append(f"{type(error).__name__}: {error}")
+            continue
+        return {"place": place, "refused": refused}
+    return {"place": None, "refused": refused}
+
+
+def lower(source, raw, file):
+    """Write the HLO that XLA is given for a program: HLO text where `raw`, else Python source."""
+    (lower_text if raw else lower_source)(source, file)
+    return {}
+
+
 def lower_source(source, file):
-    """Trace and compile Python source; write the dump from before optimizations; return XLA's byte counts."""
-    with tempfile.TemporaryDirectory() as folder:
-        jax = xla.start(folder)
-        space = {}
-        exec(compile(source, "random-program", "exec"), space)  # noqa: S102 - our own generator wrote it
-        jax.config.update("jax_enable_x64", space["X64"])
-        function, shapes, donated = space["build"]()
-        lowered = jax.jit(function, donate_argnums=donated).lower(*shapes)
-        counts = totals(lowered.compile().runtime_executable())
-        write(file, xla.dumped(folder, "before_optimizations.txt"))
-        return counts
+    """Trace Python source and write the HLO that XLA is given."""
+    jax = xla.start()
+    space = {}
+    exec(compile(source, "random-program", "exec"), space)  # noqa: S102 - our own generator wrote it
+    jax.config.update("jax_enable_x64", space["X64"])
+    function, shapes, donated = space["build"]()
+    lowered = jax.jit(function, donate_argnums=donated).lower(*shapes)
+    write(file, in_full(lowered.compiler_ir("hlo").as_hlo_module()))
 
 
 def lower_text(text, file):
     """The same for HLO text: what XLA parses and prints again."""
-    with tempfile.TemporaryDirectory() as folder:
-        jax = xla.start(folder)
-        executable, _, _ = xla.compile_text(jax, text)
-        write(file, xla.dumped(folder, "before_optimizations.txt"))
-        return totals(executable)
+    xla.start()
+    write(file, in_full(xla.parse(text)))
+
+
+def in_full(module):
+    """The module's text with its metadata and all of its constants."""
+    options = xla.hlo().HloPrintOptions()
+    options.print_large_constants = True
+    return module.to_string(options)
 
 
 def totals(executable):
@@ -41,31 +62,42 @@ def totals(executable):
 def weigh(file):
     """XLA's total of one module, nothing run."""
     jax = xla.start()
+    jax.config.update("jax_enable_x64", True)
     return totals(xla.compile_text(jax, jobs.read(file))[0])
 
 
 def judge(before, afters, count, seed):
-    """Run a module and what tools made of it on the same data: for each, XLA's total and the first difference."""
+    """Run a module and what tools made of it on the same data: for each, XLA's total and the first difference, or why it does not run.
+    Fails where the module itself does not run, or does not say the same twice."""
     text = jobs.read(before)
     jax = xla.start()
     jax.config.update("jax_enable_x64", True)
     original = jobs.Runner(jax, text, before)
-    runners = [jobs.Runner(jax, jobs.read(file), file) for file in afters]
-    answers = [{"total": totals(runner.executable)["total"], "bitwise": True, "max_rel_error": 0.0,
-                "numbers_equal": True, "first_difference": None, "cases": []} for runner in runners]
-    for answer, runner in zip(answers, runners):
-        if [str(shape) for shape in runner.shapes] != [str(shape) for shape in original.shapes]:
-            raise ValueError("the modules take different parameters")
+    started = [start(jax, file, original) for file in afters]
+    answers = [answer for answer, _ in started]
+    running = [(answer, runner) for answer, runner in started if runner]
     for case in range(count):
         data = cases.inputs(original.shapes, text, case, seed)
         expected = original.results(data)
         if compare.compare(expected, original.results(data))["differing_bytes"]:
             raise ValueError("the program itself gives different results in two runs")
-        for answer, runner in zip(answers, runners):
+        for answer, runner in running:
             results = runner.results(data)
             note(answer, compare.compare(expected, results), case)
             answer["numbers_equal"] &= all(numbers_equal(a, b) for a, b in zip(expected, results))
     return {"answers": answers, "total": totals(original.executable)["total"]}
+
+
+def start(jax, file, original):
+    """An empty answer and the runner of a rewritten module; an error and None when XLA does not take it."""
+    try:
+        runner = jobs.Runner(jax, jobs.read(file), file)
+    except Exception as error:  # noqa: BLE001 - said in the answer
+        return {"error": f"{type(error).__name__}: {error}"}, None
+    if [str(shape) for shape in runner.shapes] != [str(shape) for shape in original.shapes]:
+        return {"error": "the modules take different parameters"}, None
+    return {"total": totals(runner.executable)["total"], "bitwise": True, "max_rel_error": 0.0, "numbers_equal": True,
+            "first_difference": None, "cases": []}, runner
 
 
 def note(answer, found, case):

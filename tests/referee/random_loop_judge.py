@@ -1,4 +1,6 @@
 """Judges what became of random loops: the same numbers for grade bitwise, within rounding for hlo-exact. Runs in a child process."""
+import re
+
 import numpy as np
 
 import cases
@@ -43,19 +45,25 @@ def judge(before, afters, seed):
 
 
 def within_rounding(jax, text, before, data, expected, results):
-    """Within 1e-5 of the array's scale, or as near the results in double precision as the original is."""
-    if compare.compare(expected, results)["max_rel_error"] <= 1e-5:
+    """Within the tolerance of the narrowest type of the program, or as near the results in double precision as the original is."""
+    allowed = max((compare.tolerance(array.dtype) for array in [*data, *expected]), default=0.0)
+    if compare.compare(expected, results)["max_rel_error"] <= allowed:
         return True
-    wide = jobs.doubled(jax, text, before)
-    return wide is not None and as_near(truth.results(wide, data), expected, results)
+    wide = jobs.doubled(jax, re.sub(r"\b(bf16|f16)\[", "f32[", text), before)
+    return wide is not None and as_near(truth.results(wide, [widened(array) for array in data]), expected, results, allowed)
 
 
-def as_near(true, expected, results):
+def widened(array):
+    """Floats of 16 bits as floats of 32."""
+    return array.astype(np.float32) if array.dtype.itemsize == 2 and array.dtype.kind not in "iu" else array
+
+
+def as_near(true, expected, results, allowed):
     """Whether the results are as near the true ones as the original's: off by no more than twice what the original is, each by its worst
     array. The arrays of one program come from the same steps, and some draw less of the rounding noise than others. That holds also where
     noise is all there is (a gradient that cancels to zero)."""
     own, new = (truth.own_error(true, arrays) for arrays in (expected, results))
-    return new <= max(compare.tolerance(np.dtype(np.float32)), truth.ALLOWED * own)
+    return new <= max(allowed, truth.ALLOWED * own)
 
 
 def numbers_equal(a, b):

@@ -8,7 +8,7 @@ or last step that differs, what stands around it (a scan, a branch, a function),
 same numbers on tame, negative and wild data (payloads of NaN may differ); where the report says hlo-exact, within 1e-5 of the scale, or as
 near the results in double precision as the original, on tame and negative data.
 
-A batch of programs shares one process for tracing and one for judging; a batch that dies is repeated one by one.
+A batch of programs shares one process for tracing and one for judging; one that dies is replaced.
 Exit code 0 when everything passed, 1 otherwise; the last line counts.
 """
 import argparse
@@ -22,12 +22,14 @@ import time
 
 sys.dont_write_bytecode = True
 
-import child  # noqa: E402
+import random_batch  # noqa: E402
 import random_jobs  # noqa: E402
 import random_loop_judge  # noqa: E402
 import xla  # noqa: E402
 from random_loop_source import draw  # noqa: E402
 
+# Seconds for one program.
+LIMIT = 660.0
 WAYS = {"default": [], "roll": ["--passes=roll"], "tie": ["--passes=tie"]}
 
 
@@ -35,28 +37,20 @@ def file_of(folder, seed, way="before"):
     return os.path.join(folder, f"{seed}.{way}.hlo")
 
 
-def lower(seeds, folder):
-    """In a child: trace the programs and write their HLO; seeds that JAX refuses are not in the answer."""
+def lower(seed, folder):
+    """In a child: trace one program and write its HLO; fails where JAX refuses it."""
     jax = xla.start()
     import jax.numpy as jnp
-    shape = lambda *dims: jax.ShapeDtypeStruct(dims, jnp.float32)  # noqa: E731
-    lowered = []
-    for seed in seeds:
-        source, sizes = draw(seed)
-        space = {"jax": jax, "jnp": jnp}
-        exec(compile(source, "random-loop", "exec"), space)  # noqa: S102 - our own generator wrote it
-        steps, rows, width = sizes["steps"], sizes["rows"], sizes["width"]
-        arguments = (jax.ShapeDtypeStruct((max(steps, rows),), jnp.int32), shape(steps, rows, width), shape(width, width),
-                     *[shape(rows, width)] * steps)
-        try:
-            traced = jax.jit(space["g"], keep_unused=True, donate_argnums=space["DONATED"]).lower(*arguments)
-        except (TypeError, ValueError):
-            continue
-        options = xla.hlo().HloPrintOptions()
-        options.print_large_constants = True
-        random_jobs.write(file_of(folder, seed), traced.compiler_ir("hlo").as_hlo_module().to_string(options))
-        lowered.append(seed)
-    return {"seeds": lowered}
+    source, sizes = draw(seed)
+    shape = lambda *dims: jax.ShapeDtypeStruct(dims, sizes["type"])  # noqa: E731
+    space = {"jax": jax, "jnp": jnp}
+    exec(compile(source, "random-loop", "exec"), space)  # noqa: S102 - our own generator wrote it
+    steps, rows, width = sizes["steps"], sizes["rows"], sizes["width"]
+    arguments = (jax.ShapeDtypeStruct((max(steps, rows),), jnp.int32), shape(steps, rows, width), shape(width, width),
+                 *[shape(rows, width)] * steps)
+    traced = jax.jit(space["g"], keep_unused=True, donate_argnums=space["DONATED"]).lower(*arguments)
+    random_jobs.write(file_of(folder, seed), random_jobs.in_full(traced.compiler_ir("hlo").as_hlo_module()))
+    return {}
 
 
 def rewrite(tool, seed, folder):
@@ -80,31 +74,16 @@ def rewrite(tool, seed, folder):
     return found
 
 
-def judge(work, folder):
-    """In a child: compare every rewritten program with its original."""
-    answers = {}
-    for seed, files in work:
-        try:
-            answers[seed] = random_loop_judge.judge(file_of(folder, seed), files, seed)
-        except Exception as error:  # noqa: BLE001 - one program must not hide the others of its batch
-            answers[seed] = f"{type(error).__name__}: {error}"
-    return {"answers": list(answers.items())}
-
-
-def in_children(job, items, folder, key):
-    """The job's answers for a batch; a batch that fails as a whole is repeated one by one."""
-    together = child.run(job, (items, folder), time_limit=600.0 + 60.0 * len(items))
-    if "error" not in together:
-        return together[key]
-    if len(items) == 1:
-        return [(items[0][0], together["error"])] if key == "answers" else []
-    return [answer for item in items for answer in in_children(job, [item], folder, key)]
+def judge(seed, files, folder):
+    """In a child: compare every rewritten form of one program with the original."""
+    return {"wrong": random_loop_judge.judge(file_of(folder, seed), files, seed)}
 
 
 def check(tool, seeds, counts, fail):
     """One batch of programs; `fail(seed, text)` for each that is wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        lowered = in_children(lower, seeds, folder, "seeds")
+        answers = random_batch.each(lower, [(seed, folder) for seed in seeds], seconds=LIMIT)
+        lowered = [seed for seed, answer in zip(seeds, answers) if "error" not in answer]
         counts["invalid"] += len(seeds) - len(lowered)
         counts["programs"] += len(lowered)
         found = {}
@@ -113,13 +92,13 @@ def check(tool, seeds, counts, fail):
                 found[seed] = rewrite(tool, seed, folder)
             except AssertionError as error:
                 fail(seed, str(error))
-        work = [(seed, [(file, how[0]) for file, how in files.items()]) for seed, files in found.items() if files]
+        work = [(seed, [(file, how[0]) for file, how in files.items()], folder) for seed, files in found.items() if files]
         counts["rewritten"] += len(work)
-        for seed, answers in in_children(judge, work, folder, "answers") if work else []:
-            if isinstance(answers, str):
-                fail(seed, answers)
+        for (seed, _, _), answer in zip(work, random_batch.each(judge, work, seconds=LIMIT)):
+            if "error" in answer:
+                fail(seed, answer["error"])
                 continue
-            for (bitwise, passes, ways), wrong in zip(found[seed].values(), answers):
+            for (bitwise, passes, ways), wrong in zip(found[seed].values(), answer["wrong"]):
                 counts.update(passes)
                 counts["compared"] += 1
                 counts["bitwise"] += bitwise

@@ -7,10 +7,11 @@ Checked: exit code 0; XLA compiles the result; results equal (bit for bit, or wi
 names a weaker grade) on tame, negative, wild and random data; a second run changes nothing. Every L-th program is also
 lowered with millions of rows and rewritten with the standard options: XLA must not need more memory than before.
 
-Failing programs are kept in DIR, made smaller when that is easy. A long run (about two seconds a program on one core):
+A batch of programs shares a process for tracing and one for judging; only programs that were rewritten are compiled.
+Failing programs are kept in DIR, made smaller when that is easy. A long run (two to three programs a second on one core):
 
     cargo build --release
-    python tests/referee/random_programs.py --tool target/release/hlo-opt --count 2000 --seed 1
+    python tests/referee/random_programs.py --tool target/release/hlo-opt --count 20000 --seed 1 --single-share 0.75 --large-every 16
 
 Exit code 0 when everything passed, 1 otherwise; the last line counts.
 """
@@ -27,7 +28,6 @@ import time
 
 sys.dont_write_bytecode = True
 
-import child  # noqa: E402
 import random_check  # noqa: E402
 import random_jax  # noqa: E402
 import random_jobs  # noqa: E402
@@ -51,10 +51,15 @@ def main():
     os.makedirs(options.keep, exist_ok=True)
     run = Run(options)
     start = time.monotonic()
-    for number in range(options.seed, options.seed + options.count):
+    end = options.seed + options.count
+    for first in range(options.seed, end, options.batch):
         if options.minutes and time.monotonic() - start > 60 * options.minutes:
             break
-        run.one(number)
+        last = min(first + options.batch, end)
+        run.batch(range(first, last))
+        if options.count > options.batch:
+            print(f"seeds below {last}: {run.passed} passed, {run.failed} failed, {run.any} rewritten, {run.compared} results compared; "
+                  f"{time.monotonic() - start:.0f} s", flush=True)
     run.summary()
     sys.exit(1 if run.failed else 0)
 
@@ -65,6 +70,8 @@ def arguments():
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="seed of the first program; the next ones count up")
     parser.add_argument("--raw-share", type=float, default=0.25, help="share of programs that are HLO text, not JAX")
+    parser.add_argument("--single-share", type=float, default=0, help="share of programs with one scatter at most")
+    parser.add_argument("--batch", type=int, default=50, help="programs that share a process")
     parser.add_argument("--large-every", type=int, default=4, help="weigh every L-th program at full size; 0: none")
     parser.add_argument("--minutes", type=float, default=0, help="stop after that time; 0: never")
     parser.add_argument("--args", default="", help="more options for the tool")
@@ -72,6 +79,21 @@ def arguments():
     parser.add_argument("--no-shrink", action="store_true", help="keep failing programs as they are")
     parser.add_argument("--keep", default=os.path.join("target", "random-programs"), help="where failing programs go")
     return parser.parse_args()
+
+
+class Drawn:
+    """One program, with the files it leaves in `folder` and what became of it."""
+
+    def __init__(self, seed, draw, program, folder):
+        self.seed, self.draw, self.program, self.folder = seed, draw, program, folder
+        self.rng, self.outcomes = random.Random(f"configurations {seed}"), []
+
+    @staticmethod
+    def path(folder, seed, name):
+        return os.path.join(folder, f"{seed}.{name}.hlo")
+
+    def file(self, name):
+        return self.path(self.folder, self.seed, name)
 
 
 class Run:
@@ -83,67 +105,80 @@ class Run:
         self.passed, self.failed, self.invalid = 0, 0, 0
         self.fired, self.applied, self.missed = collections.Counter(), collections.Counter(), collections.Counter()
         self.problems, self.any, self.judged = collections.Counter(), 0, 0
+        self.compared, self.failing = 0, 0
         self.large, self.large_fired, self.estimates = 0, 0, []
         self.notes = collections.Counter()
 
-    def one(self, seed):
-        """Draw, run and judge one program."""
+    def batch(self, seeds):
+        """Draw, run and judge some programs."""
         with tempfile.TemporaryDirectory() as folder:
-            before = os.path.join(folder, "before.hlo")
-            program, draw = self.draw(seed, before)
-            if program is None:
-                return
-            rng = random.Random(f"configurations {seed}")
-            outcomes = []
-            for config in random_check.configs(rng, program.plain, shlex.split(self.options.args), self.known):
-                after = os.path.join(folder, f"{config.name}.hlo")
-                outcomes.append(random_check.apply(self.options.tool, config, before, after))
-            random_check.judge(before, outcomes, seed)
-            if self.options.large_every and seed % self.options.large_every == 0:
-                outcomes += self.weighed(program, rng, folder)
-            self.count(outcomes)
-            bad = [outcome for outcome in outcomes if outcome.problem]
-            self.failed += bool(bad)
-            self.passed += not bad
-            for outcome in bad:
-                self.keep(program, draw, outcome, seed)
-            for outcome in outcomes:
-                if outcome.note and self.options.notes:
-                    print(f"note: seed {seed} {outcome.config.name} {' '.join(outcome.config.args)}: {outcome.note}", flush=True)
-                    self.copy(outcome, f"note-{seed}-{outcome.config.name}")
+            programs = self.draw(seeds, folder)
+            for one in programs:
+                for config in random_check.configs(one.rng, one.program.plain, shlex.split(self.options.args), self.known):
+                    after = one.file(config.name)
+                    one.outcomes.append(random_check.apply(self.options.tool, config, one.file("before"), after))
+            compared, failing = random_check.judge([(one.file("before"), one.outcomes, one.seed) for one in programs])
+            self.compared += compared
+            self.failing += failing
+            self.weigh([one for one in programs if self.options.large_every and one.seed % self.options.large_every == 0])
+            for one in programs:
+                self.note(one)
 
-    def draw(self, seed, before):
-        """The first valid program of a seed; (None, 0) when every draw is invalid."""
-        for draw in range(DRAWS):
-            name = seed * 1000 + draw
-            raw = random.Random(f"kind {seed}").random() < self.options.raw_share
-            program = random_raw.program(name) if raw else random_jax.program(name)
-            found = random_check.lower(program, program.rows, before)
-            if "error" not in found:
-                return program, draw
-            self.invalid += 1
+    def note(self, one):
+        """Count what became of a program, and keep it if it failed."""
+        self.count(one.outcomes)
+        bad = [outcome for outcome in one.outcomes if outcome.problem]
+        self.failed += bool(bad)
+        self.passed += not bad
+        for outcome in bad:
+            self.keep(one, outcome)
+        for outcome in one.outcomes:
+            if outcome.note and self.options.notes:
+                print(f"note: seed {one.seed} {outcome.config.name} {' '.join(outcome.config.args)}: {outcome.note}", flush=True)
+                self.copy(outcome, f"note-{one.seed}-{outcome.config.name}")
+
+    def draw(self, seeds, folder):
+        """The first valid program of each seed; a seed of which every draw is invalid has none."""
+        items, found = [], []
+        for seed in seeds:
+            rng = random.Random(f"kind {seed}")
+            raw = rng.random() < self.options.raw_share
+            most = 1 if rng.random() < self.options.single_share else (random_raw if raw else random_jax).MOST
+            names = [seed * 1000 + draw for draw in range(DRAWS)]
+            items.append((names, raw, most, Drawn.path(folder, seed, "before")))
+        for seed, (names, raw, most, _), answer in zip(seeds, items, random_check.in_children(random_jobs.drawn, items)):
+            refused = answer.get("refused", [answer.get("error", "")])
+            self.invalid += len(refused)
             if os.environ.get("RANDOM_PROGRAMS_SAY_INVALID"):
-                print(f"invalid {name}: {found['error'].splitlines()[0][:300]}", file=sys.stderr)
-        return None, 0
+                print(*(f"invalid {seed}: {text.splitlines()[0][:300]}" for text in refused), sep="\n", file=sys.stderr)
+            if answer.get("place") is not None:
+                program = (random_raw if raw else random_jax).program(names[answer["place"]], most)
+                found.append(Drawn(seed, answer["place"], program, folder))
+        return found
 
-    def weighed(self, program, rng, folder):
-        """The program with millions of rows through the standard run; XLA's totals before and after."""
-        before, after = os.path.join(folder, "large.before.hlo"), os.path.join(folder, "large.hlo")
-        lowered = random_check.lower(program, rng.choice(LARGE_ROWS), before)
-        if "error" in lowered:
-            return []
+    def weigh(self, programs):
+        """The programs with millions of rows through the standard run; XLA's totals before and after."""
         config = random_check.Config("large", shlex.split(self.options.args))
-        outcome = random_check.apply(self.options.tool, config, before, after)
-        self.large += 1
-        if outcome.rewrites and not outcome.problem.startswith(("exit", "no-output", "tool-time")):
+        work = [(one.program, one.rng.choice(LARGE_ROWS), one.file("large.before")) for one in programs]
+        rewritten = []
+        for one, lowered in zip(programs, random_check.lower(work)):
+            if "error" in lowered:
+                continue
+            outcome = random_check.apply(self.options.tool, config, one.file("large.before"), one.file("large"))
+            one.outcomes.append(outcome)
+            self.large += 1
+            if outcome.rewrites and not outcome.problem.startswith(("exit", "no-output", "tool-time")):
+                rewritten.append(outcome)
+        before, after = (random_check.in_children(random_jobs.weigh, [(file,) for file in files])
+                         for files in ([o.before for o in rewritten], [o.after for o in rewritten]))
+        for outcome, first, second in zip(rewritten, before, after):
+            if "error" in first:
+                continue
             self.large_fired += 1
-            found = child.run(random_jobs.weigh, (after,), time_limit=random_check.XLA_LIMIT,
-                              memory_limit=random_check.MEMORY)
-            if "error" in found:
-                outcome.problem = "large-xla: " + found["error"]
+            if "error" in second:
+                outcome.problem = "large-xla: " + second["error"]
             else:
-                self.compare_totals(outcome, lowered["total"], found["total"])
-        return [outcome]
+                self.compare_totals(outcome, first["total"], second["total"])
 
     def compare_totals(self, outcome, before, after):
         outcome.measured = (before, after)
@@ -165,9 +200,9 @@ class Run:
             self.applied.update({rewrite["pass"] for rewrite in outcome.rewrites})
             self.missed.update({remark["code"] for remark in outcome.remarks if remark["kind"] == "missed"})
 
-    def keep(self, program, draw, outcome, seed):
+    def keep(self, one, outcome):
         """Write a failing program, made smaller, with its reason."""
-        config, problem = outcome.config, outcome.problem
+        config, problem, program, seed, draw = outcome.config, outcome.problem, one.program, one.seed, one.draw
         self.problems[f"{config.name}: {problem.split(':')[0]}"] += 1
         print(f"seed {seed} draw {draw} {config.name} {' '.join(config.args)}\n    {problem[:400]}", flush=True)
         folder = self.copy(outcome, f"{seed}-{config.name}")
@@ -178,7 +213,7 @@ class Run:
                 small = random_shrink.shrink(program, fails)
             random_jobs.write(os.path.join(folder, "program.py"), small.source())
         if small is not program:
-            random_check.lower(small, small.rows, os.path.join(folder, "small.before.hlo"))
+            random_check.lower([(small, small.rows, os.path.join(folder, "small.before.hlo"))])
         facts = {"seed": seed, "config": config.name, "args": config.args, "problem": problem, "small_rows": small.rows,
                  "rewrites": outcome.rewrites, "measured": outcome.measured, "estimate": outcome.estimate}
         random_jobs.write(os.path.join(folder, "reason.json"), json.dumps(facts, indent=1) + "\n")
@@ -199,6 +234,7 @@ class Run:
         print(f"rewritten: {self.any} of {self.judged} programs ({share:.0f} %); by configuration {dict(self.fired)}; "
               f"by pass {dict(self.applied)}")
         print(f"missed chances: {dict(self.missed.most_common())}")
+        print(f"results compared: {self.compared}; programs that fail by themselves: {self.failing}")
         print(f"invalid draws: {self.invalid}")
         print(f"large: {self.large} weighed, {self.large_fired} rewritten{self.estimate_text()}")
         print(f"notes: {dict(self.notes.most_common())}")

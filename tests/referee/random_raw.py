@@ -10,6 +10,8 @@ INTEGERS = ("s32",) * 5 + ("s16", "s8", "u8", "u16", "u32", "s64")
 TABLES = ("f32", "f32", "f32", "s32", "bf16", "f16", "s8", "u8", "f64")
 ROWS = (1, 2, 3, 31, 97, 128, 257, 500, 1000, 1009, 2048, 3000)
 SIZES = (1, 2, 3, 5, 8, 16, 17, 100, 128, 200, 257)
+# Scatters of a module.
+MOST = 3
 
 
 @dataclasses.dataclass
@@ -20,23 +22,25 @@ class Module:
     rows: int
     plain: bool = False
     x64: bool = False
+    most: int = MOST
 
     def source(self, rows=None):
-        return Writer(random.Random(self.seed), self.rows if rows is None else rows).text()
+        return Writer(random.Random(self.seed), self.rows if rows is None else rows, self.most).text()
 
     def pruned(self):
         return self
 
 
-def program(seed):
-    return Module(seed, random.Random(f"rows {seed}").choice(ROWS))
+def program(seed, most=MOST):
+    """The module of a seed, with `most` scatters or fewer."""
+    return Module(seed, random.Random(f"rows {seed}").choice(ROWS), most=most)
 
 
 class Writer:
     """Writes one module."""
 
-    def __init__(self, rng, rows):
-        self.rng, self.n = rng, rows
+    def __init__(self, rng, rows, most):
+        self.rng, self.n, self.most = rng, rows, most
         self.lines, self.params, self.helpers, self.count = [], [], [], 0
         self.shapes = {}
         self.mood = rng.choice(("mixed", "mixed", "unsigned", "forced"))
@@ -281,7 +285,7 @@ class Writer:
 
     def text(self):
         results, previous = [], None
-        for _ in range(self.pick(1, 1, 1, 2, 2, 3)):
+        for _ in range(min(self.most, self.pick(1, 1, 1, 2, 2, MOST))):
             previous, index = self.scatter(previous)
             results += previous
             if self.chance(0.12):

@@ -88,11 +88,11 @@ def same_failure(tool, config, problem, seed):
     def fails(program):
         with tempfile.TemporaryDirectory() as folder:
             before = os.path.join(folder, "before.hlo")
-            if "error" in random_check.lower(program, program.rows, before):
+            if "error" in random_check.lower([(program, program.rows, before)])[0]:
                 return False
             outcome = random_check.apply(tool, config, before, os.path.join(folder, "after.hlo"))
             if not outcome.problem or outcome.problem.startswith(("second", "not-idem")):
-                random_check.judge(before, [outcome], seed)
+                random_check.judge([(before, [outcome], seed)])
             return outcome.problem.split(":")[0] == kind
 
     return fails

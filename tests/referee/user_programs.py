@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 
 ROWS = 1 << 16
 SCALE = {"HLO_N": str(ROWS)}
+# Most operations on floats that a reduced program may take.
+WORK = 1e11
+# Most bytes of its arguments.
+MOST = 1 << 30
 
 
 @dataclass
@@ -54,18 +58,35 @@ def flags_of(path):
 
 
 def of_patterns(path, wanted):
-    """The number of rows is read from the environment when the file is loaded."""
+    """The number of rows is read from the environment when the file is loaded; programs that stay large without rows are read once more, small."""
     import jax
-    read = []
-    for environment in ({}, SCALE):
+    read, text = [], path.read_text()
+    for environment, written in (({}, text), (SCALE, text), (SCALE, reduced(text))):
         os.environ.pop("HLO_N", None)
         os.environ.update(environment)
-        read.append(runpy.run_path(str(path))["PROGS"])
+        read.append(read_as(path, written)["PROGS"])
     for name, (make, flags, x64, _) in read[0].items():
         if flags == wanted:
             jax.config.update("jax_enable_x64", x64)
             function, shapes = make()
-            yield Case("patterns", name, function, tuple(shapes), small=lambda name=name: read[1][name][0]())
+            yield Case("patterns", name, function, tuple(shapes), small=lambda name=name: affordable(read[1][name][0], read[2][name][0]))
+
+
+def affordable(make, smaller):
+    """The first of two sizes of a program, or the second where the first would take minutes to run or more memory than `random_data` gives."""
+    import jax
+    function, shapes = make()
+    try:
+        cost = (function if hasattr(function, "lower") else jax.jit(function)).lower(*shapes).cost_analysis()["flops"]
+    except Exception:  # noqa: BLE001: a program that is partitioned has no such figure
+        cost = 0
+    return (function, shapes) if cost < WORK and bytes_of(shapes) <= MOST else smaller()
+
+
+def bytes_of(shapes):
+    import jax
+    import numpy as np
+    return sum(np.prod(leaf.shape, dtype=float) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
 def of_assignment(path):
@@ -175,6 +196,6 @@ def random_data(shapes, seed=0):
             return rng.integers(0, 2, leaf.shape).astype(bool)
         return np.asarray(rng.standard_normal(leaf.shape), leaf.dtype)
 
-    if sum(np.prod(leaf.shape, dtype=float) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)) > 1 << 30:
+    if bytes_of(shapes) > MOST:
         return None
     return jax.tree.map(array, shapes)

@@ -14,8 +14,8 @@ use super::region::{Region, Source};
 use super::sink::{Kind, Sink};
 use super::waste::twins;
 use crate::flow::{
-    exactness, first_array, float_product, is_expensive, is_float_sum, is_fusible, is_transcendental, is_transparent,
-    keeps_product, parameters, producer,
+    exactness, float_product, is_expensive, is_float_sum, is_fusible, is_rounded, is_total, is_transcendental,
+    is_transparent, keeps_product, parameters, producer,
 };
 use crate::{Context, Grade};
 
@@ -31,23 +31,6 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
                 || float_product(context.module, id).is_some_and(|product| scene.parts(product))
                 || (scene.moves(id) && scene.is_reduced(id))
         })
-}
-
-/// Whether a computed value is rounded to less than 32 bits when it goes to memory. Between operations XLA:CPU keeps such floats in 32 bits
-/// (`SimplifyFPConversions` in XLA's `simplify_fp_conversions.cc`), so the border of a loop shows.
-fn is_rounded(module: &Module, mut id: InstructionId) -> bool {
-    use Opcode as O;
-    let is_short = |id| {
-        let array = first_array(&module.instruction(id).shape);
-        array.is_some_and(|array| array.element_type.is_float() && array.element_type.bits() < 32)
-    };
-    let moves = |opcode| {
-        matches!(opcode, O::Broadcast | O::DynamicSlice | O::Gather | O::Reshape | O::Reverse | O::Slice | O::Transpose)
-    };
-    while is_short(id) && moves(module.instruction(id).opcode) {
-        id = module.instruction(id).operands[0];
-    }
-    is_short(id) && !matches!(module.instruction(id).opcode, O::Parameter | O::Constant)
 }
 
 /// Whether an instruction is a sum of two products.
@@ -203,15 +186,6 @@ impl<'a> Scene<'a> {
         }
         false
     }
-}
-
-/// Whether an instruction reduces a large array to one number. XLA:CPU gives these to a library, which sums in an order of its own whether
-/// the terms stand in memory or not; it computes functions by its own polynomials, though.
-fn is_total(module: &Module, id: InstructionId) -> bool {
-    const LARGE: u64 = 4096;
-    let inst = module.instruction(id);
-    let terms = inst.operands.first().and_then(|&terms| module.instruction(terms).array()?.elements());
-    inst.opcode == Opcode::Reduce && inst.array().is_some_and(|array| array.rank() == 0) && terms >= Some(LARGE)
 }
 
 /// Every instruction that has equals, with them.

@@ -6,16 +6,18 @@
 
 mod closure;
 mod graph;
+mod join;
 mod price;
 mod reach;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 
 use closure::{Plan, close};
 use graph::Graph;
+use join::join;
 use price::Price;
 use reach::Flow;
 
@@ -31,9 +33,11 @@ use crate::flow::Value;
 use crate::{Condition, Context, Finding, Grade, Outcome};
 
 /// Plans offered at a time.
-const MOST_OFFERS: usize = 4;
+const MOST_OFFERS: usize = 6;
 /// Values from which plans are grown.
 const MOST_SEEDS: usize = 16;
+/// Those of them that have the same dimensions.
+const MOST_ALIKE: usize = 4;
 /// Loops save memory and cost run time in small programs; below this it is not worth it.
 const LEAST_GAIN: u64 = 8 << 20;
 
@@ -46,6 +50,12 @@ struct Offer {
 }
 
 impl Offer {
+    /// What the plan saves, less the blocks that are there instead.
+    fn rest(&self) -> u64 {
+        let blocks =
+            self.sizes.iter().zip(&self.price.row_bytes).map(|(size, row)| row.saturating_mul(size.rows as u64));
+        self.price.gain.saturating_sub(blocks.max().unwrap_or(0))
+    }
     fn slowdown(&self) -> f64 {
         self.price.slowdown(self.sizes.iter().map(|size| size.count).max().unwrap_or(0))
     }
@@ -59,7 +69,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     let graph = Graph::of(context, computation);
     let flow = Flow::new(context, &graph);
     let mut offers: Vec<Offer> = plans(&flow).into_iter().filter_map(|plan| offer(&flow, plan)).collect();
-    offers.sort_by_key(|offer| std::cmp::Reverse(offer.price.gain));
+    offers.sort_by_key(|offer| std::cmp::Reverse((offer.price.gain, offer.rest())));
     // A limit on the command line is an order: run time is not asked for.
     let mut offers = if context.options.chunk_bytes.is_some() { offers } else { affordable(offers) };
     offers.truncate(MOST_OFFERS);
@@ -91,30 +101,63 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
     let mut known = IndexSet::new();
     let lowest = (flow.context.estimate.floor.get() / 32).clamp(least, (largest / 64).max(least));
     for least in [largest - largest / 3, largest / 8, largest / 64, lowest] {
-        let mut grown: IndexSet<(InstructionId, usize)> = IndexSet::new();
+        let mut grown = Grown::default();
         let mut shapes: Vec<&[i64]> = Vec::new();
-        for &seed in seeds.iter().filter(|&&seed| graph.bytes(seed) >= least).take(MOST_SEEDS) {
+        for &seed in seeds.iter().filter(|&&seed| graph.bytes(seed) >= least) {
             let dims = graph.dims(seed);
-            if shapes.iter().filter(|&&other| other == dims).count() >= 4 {
-                continue;
-            }
-            shapes.push(dims);
-            let mut own: Vec<Plan> = Vec::new();
-            for dim in (0..dims.len()).filter(|&dim| dims[dim] > 1) {
-                if grown.contains(&(seed, dim)) {
+            let cut = (0..dims.len()).filter(|&dim| dims[dim] > 1);
+            if !cut.clone().all(|dim| grown.of.contains_key(&(seed, dim))) {
+                if shapes.len() == MOST_SEEDS || shapes.iter().filter(|&&other| other == dims).count() >= MOST_ALIKE {
                     continue;
                 }
-                let reach = flow.reach(seed, dim, least);
-                grown.extend(reach.cuts.iter().map(|(&value, cut)| (value, cut.dim)));
-                own.extend(close(flow, &reach, least));
+                shapes.push(dims);
             }
+            let through: Vec<usize> = cut.map(|dim| grown.grow(flow, seed, dim, least)).collect();
             // What one dimension leaves to others is written, unless a second loop cuts another dimension.
-            let joined: Vec<Plan> =
-                pairs(own.len()).into_iter().filter_map(|(one, other)| own[one].join(&own[other])).collect();
-            plans.extend(own.into_iter().chain(joined).filter(|plan| known.insert(key(plan))));
+            grown.join(graph, &through);
         }
+        plans.extend(grown.plans.into_iter().flatten().filter(|plan| known.insert(key(plan))));
     }
     plans
+}
+
+/// Plans for one threshold.
+#[derive(Default)]
+struct Grown {
+    plans: Vec<Option<Plan>>,
+    /// The plan that cuts a value in a dimension.
+    of: IndexMap<(InstructionId, usize), usize>,
+    joined: IndexSet<(usize, usize)>,
+}
+
+impl Grown {
+    /// The number of the plan that cuts `seed` in a dimension.
+    fn grow(&mut self, flow: &Flow<'_, '_>, seed: InstructionId, dim: usize, least: u64) -> usize {
+        if let Some(&known) = self.of.get(&(seed, dim)) {
+            return known;
+        }
+        let reach = flow.reach(seed, dim, least);
+        let number = self.plans.len();
+        self.plans.push(close(flow, &reach, least));
+        for (&value, cut) in &reach.cuts {
+            self.of.entry((value, cut.dim)).or_insert(number);
+        }
+        self.of.insert((seed, dim), number);
+        number
+    }
+    /// Adds what becomes of each two of these plans together.
+    fn join(&mut self, graph: &Graph<'_>, numbers: &[usize]) {
+        for (one, other) in pairs(numbers.len()) {
+            let (one, other) = (numbers[one], numbers[other]);
+            if let (Some(first), Some(second)) = (&self.plans[one], &self.plans[other])
+                && one != other
+                && self.joined.insert((one, other))
+                && let Some(joined) = join(graph, first, second)
+            {
+                self.plans.push(Some(joined));
+            }
+        }
+    }
 }
 
 /// All pairs of two different numbers below `count`, in both orders.

@@ -78,7 +78,11 @@ fn hands_over(module: &Module, call: InstructionId) -> bool {
     let inst = module.instruction(call);
     let kept = attributes(inst).is_some_and(|text| text.contains("inlineable=\"false\""));
     let local = |&id: &InstructionId| {
-        let operand = module.instruction(id);
+        let mut operand = module.instruction(id);
+        if operand.opcode == Opcode::GetTupleElement {
+            // Several arrays are handed over together.
+            operand = module.instruction(operand.operands[0]);
+        }
         let is_local =
             operand.raw(&AttrKey::CustomCallTarget).is_some_and(|target| target.contains("GlobalToLocalShape"));
         is_local.then(|| attributes(operand)).flatten()

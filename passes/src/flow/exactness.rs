@@ -146,3 +146,29 @@ pub const fn is_transcendental(opcode: Opcode) -> bool {
             | Opcode::Cosine
     )
 }
+
+/// Whether a computed value is rounded to less than 32 bits when it goes to memory. Between operations XLA:CPU keeps such floats in 32 bits
+/// (`SimplifyFPConversions` in XLA's `simplify_fp_conversions.cc`), so it shows where memory comes between two operations, or no longer does.
+pub fn is_rounded(module: &Module, mut id: InstructionId) -> bool {
+    use Opcode as O;
+    let is_short = |id| {
+        let array = first_array(&module.instruction(id).shape);
+        array.is_some_and(|array| array.element_type.is_float() && array.element_type.bits() < 32)
+    };
+    let moves = |opcode| {
+        matches!(opcode, O::Broadcast | O::DynamicSlice | O::Gather | O::Reshape | O::Reverse | O::Slice | O::Transpose)
+    };
+    while is_short(id) && moves(module.instruction(id).opcode) {
+        id = module.instruction(id).operands[0];
+    }
+    is_short(id) && !matches!(module.instruction(id).opcode, O::Parameter | O::Constant)
+}
+
+/// Whether an instruction reduces a large array to one number. XLA:CPU gives these to a library, which sums in an order of its own whether
+/// the terms stand in memory or not; it computes functions by its own polynomials, though.
+pub fn is_total(module: &Module, id: InstructionId) -> bool {
+    const LARGE: u64 = 4096;
+    let inst = module.instruction(id);
+    let terms = inst.operands.first().and_then(|&terms| module.instruction(terms).array()?.elements());
+    inst.opcode == Opcode::Reduce && inst.array().is_some_and(|array| array.rank() == 0) && terms >= Some(LARGE)
+}

@@ -111,7 +111,7 @@ impl Stacks {
 }
 
 /// The element that a condition compares with a constant, and that constant: `element < constant`.
-fn bound(module: &Module, condition: ComputationId) -> Option<(usize, i64)> {
+pub(crate) fn bound(module: &Module, condition: ComputationId) -> Option<(usize, i64)> {
     let mut side = Body::new(module, condition, usize::MAX)?;
     let root = side.top(module, module.computation(condition).root);
     let compare = module.instruction(root.inst);

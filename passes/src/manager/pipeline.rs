@@ -10,6 +10,7 @@ pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
         Box::new(crate::direct_index::DirectIndex),
         Box::new(crate::chunk::Chunk),
         Box::new(crate::loop_residuals::LoopResiduals),
+        Box::new(crate::loop_inputs::LoopInputs),
         // After the block loops: where both gain the same, no loop around all copies is needed.
         Box::new(crate::roll::Roll),
         // Behind roll: a loop also makes the module smaller.
@@ -20,6 +21,8 @@ pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
         Box::new(crate::replication::Replication),
         // Calls hide producers from the rewrites above. A call is inlined only where a rewrite then gains; others stay calls.
         Box::new(Enabling(Box::new(InlineCalls::where_needed()))),
+        // Rows that are batches can be cut into blocks.
+        Box::new(Enabling(Box::new(crate::row_index::RowIndex))),
         // Nothing can be rewritten in what the compiler made of a program; its plain form is taken where a rewrite of that gains.
         Box::new(Enabling(Box::new(crate::unfuse::Unfuse))),
         // A dead user can hold a value that a rewrite wants to drop. Last, because inlining may leave dead code behind.
@@ -91,6 +94,9 @@ impl Pass for Enabling {
     }
     fn kind(&self) -> PassKind {
         PassKind::Enabling
+    }
+    fn accompanies(&self) -> bool {
+        self.0.accompanies()
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         self.0.find(context)

@@ -1,6 +1,7 @@
 //! The search: which rewrites are tried, which are taken, which are put back.
 
 mod again;
+mod companions;
 mod known;
 
 use std::time::Instant;
@@ -278,7 +279,8 @@ impl<'a> Search<'a> {
         if !self.take(change)? {
             return Ok(None);
         }
-        if let Some((score, candidate)) = self.best(measured)? {
+        let found = self.best(measured)?;
+        if let Some((score, candidate)) = self.with_companion(found, measured)? {
             let least = self.least().max(Bytes(1));
             let enough = match plain {
                 Some(plain) => score.total + least <= plain.total,

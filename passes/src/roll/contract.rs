@@ -1,7 +1,7 @@
-//! Where a loop may change how a compiler contracts a float product and a sum into one operation: the one way in which rolling can
-//! change bits.
+//! Where a loop may change how a compiler contracts a float product and a sum into one operation, in which order it sums, or what it rounds to
+//! 16 bits: the ways in which rolling can change bits.
 //!
-//! XLA contracts what it fuses. What it fuses can change at the border of the loop, and around slices and constants that now depend on the
+//! XLA contracts what it fuses, and one kernel of several reductions sums otherwise than one kernel for each. What it fuses can change at the border of the loop, and around slices and constants that now depend on the
 //! step; elsewhere a copy is surrounded by the same instructions as before.
 
 use hlo_ir::arena::SideTable;
@@ -10,7 +10,8 @@ use hlo_ir::{InstructionId, Module, Opcode};
 
 use super::lockstep::{Copies, Role, starts};
 use super::meets::Meets;
-use crate::flow::{float_product, is_float_sum, keeps_product};
+use crate::Grade;
+use crate::flow::{exactness, float_product, is_float_sum, is_rounded, is_total, keeps_product};
 
 /// Whether bits could change.
 pub(super) fn may_contract(module: &Module, users: &Users, copies: &Copies, meets: &Meets) -> bool {
@@ -18,6 +19,34 @@ pub(super) fn may_contract(module: &Module, users: &Users, copies: &Copies, meet
         || around_steps(module, copies)
         || meets_scatter(module, copies, meets)
         || meets.results(copies).any(|id| reaches_reduce(module, users, id))
+        || rounds(module, users, copies, meets)
+}
+
+/// Whether a float of less than 32 bits goes to memory where a step ends, and something reads it on.
+fn rounds(module: &Module, users: &Users, copies: &Copies, meets: &Meets) -> bool {
+    let read = meets.results(copies).filter(|&id| is_read(module, users, id));
+    read.chain(handed_on(copies, meets)).chain(copies.inputs()).any(|id| is_rounded(module, id))
+}
+
+/// Whether the program does more with a value than to return it.
+fn is_read(module: &Module, users: &Users, id: InstructionId) -> bool {
+    let entry = module.entry();
+    let root = module.computation(entry).root;
+    let returns = |&user: &InstructionId| user == root && module.instruction(user).opcode == Opcode::Tuple;
+    module.instruction(id).parent != entry || !users.get(id).iter().all(returns)
+}
+
+/// Values of the first copy that a step hands to the next one.
+fn handed_on<'a>(copies: &'a Copies, meets: &'a Meets) -> impl Iterator<Item = InstructionId> + 'a {
+    let carried = copies.columns.iter().filter_map(|column| match column.role {
+        Role::Carried(from) => Some(from),
+        _ => None,
+    });
+    let links = meets.accumulations.iter().flat_map(|(columns, accumulation)| {
+        let floats = columns.iter().map(|&column| copies.columns[column].ids[0]);
+        floats.chain(accumulation.links.first().copied())
+    });
+    carried.map(|column| copies.columns[column].ids[0]).chain(links)
 }
 
 /// Whether a reduction of floats is computed from a value by products of matrices, elementwise operations and movement alone. XLA:CPU hands
@@ -72,7 +101,7 @@ fn scatters_into_zeros(module: &Module, id: InstructionId) -> bool {
     writes && scatter.operands.first().is_some_and(spread)
 }
 
-/// Whether a product enters or leaves the loop, or is joined by a chain of sums.
+/// Whether a product or a sum of several terms enters or leaves the loop, or is joined by a chain of sums.
 fn at_border(module: &Module, copies: &Copies, meets: &Meets) -> bool {
     let first = |column: usize| copies.columns[column].ids[0];
     let sums = meets.accumulations.iter().filter(|(_, accumulation)| accumulation.opcode == Opcode::Add);
@@ -82,27 +111,44 @@ fn at_border(module: &Module, copies: &Copies, meets: &Meets) -> bool {
     let borders = borders.chain(meets.stacks.iter().map(|stack| first(stack.column)));
     let borders = borders.chain(meets.lasts.iter().map(|&column| first(column)));
     let borders = borders.chain(meets.each.iter().map(|each| first(each.column)));
-    borders.chain(copies.inputs()).any(|id| float_product(module, id).is_some() || ends_in_sum_of_product(module, id))
+    let first_read = copies.columns.iter().filter(|column| matches!(column.role, Role::Carried(_)));
+    let borders = borders.chain(handed_on(copies, meets)).chain(first_read.map(|column| column.ids[0]));
+    let shows =
+        |id, sums: fn(&Module, InstructionId) -> bool| float_product(module, id).is_some() || ends_in(module, id, sums);
+    // What several copies read has memory of its own if it is a reduction, before and after.
+    copies.inputs().any(|id| shows(id, takes_in_product)) || borders.into_iter().any(|id| shows(id, sums_up))
 }
 
-/// Whether a value is computed, by operations that share a kernel with its readers, from a sum that takes in a product: in another kernel the
-/// compiler may contract the two, or not.
-fn ends_in_sum_of_product(module: &Module, id: InstructionId) -> bool {
+/// Whether a value is computed, by operations that share a kernel with its readers, from something of which `sums` holds.
+fn ends_in(module: &Module, id: InstructionId, sums: fn(&Module, InstructionId) -> bool) -> bool {
     let mut seen: SideTable<InstructionId, bool> = SideTable::new(false);
     let mut work = vec![id];
     while let Some(id) = work.pop() {
         if std::mem::replace(&mut seen[id], true) {
             continue;
         }
-        let inst = module.instruction(id);
-        if is_float_sum(module, id) && inst.operands.iter().any(|&term| float_product(module, term).is_some()) {
+        if sums(module, id) {
             return true;
         }
+        let inst = module.instruction(id);
         if is_fused(inst.opcode) {
             work.extend(&inst.operands);
         }
     }
     false
+}
+
+/// Whether an instruction is a sum that takes in a product: in another kernel the compiler may contract the two, or not.
+fn takes_in_product(module: &Module, id: InstructionId) -> bool {
+    let product = |&term: &InstructionId| float_product(module, term).is_some();
+    is_float_sum(module, id) && module.instruction(id).operands.iter().any(product)
+}
+
+/// The same, or a reduction that is no library call: a kernel of several reductions sums in another order than one kernel for each.
+fn sums_up(module: &Module, id: InstructionId) -> bool {
+    let inst = module.instruction(id);
+    let reduces = matches!(inst.opcode, Opcode::Reduce | Opcode::ReduceWindow);
+    takes_in_product(module, id) || (reduces && exactness(module, inst) > Grade::Bitwise && !is_total(module, id))
 }
 
 /// Whether a product of something that depends on the step meets a sum.

@@ -10,7 +10,7 @@ use hlo_ir::{
 };
 use indexmap::IndexMap;
 
-use crate::flow::meets_sum;
+use crate::flow::{is_rounded, meets_sum};
 use crate::roll::contract;
 
 /// Adds ties to one computation.
@@ -75,13 +75,14 @@ impl<'a> Ties<'a> {
     }
 
     /// Whether the compiler may decide anew what it makes of a product and a sum, or of a scatter and a sum: the tie would stand between
-    /// them, read what only the sum read, or tell apart what XLA took for one value. The same where a reduction follows: see
-    /// [`contract::reaches_reduce`].
+    /// them, read what only the sum read, or tell apart what XLA took for one value. The same where a reduction follows (see
+    /// [`contract::reaches_reduce`]), and where a float of less than 32 bits, computed, waits in memory (see [`is_rounded`]).
     pub(super) fn may_contract(&self, users: &Users) -> bool {
         self.pairs.iter().any(|&(value, after)| {
             let mut sums = users.get(after).iter();
             meets_sum(self.module, users, value)
                 || meets_sum(self.module, users, after)
+                || is_rounded(self.module, value)
                 || contract::reaches_reduce(self.module, users, after)
                 || sums.any(|&sum| contract::adds_scatter_into_zeros(self.module, sum))
         })

@@ -3,10 +3,10 @@ import importlib.util
 import os
 import re
 
-# A slice of the smallest TPU v5e: what is compiled is the program of one chip.
+# A slice of the smallest TPU v5e: what is compiled is the program of one chip. No chip is used, so another process may use the library.
 TPU_TOPOLOGY = "v5e:2x2x1"
 TPU_ENVIRONMENT = {"TPU_ACCELERATOR_TYPE": "v5litepod-4", "TPU_WORKER_HOSTNAMES": "localhost", "TPU_SKIP_MDS_QUERY": "1",
-                   "JAX_PLATFORMS": "cpu", "TPU_MIN_LOG_LEVEL": "3"}
+                   "JAX_PLATFORMS": "cpu", "TPU_MIN_LOG_LEVEL": "3", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 # NVIDIA H100 SXM: the figures of its data sheet that XLA's cost models ask for.
 H100 = """
@@ -41,12 +41,24 @@ def byte_counts(text, target):
     except Exception as error:
         raise refusal(error, target) from error
     arguments, outputs, aliased = stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes
-    temporaries = stats.temp_size_in_bytes
-    if target == "tpu":
-        # XLA:TPU counts heap space that is idle later on; its peak, of which buffers in VMEM are a part, is the other bound.
-        temporaries = min(temporaries, stats.peak_memory_in_bytes - arguments - outputs + aliased)
-    return {"total_bytes": arguments + outputs - aliased + temporaries, "argument_bytes": arguments,
-            "output_bytes": outputs, "alias_bytes": aliased, "temp_bytes": temporaries}
+    temporary = temporaries(stats, target)
+    return {"total_bytes": arguments + outputs - aliased + temporary, "argument_bytes": arguments,
+            "output_bytes": outputs, "alias_bytes": aliased, "temp_bytes": temporary}
+
+
+def temporaries(stats, target):
+    """Bytes of temporaries by the figures that an executable of the target has, jaxlib's CompiledMemoryStats."""
+    if target != "tpu":
+        return stats.temp_size_in_bytes
+    # XLA:TPU counts heap space that is idle later on; its peak, of which buffers in VMEM are a part, is the other bound.
+    interface = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+    return max(0, min(stats.temp_size_in_bytes, stats.peak_memory_in_bytes - interface))
+
+
+def out_of_memory(error):
+    """What the compiler says if a program does not fit the device (XLA:TPU compiles no such program); else None."""
+    short = re.search(r"RESOURCE_EXHAUSTED: ([^\n]*)", str(error))
+    return short[1] if short else None
 
 
 def refusal(error, target):
@@ -55,8 +67,8 @@ def refusal(error, target):
     if "X{64|128}" in text and "indices exceed" in text:
         return ValueError("XLA:TPU takes start indices of 32 bits only: an array is sliced beyond row 2147483647. It compiles once the rows "
                           "are reshaped to [blocks, rows of a block] and the block number is the start")
-    short = re.search(r"RESOURCE_EXHAUSTED: (Ran out of memory[^\n]*)", text)
-    return ValueError(f"XLA:{target.upper()}: {short[1]}") if short else error
+    short = out_of_memory(error)
+    return ValueError(f"XLA:{target.upper()}: {short}") if short else error
 
 
 def need(package, extra, target):

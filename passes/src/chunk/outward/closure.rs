@@ -21,12 +21,12 @@ pub(super) struct Plan {
     /// What each loop may compute.
     pub(super) allowed: Vec<SideTable<InstructionId, bool>>,
     /// For each member, whether results of the computation need it, and who else needs more of it than blocks.
-    wanted: IndexMap<InstructionId, Wanted>,
+    pub(super) wanted: IndexMap<InstructionId, Wanted>,
 }
 
 /// Who needs a member beyond the blocks of its plan.
 #[derive(Clone, Default)]
-struct Wanted {
+pub(super) struct Wanted {
     /// Something that is not followed, or a later loop of the plan.
     firmly: bool,
     /// These instructions, which another plan could compute on other blocks.
@@ -54,29 +54,11 @@ impl Plan {
         };
         !wanted.firmly && other.members.contains_key(&value) && wanted.by.iter().all(inside)
     }
-    /// Both plans together: what one would have to write only for the other is computed again instead. `None` if that spares nothing.
-    pub(super) fn join(&self, other: &Self) -> Option<Self> {
+    /// What one of two plans would have to write only for the other, which can compute it again instead.
+    pub(super) fn spared(&self, other: &Self) -> IndexSet<InstructionId> {
         let (own, theirs) = (self.written(), other.written());
         let spared = |value: &InstructionId| self.is_covered(*value, other) && other.is_covered(*value, self);
-        if !own.union(&theirs).any(spared) {
-            return None;
-        }
-        let keeps = |sink: &&Sink| !matches!(sink.kind, Kind::Write { .. }) || !spared(&sink.inst);
-        let mut joined =
-            Self { members: other.members.clone(), loops: Vec::new(), allowed: Vec::new(), wanted: IndexMap::new() };
-        joined.members.extend(self.members.iter().map(|(&value, &cut)| (value, cut)));
-        let mut made: IndexSet<InstructionId> = IndexSet::new();
-        for plan in [self, other] {
-            for (sinks, allowed) in plan.loops.iter().zip(&plan.allowed) {
-                let sinks: Vec<Sink> =
-                    sinks.iter().filter(keeps).filter(|sink| made.insert(sink.inst)).cloned().collect();
-                if !sinks.is_empty() {
-                    joined.loops.push(sinks);
-                    joined.allowed.push(allowed.clone());
-                }
-            }
-        }
-        (joined.loops.len() > 1 && joined.loops.len() <= MOST_LOOPS).then_some(joined)
+        own.union(&theirs).copied().filter(spared).collect()
     }
 }
 

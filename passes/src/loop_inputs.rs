@@ -1,0 +1,137 @@
+//! Computes the rows of a loop's input in the loop that reads them, instead of all rows before it.
+//!
+//! Waste: a loop that takes one row after the other, or one block after the other, of something computed (a wider type, a normalised index, a
+//! mask) needs all of it in memory first.
+//!
+//! ```text
+//! %wide = s32[N,3] convert(%narrow)                      loop (.., %narrow):
+//! loop (.., %wide):                                 =>     %part = s8[B,3] dynamic-slice(%narrow, %i, 0)
+//!   %rows = s32[B,3] dynamic-slice(%wide, %i, 0)           %rows = s32[B,3] convert(%part)
+//! ```
+//!
+//! The loop gets what the value is computed from in its place, and so does every loop inside it that the value is handed to. Sound because
+//! the loops hand the value on untouched and read nothing of it but such rows, and because each row is computed by the same operations from
+//! the same rows of what stands in memory (dimension flow), at the start that `dynamic-slice` clamps. XLA cannot move it back in front of the
+//! loop: the row depends on a number that the loop changes. Grade: bitwise, or hlo-exact where a product, sum or conversion of floats is
+//! computed anew, or floats are transposed, which a compiler may join with what the loop does with them.
+//!
+//! Rows may be read more than once (a block loop in a training loop), so only movement of data and elementwise operations without
+//! polynomials or roots are computed anew, at most 64 of them, and only where they read no more bytes for a row than the row has: the loop
+//! then moves no more memory than before. Rows that lie scattered in memory, less than 256 bytes in a piece, are read by one loop once
+//! and by no loop again and again. Stays away from floats of less than 32 bits that are computed (memory rounds them, a fusion need not),
+//! from loops whose value anything else reads, from loops that share their bodies or carry shardings, from scheduled modules, and from other
+//! targets than CPU, where nothing of it was measured.
+
+mod cone;
+mod emit;
+mod readers;
+
+use std::collections::BTreeMap;
+
+use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode, graph};
+use hlo_memory::{Bytes, Target, size};
+
+use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
+use cone::{Cone, Form};
+use readers::{Loops, Reader};
+
+/// The pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoopInputs;
+
+impl Pass for LoopInputs {
+    fn name(&self) -> &'static str {
+        "loop-inputs"
+    }
+    fn summary(&self) -> &'static str {
+        "compute rows of a loop's input where the loop reads them"
+    }
+    crate::explanation!("loop_inputs.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::Rewrite
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        let module = context.module;
+        if module.is_scheduled() || context.options.target != Target::Cpu {
+            return Vec::new();
+        }
+        let loops = Loops { module, users: context.users, callers: graph::callers(module) };
+        let sites = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
+        sites.flat_map(|(site, _)| of_loop(context, &loops, site)).collect()
+    }
+}
+
+/// One finding for each large element of the state.
+fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec<Finding> {
+    let module = context.module;
+    let Some(initial) = module.instruction(site).operands.first().map(|&initial| module.instruction(initial)) else {
+        return Vec::new();
+    };
+    if initial.opcode != Opcode::Tuple {
+        return Vec::new();
+    }
+    let worth = |bytes: &Bytes| *bytes >= context.options.min_saving && *bytes > Bytes::ZERO;
+    let elements = initial.operands.iter().enumerate();
+    let found = elements.filter_map(|(element, &value)| {
+        let wasted = size::array_size(module.instruction(value).array()?).filter(worth)?;
+        let reader = loops.reader(site, element)?;
+        finding(context, &reader, value, wasted)
+    });
+    found.collect()
+}
+
+fn finding(context: &Context<'_>, reader: &Reader, value: InstructionId, wasted: Bytes) -> Option<Finding> {
+    let module = context.module;
+    let mut cones: BTreeMap<usize, Cone> = BTreeMap::new();
+    for taken in reader.all_taken() {
+        if let std::collections::btree_map::Entry::Vacant(place) = cones.entry(taken.dim) {
+            place.insert(Cone::of(module, value, taken.dim)?);
+        }
+        let cone = &cones[&taken.dim];
+        let quick = reader.reads_once(module, value, taken) || cone.reads_in_runs(module, value, taken);
+        if !quick || !cone.reads_no_more(module, value, taken) {
+            return None;
+        }
+    }
+    let patch = emit::patch(module, reader, value, &cones)?;
+    let taken = reader.all_taken();
+    let rounds = cones
+        .values()
+        .flat_map(Cone::anew)
+        .any(|(id, form)| taken.iter().any(|taken| joins(module, id, form, taken.rows)));
+    let grade = if rounds { Grade::HloExact } else { Grade::Bitwise };
+    let name = &module.instruction(reader.site).name;
+    let note = format!(
+        "`{name}` computes the rows of `{}` that it reads, {} operations at most",
+        module.instruction(value).name,
+        cones.values().map(|cone| cone.anew().count()).max().unwrap_or(0)
+    );
+    let condition = |text: String, discharged_by| Condition { text, discharged_by };
+    let conditions = vec![
+        condition(format!("`{name}` hands the value on and reads nothing of it but blocks of rows"), "structure"),
+        condition("each row follows from the same rows of what stands in memory".to_owned(), "shape"),
+    ];
+    Some(Finding { instruction: value, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
+}
+
+/// Whether a compiler may join an operation on floats with another one behind it: a product with a sum, which then rounds once, or a
+/// conversion or transposition with a product of matrices, which may then add in another order.
+fn joins(module: &Module, id: InstructionId, form: Form, rows: i64) -> bool {
+    let inst = module.instruction(id);
+    let Some(array) = inst.array().filter(|array| !is_exact(array.element_type)) else { return false };
+    match inst.opcode {
+        Opcode::Add | Opcode::Subtract | Opcode::Multiply | Opcode::Divide | Opcode::Power | Opcode::Convert => true,
+        Opcode::Transpose => {
+            let from = |dim: usize| inst.ints(&AttrKey::Dimensions)[dim];
+            let one =
+                |dim: usize| array.dims[dim] == 1 || (matches!(form, Form::Part(cut, _) if cut == dim) && rows == 1);
+            let order: Vec<i64> = (0..array.rank()).filter(|&dim| !one(dim)).map(from).collect();
+            !order.is_sorted()
+        }
+        _ => false,
+    }
+}
+
+fn is_exact(element: ElementType) -> bool {
+    element.is_integer() || element == ElementType::Pred
+}

@@ -1,0 +1,176 @@
+//! How rows of a value follow from rows of what stands in memory.
+
+use hlo_ir::shape::Layout;
+use hlo_ir::{ArrayShape, AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
+use hlo_memory::size;
+use indexmap::IndexMap;
+
+use super::readers::Taken;
+use crate::flow::{OperandFlow, Rows, is_expensive, is_rounded, pull};
+
+/// Most operations to compute a row again: index arithmetic needs a dozen or two.
+const MOST_OPERATIONS: usize = 64;
+/// Most elements of something that is computed again as a whole for every row.
+const MOST_WHOLE: u64 = 64;
+/// Fewest bytes beside each other that are worth reading again and again: with 64 a loop of eight rounds took 1.4 times as long.
+const SHORTEST_RUN: i64 = 256;
+
+/// How much of a value is needed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Form {
+    /// All of it.
+    Whole,
+    /// Rows of a dimension.
+    Part(usize, Rows),
+}
+
+/// Where it comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Node {
+    /// It stands in memory.
+    Leaf,
+    /// By its own operation, from this much of each operand.
+    Operation(Vec<Form>),
+    /// It is an `iota` along the rows: rows of it count from where they begin.
+    Counted,
+}
+
+/// Everything needed for a block of rows.
+pub(super) struct Cone {
+    pub(super) nodes: IndexMap<(InstructionId, Form), Node>,
+}
+
+impl Cone {
+    /// For rows of dimension `dim` of `value`; `None` if the value itself has to stand in memory, or too much would be computed again.
+    pub(super) fn of(module: &Module, value: InstructionId, dim: usize) -> Option<Self> {
+        let mut nodes = IndexMap::new();
+        let mut work = vec![(value, Form::Part(dim, Rows::IDENTITY))];
+        while let Some((id, form)) = work.pop() {
+            if nodes.contains_key(&(id, form)) {
+                continue;
+            }
+            let node = node(module, id, form)?;
+            if let Node::Operation(forms) = &node {
+                work.extend(module.instruction(id).operands.iter().copied().zip(forms.iter().copied()));
+            }
+            nodes.insert((id, form), node);
+        }
+        let cone = Self { nodes };
+        let makes = cone.nodes.first().is_some_and(|(_, node)| *node != Node::Leaf);
+        // A float of 16 bits that is computed may lose its rounding in a fusion; as a leaf it would be rounded.
+        let rounded = cone.leaves().any(|(id, _)| is_rounded(module, id));
+        (makes && !rounded && cone.anew().count() <= MOST_OPERATIONS).then_some(cone)
+    }
+
+    /// What has to be carried into the loop, in an order that depends on the program alone.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = (InstructionId, Form)> {
+        self.nodes.iter().filter(|(_, node)| **node == Node::Leaf).map(|(&key, _)| key)
+    }
+
+    /// What is computed again.
+    pub(super) fn anew(&self) -> impl Iterator<Item = (InstructionId, Form)> {
+        self.nodes.iter().filter(|(_, node)| **node != Node::Leaf).map(|(&key, _)| key)
+    }
+
+    /// Whether no more bytes are read for a block than the block itself has.
+    pub(super) fn reads_no_more(&self, module: &Module, value: InstructionId, taken: Taken) -> bool {
+        let bytes = |id: InstructionId, form: Form| {
+            let array = module.instruction(id).array()?;
+            match form {
+                Form::Whole => size::array_size(array),
+                Form::Part(dim, _) => size::array_size(&array.with_dim(dim, taken.rows)),
+            }
+        };
+        let row = bytes(value, Form::Part(taken.dim, Rows::IDENTITY));
+        let scalar = |id: InstructionId| module.instruction(id).array().is_some_and(|array| array.rank() == 0);
+        let mut seen = Vec::new();
+        for (leaf, form) in self.leaves().filter(|&(leaf, _)| !scalar(leaf)) {
+            // Rows beside each other, of one array, lie in the same lines of memory.
+            let dim = if let Form::Part(dim, _) = form { Some(dim) } else { None };
+            if !seen.contains(&(leaf, dim)) {
+                seen.push((leaf, dim));
+            }
+        }
+        let form = |dim: Option<usize>| dim.map_or(Form::Whole, |dim| Form::Part(dim, Rows::IDENTITY));
+        let read: Option<hlo_memory::Bytes> = seen.into_iter().map(|(leaf, dim)| bytes(leaf, form(dim))).sum();
+        matches!((read, row), (Some(read), Some(row)) if read <= row)
+    }
+}
+
+impl Cone {
+    /// Whether rows of the leaves lie together as rows of the value do, or well enough to be read many times.
+    pub(super) fn reads_in_runs(&self, module: &Module, value: InstructionId, taken: Taken) -> bool {
+        let array = |id: InstructionId| module.instruction(id).array();
+        // Before XLA assigns layouts, that of a value in between says nothing.
+        let descending = |array: &ArrayShape| Layout::descending(array.rank()).minor_to_major;
+        let own = array(value).map_or(0, |array| run(array, &descending(array), taken.dim, taken.rows));
+        self.leaves().all(|(leaf, form)| match (form, array(leaf)) {
+            (Form::Part(dim, _), Some(array)) => {
+                run(array, &array.minor_to_major(), dim, taken.rows) >= own.min(SHORTEST_RUN)
+            }
+            _ => true,
+        })
+    }
+}
+
+/// Bytes beside each other in `rows` rows of dimension `dim`, where `order` names the dimensions, the innermost first.
+fn run(array: &ArrayShape, order: &[i64], dim: usize, rows: i64) -> i64 {
+    let inner = order.iter().take_while(|&&other| other != dim as i64);
+    let elements: i64 = inner.map(|&other| array.dims[other as usize]).product();
+    elements.saturating_mul(rows).saturating_mul(i64::from(array.element_type.bits())) / 8
+}
+
+/// How this much of a value is made; `None` if it cannot be carried either.
+fn node(module: &Module, id: InstructionId, form: Form) -> Option<Node> {
+    let inst = module.instruction(id);
+    let array = inst.array()?;
+    let operation = match form {
+        Form::Whole if array.elements().is_none_or(|elements| elements > MOST_WHOLE) => None,
+        Form::Whole if inst.opcode == Opcode::Constant => Some(Node::Operation(Vec::new())),
+        Form::Whole => is_cheap(module, id, inst).then(|| Node::Operation(vec![Form::Whole; inst.operands.len()])),
+        Form::Part(dim, rows) if is_cheap(module, id, inst) => part(module, id, inst, dim, rows),
+        Form::Part(..) => None,
+    };
+    Some(operation.unwrap_or(Node::Leaf))
+}
+
+fn part(module: &Module, id: InstructionId, inst: &Instruction, dim: usize, rows: Rows) -> Option<Node> {
+    if inst.opcode == Opcode::Iota && inst.int(&AttrKey::IotaDimension) == i64::try_from(dim).ok() {
+        let element = inst.array()?.element_type;
+        return (element == ElementType::S32).then_some(Node::Counted);
+    }
+    let flows = pull(module, id, dim).ok()?;
+    let form = |flow: &OperandFlow| match *flow {
+        OperandFlow::Whole => Some(Form::Whole),
+        OperandFlow::Block { dim, step } => {
+            let rows = rows.then(step)?;
+            let straight = rows.granule() == 1 && rows.len(1) == 1 && !rows.is_reversed();
+            straight.then_some(Form::Part(dim, rows))
+        }
+    };
+    flows.iter().map(form).collect::<Option<Vec<Form>>>().map(Node::Operation)
+}
+
+/// Operations that cost no more than the memory that they read, and round as they do everywhere.
+fn is_cheap(module: &Module, id: InstructionId, inst: &Instruction) -> bool {
+    let moves = matches!(
+        inst.opcode,
+        Opcode::Broadcast
+            | Opcode::Concatenate
+            | Opcode::Iota
+            | Opcode::Pad
+            | Opcode::Reshape
+            | Opcode::Slice
+            | Opcode::Transpose
+    );
+    let computes = inst.opcode.is_elementwise() && !is_expensive(module, id) && !is_short_float(inst);
+    (moves || computes)
+        && inst.called_computations().next().is_none()
+        && inst.control_predecessors().is_empty()
+        && inst.attribute(&AttrKey::Sharding).is_none()
+        && !hlo_ir::edit::has_side_effect(module, id)
+}
+
+fn is_short_float(inst: &Instruction) -> bool {
+    inst.array().is_some_and(|array| array.element_type.is_float() && array.element_type.bits() < 32)
+}

@@ -1,0 +1,166 @@
+//! Who reads an element of a loop's state: slices in its body, and loops inside the body that it is handed to.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::graph::Users;
+use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
+use smallvec::SmallVec;
+
+/// A `dynamic-slice` that takes `rows` rows of dimension `dim`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) slice: InstructionId,
+    pub(super) dim: usize,
+    pub(super) rows: i64,
+}
+
+/// A loop that hands an element of its state on, and all reads of it.
+pub(super) struct Reader {
+    /// The `while`.
+    pub(super) site: InstructionId,
+    /// The tuple it begins with.
+    pub(super) initial: InstructionId,
+    /// Index of the element.
+    pub(super) element: usize,
+    pub(super) body: ComputationId,
+    pub(super) condition: ComputationId,
+    /// Slices in the body itself.
+    pub(super) taken: Vec<Taken>,
+    /// Loops in the body.
+    pub(super) inner: Vec<Reader>,
+    /// Whether the loop itself runs once.
+    pub(super) once: bool,
+}
+
+impl Reader {
+    /// The slices of the loop and of those in it.
+    pub(super) fn all_taken(&self) -> Vec<Taken> {
+        let inner = self.inner.iter().flat_map(Self::all_taken);
+        self.taken.iter().copied().chain(inner).collect()
+    }
+
+    /// Whether each row of `value` is taken once, as far as the loop's bound says; that decides on speed alone.
+    pub(super) fn reads_once(&self, module: &Module, value: InstructionId, taken: Taken) -> bool {
+        let extent = module.instruction(value).array().map_or(0, |array| array.dims[taken.dim]);
+        let steps = crate::loop_residuals::bound(module, self.condition);
+        let few = steps.is_some_and(|(_, steps)| steps.saturating_mul(taken.rows) <= extent);
+        self.once && self.inner.is_empty() && few
+    }
+}
+
+/// Where loops are looked up.
+pub(super) struct Loops<'a> {
+    pub(super) module: &'a Module,
+    pub(super) users: &'a Users,
+    pub(super) callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
+}
+
+impl Loops<'_> {
+    /// The reads of an element, if the loop can be changed and they are all there is; recursion is as deep as loops are nested.
+    pub(super) fn reader(&self, site: InstructionId, element: usize) -> Option<Reader> {
+        let module = self.module;
+        let looping = module.instruction(site);
+        let initial = *looping.operands.first()?;
+        let body = looping.computation(&AttrKey::Body)?;
+        let condition = looping.computation(&AttrKey::Condition)?;
+        let root = module.computation(body).root;
+        let plain = looping.opcode == Opcode::While
+            && [initial, root].iter().all(|&tuple| module.instruction(tuple).opcode == Opcode::Tuple)
+            && self.users.get(initial) == [site]
+            && [body, condition].iter().all(|&called| self.callers[called].len() == 1)
+            && self.is_unused_behind(site, element);
+        let ([state], [asked]) = (&module.parameters(body)[..], &module.parameters(condition)[..]) else { return None };
+        let changed = [site, initial, root, *state, *asked];
+        let free = |&id: &InstructionId| {
+            let inst = module.instruction(id);
+            inst.attribute(&AttrKey::Sharding).is_none() && inst.control_predecessors().is_empty()
+        };
+        if !plain || !changed.iter().all(free) || !self.is_unused_behind(*asked, element) {
+            return None;
+        }
+        let handed = *module.instruction(root).operands.get(element)?;
+        let elements = self.elements(*state, element)?;
+        let given = &module.instruction(initial).operands;
+        let once = given.iter().filter(|&id| *id == given[element]).count() == 1;
+        let mut reader = Reader {
+            site,
+            initial,
+            element,
+            body,
+            condition,
+            taken: Vec::new(),
+            inner: Vec::new(),
+            once: self.runs_once(site),
+        };
+        for &read in &elements {
+            self.add_reads(&mut reader, read, root)?;
+        }
+        let reads = !reader.taken.is_empty() || !reader.inner.is_empty();
+        (once && reads && elements.contains(&handed)).then_some(reader)
+    }
+
+    /// Sorts the users of the element, as the body sees it, into slices and loops; `None` if there are others.
+    fn add_reads(&self, reader: &mut Reader, read: InstructionId, root: InstructionId) -> Option<()> {
+        for &user in self.users.get(read) {
+            let inst = self.module.instruction(user);
+            let place = sole_place(&inst.operands, read)?;
+            match inst.opcode {
+                Opcode::Tuple if user == root => (place == reader.element).then_some(())?,
+                Opcode::Tuple => {
+                    let [inner] = self.users.get(user) else { return None };
+                    reader.inner.push(self.reader(*inner, place)?);
+                }
+                Opcode::DynamicSlice if place == 0 => reader.taken.push(self.taken(user)?),
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    fn taken(&self, slice: InstructionId) -> Option<Taken> {
+        let inst = self.module.instruction(slice);
+        let (from, to) = (self.module.instruction(inst.operands[0]).array()?, inst.array()?);
+        let mut cut = (0..to.rank()).filter(|&dim| to.dims[dim] != from.dims[dim]);
+        let (dim, None) = (cut.next()?, cut.next()) else { return None };
+        let rows = to.dims[dim];
+        (from.with_dim(dim, rows) == *to && inst.control_predecessors().is_empty()).then_some(Taken {
+            slice,
+            dim,
+            rows,
+        })
+    }
+
+    /// Whether an instruction is in no loop.
+    fn runs_once(&self, site: InstructionId) -> bool {
+        let callers = &self.callers[self.module.instruction(site).parent];
+        callers.iter().all(|&caller| self.module.instruction(caller).opcode != Opcode::While && self.runs_once(caller))
+    }
+
+    /// What takes an element out of a state; `None` if the state is used as a whole.
+    pub(super) fn elements(&self, state: InstructionId, element: usize) -> Option<Vec<InstructionId>> {
+        let module = self.module;
+        let users = self.users.get(state);
+        let is_root = |id: InstructionId| module.computation(module.instruction(id).parent).root == id;
+        let taken = |&id: &InstructionId| module.instruction(id).opcode == Opcode::GetTupleElement;
+        if !users.iter().all(taken) || is_root(state) {
+            return None;
+        }
+        let wanted = i64::try_from(element).ok();
+        Some(users.iter().copied().filter(|&id| module.instruction(id).int(&AttrKey::Index) == wanted).collect())
+    }
+
+    /// Whether nothing reads an element of a state.
+    fn is_unused_behind(&self, state: InstructionId, element: usize) -> bool {
+        let module = self.module;
+        let unused = |id: &InstructionId| {
+            self.users.get(*id).is_empty() && module.computation(module.instruction(*id).parent).root != *id
+        };
+        self.elements(state, element).is_some_and(|elements| elements.iter().all(unused))
+    }
+}
+
+/// The only index at which `id` stands.
+fn sole_place(operands: &[InstructionId], id: InstructionId) -> Option<usize> {
+    let mut places = operands.iter().enumerate().filter(|(_, operand)| **operand == id).map(|(place, _)| place);
+    let (place, None) = (places.next()?, places.next()) else { return None };
+    Some(place)
+}

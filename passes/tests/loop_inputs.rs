@@ -1,0 +1,222 @@
+//! When rows of a loop's input are computed in the loop, and when they stay: one loop that reads rows, and one thing wrong at a time.
+
+mod common;
+
+use common::{diff, estimate, parse};
+use hlo_ir::graph::Users;
+use hlo_ir::{Module, text, verify};
+use hlo_memory::{Bytes, Target};
+use hlo_passes::loop_inputs::LoopInputs;
+use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
+
+/// The loop adds up rows of `wide`, which is computed from bytes.
+const LOOP: &str = "HloModule m
+
+%body (p: (s32[], s32[8], s32[4,8])) -> (s32[], s32[8], s32[4,8]) {
+  %p = (s32[], s32[8], s32[4,8]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %sum = s32[8] get-tuple-element(%p), index=1
+  %rows = s32[4,8] get-tuple-element(%p), index=2
+  %zero = s32[] constant(0)
+  %row = s32[1,8] dynamic-slice(%rows, %i, %zero), dynamic_slice_sizes={1,8}
+  %flat = s32[8] reshape(%row)
+  %more = s32[8] add(%sum, %flat)
+  ROOT %r = (s32[], s32[8], s32[4,8]) tuple(%next, %more, %rows)
+}
+
+%less (q: (s32[], s32[8], s32[4,8])) -> pred[] {
+  %q = (s32[], s32[8], s32[4,8]) parameter(0)
+  %k = s32[] get-tuple-element(%q), index=0
+  %bound = s32[] constant(4)
+  ROOT %c = pred[] compare(%k, %bound), direction=LT
+}
+
+ENTRY %main (a: s8[4,8], b: s32[8], d: s32[4,8]) -> s32[8] {
+  %a = s8[4,8] parameter(0)
+  %b = s32[8] parameter(1)
+  %d = s32[4,8] parameter(2)
+  %start = s32[] constant(0)
+  %wide = s32[4,8] convert(%a)
+  %state = (s32[], s32[8], s32[4,8]) tuple(%start, %b, %wide)
+  %loop = (s32[], s32[8], s32[4,8]) while(%state), condition=%less, body=%body
+  ROOT %sums = s32[8] get-tuple-element(%loop), index=1
+}
+";
+
+fn find_for(module: &Module, target: Target) -> Vec<Finding> {
+    let options = Options { min_saving: Bytes(1), target, ..Options::default() };
+    let (users, estimate) = (Users::of(module), estimate(Bytes(0), vec![]));
+    LoopInputs.find(&Context { module, users: &users, estimate: &estimate, options: &options })
+}
+
+fn find(module: &Module) -> Vec<Finding> {
+    find_for(module, Target::Cpu)
+}
+
+/// The program with one text in the place of another.
+fn with(changes: &[(&str, &str)]) -> Module {
+    let mut source = LOOP.to_owned();
+    for (old, new) in changes {
+        assert!(source.contains(old), "{old} is not in the program");
+        source = source.replace(old, new);
+    }
+    let module = parse(&source);
+    assert_eq!(verify::verify(&module), [], "{source}");
+    module
+}
+
+/// What the pass makes of it, as a diff; legal, settled, and taken back without a trace.
+fn rewritten(mut module: Module) -> String {
+    let before = text::print(&module);
+    let [finding] = &find(&module)[..] else { panic!("one value is read by rows") };
+    let Outcome::Rewrite { patch, .. } = finding.outcome.clone() else { panic!("its rows can be computed") };
+    let undo = patch.apply(&mut module).expect("the patch fits");
+    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+    let after = text::print(&module);
+    assert!(find(&module).is_empty(), "nothing is left to move: {after}");
+    undo.revert(&mut module);
+    assert_eq!(text::print(&module), before);
+    diff(&before, &after)
+}
+
+#[test]
+fn rows_are_computed_where_they_are_read() {
+    let module = with(&[]);
+    let finding = &find(&module)[0];
+    assert_eq!((finding.grade, finding.wasted), (Grade::Bitwise, Bytes(4 * 8 * 4)));
+    insta::assert_snapshot!(rewritten(module));
+}
+
+#[test]
+fn what_the_loop_hands_on_already_is_not_carried_twice() {
+    // The value is a part of the state's other array: nothing takes its place, and a number fills it.
+    let diff = rewritten(with(&[
+        ("s32[8], s32[4,8])", "s32[8], s32[4,8], s32[4,8])"),
+        ("tuple(%start, %b, %wide)", "tuple(%start, %b, %wide, %d)"),
+        ("tuple(%next, %more, %rows)", "tuple(%next, %more, %rows, %kept)"),
+        ("%zero = s32[] constant(0)", "%kept = s32[4,8] get-tuple-element(%p), index=3\n  %zero = s32[] constant(0)"),
+        ("convert(%a)", "negate(%d)"),
+    ]));
+    assert!(diff.contains("(s32[], s32[8], s32[], s32[4,8])"), "{diff}");
+}
+
+#[test]
+fn numbers_of_rows_follow_from_the_start() {
+    let diff = rewritten(with(&[("convert(%a)", "iota(), iota_dimension=0")]));
+    assert!(diff.contains("row_numbers = s32[1,8] add("), "{diff}");
+    // Rows that begin later in the array they are read from.
+    let diff = rewritten(with(&[
+        ("convert(%a)", "slice(%longer), slice={[2:6], [0:8]}"),
+        ("d: s32[4,8])", "d: s32[4,8], longer: s32[6,8])"),
+        ("%start =", "%longer = s32[6,8] parameter(3)\n  %start ="),
+    ]));
+    assert!(diff.contains("s32[] add(%first_row"), "{diff}");
+}
+
+#[test]
+fn floats_that_a_compiler_may_join_are_only_nearly_the_same() {
+    let floats = |work: &str| {
+        let source = LOOP.replace("s32[8]", "f32[8]").replace("s32[4,8]", "f32[4,8]").replace("s32[1,8]", "f32[1,8]");
+        let module = parse(&source.replace("convert(%a)", work));
+        assert_eq!(verify::verify(&module), [], "{work}");
+        find(&module).first().map(|finding| finding.grade)
+    };
+    assert_eq!(floats("negate(%d)"), Some(Grade::Bitwise));
+    assert_eq!(floats("multiply(%d, %d)"), Some(Grade::HloExact));
+    assert_eq!(floats("exponential(%d)"), None, "a polynomial is not computed again");
+    assert_eq!(floats("sqrt(%d)"), None, "nor is a root");
+}
+
+#[test]
+fn rows_stay_when_a_condition_fails() {
+    let result = "ROOT %sums = s32[8] get-tuple-element(%loop), index=1";
+    let changes: [(&str, &[(&str, &str)]); 8] = [
+        (
+            "the step changes the value",
+            &[("%more, %rows)", "%more, %changed)"), ("%flat =", "%changed = s32[4,8] negate(%rows)\n  %flat =")],
+        ),
+        ("the step reads all rows", &[("%flat =", "%all = s32[4,8] negate(%rows)\n  %flat =")]),
+        (
+            "the step reads a part of a row",
+            &[
+                ("dynamic_slice_sizes={1,8}", "dynamic_slice_sizes={1,4}"),
+                ("%row = s32[1,8]", "%row = s32[1,4]"),
+                (
+                    "%flat = s32[8] reshape(%row)",
+                    "%half = s32[4] reshape(%row)\n  %flat = s32[8] concatenate(%half, %half), dimensions={0}",
+                ),
+            ],
+        ),
+        (
+            "the result is read behind the loop",
+            &[(
+                result,
+                "%seen = s32[4,8] get-tuple-element(%loop), index=2\n  %one.row = s32[1,8] slice(%seen), slice={[0:1], [0:8]}\n  ROOT %sums = s32[8] reshape(%one.row)",
+            )],
+        ),
+        (
+            "the condition reads it",
+            &[
+                (
+                    "%bound =",
+                    "%seen = s32[4,8] get-tuple-element(%q), index=2\n  %corner = s32[1,1] slice(%seen), slice={[0:1], [0:1]}\n  %other = s32[] reshape(%corner)\n  %bound =",
+                ),
+                ("compare(%k, %bound)", "compare(%k, %other)"),
+            ],
+        ),
+        ("it stands in memory", &[("%b, %wide)", "%b, %d)")]),
+        ("its rows come from all rows", &[("convert(%a)", "reverse(%d), dimensions={0}")]),
+        (
+            "its rows read twice their bytes",
+            &[
+                ("convert(%a)", "add(%d, %second)"),
+                ("d: s32[4,8])", "d: s32[4,8], second: s32[4,8])"),
+                ("%start =", "%second = s32[4,8] parameter(3)\n  %start ="),
+            ],
+        ),
+    ];
+    for (why, change) in changes {
+        assert!(find(&with(change)).is_empty(), "{why}");
+    }
+    let module = with(&[]);
+    assert!(
+        find_for(&module, Target::Gpu).is_empty() && find_for(&module, Target::Tpu).is_empty(),
+        "not measured there"
+    );
+}
+
+#[test]
+fn short_floats_stay() {
+    let scaled = |work: &str| {
+        let source = LOOP
+            .replace("s32[8]", "f32[8]")
+            .replace("s32[4,8]", "f32[4,8]")
+            .replace("s32[1,8]", "f32[1,8]")
+            .replace("s8[4,8]", "bf16[4,8]")
+            .replace("%wide = f32[4,8] convert(%a)", work);
+        let module = parse(&source);
+        assert_eq!(verify::verify(&module), [], "{source}");
+        find(&module).len()
+    };
+    assert_eq!(scaled("%wide = f32[4,8] convert(%a)"), 1, "an argument is as it is");
+    let product = "%twice = bf16[4,8] multiply(%a, %a)\n  %wide = f32[4,8] convert(%twice)";
+    assert_eq!(scaled(product), 0, "memory would round the product");
+    let narrowed = "%narrow = bf16[4,8] convert(%d)\n  %wide = f32[4,8] convert(%narrow)";
+    assert_eq!(scaled(narrowed), 0, "memory would round the conversion");
+}
+
+#[test]
+fn scattered_rows_are_not_read_again_and_again() {
+    // Columns of an argument, in a loop that runs once, and in a loop that reads each of them twice.
+    let once = [
+        ("convert(%a)", "transpose(%t), dimensions={1,0}"),
+        ("d: s32[4,8])", "d: s32[4,8], t: s32[8,4])"),
+        ("%start =", "%t = s32[8,4] parameter(3)\n  %start ="),
+    ];
+    assert_eq!(find(&with(&once)).len(), 1);
+    let twice: Vec<_> =
+        once.into_iter().chain([("%bound = s32[] constant(4)", "%bound = s32[] constant(8)")]).collect();
+    assert!(find(&with(&twice)).is_empty());
+}

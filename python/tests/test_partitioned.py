@@ -1,0 +1,129 @@
+"""Programs over several devices of one process: rewritten like others where no block lies across devices, with the same results and shardings."""
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hlo_opt
+from programs import EAGER, arguments, gradient, rewritten, same, scattered
+
+AUTO = jax.sharding.AxisType.Auto
+
+
+def mesh(shape=(4,), names=("d",), kind=AUTO):
+    return jax.make_mesh(shape, names, axis_types=(kind,) * len(shape))
+
+
+def placed(array, *spec, over=None):
+    return jax.device_put(array, jax.NamedSharding(over or mesh(), jax.P(*spec)))
+
+
+def both(function, *args, options=EAGER, **given):
+    """The report of hlo_opt.jit, after its results were compared with those of jax.jit: bits, shardings, devices."""
+    f, g = hlo_opt.jit(function, options=options, **given), jax.jit(function, **given)
+    copies = lambda: jax.tree.map(lambda leaf: leaf + 0 if given.get("donate_argnums") is not None else leaf, args)  # noqa: E731
+    same(f(*copies()), g(*copies()))
+    compiled = [kind.lower(*args).compile() for kind in (f, g)]
+    if f.memory_report().kept == "rewritten":
+        assert compiled[0].memory_analysis().temp_size_in_bytes == f.memory_report().after.temporaries
+    # Nothing is fetched from other devices that was not fetched before, and nothing in a loop.
+    fetched = [sorted(re.findall(r" (all-gather|all-to-all|collective-permute|all-reduce|reduce-scatter)\(", kind.as_text())) for kind in compiled]
+    assert fetched[0] == fetched[1]
+    return f.memory_report()
+
+
+def test_replicated_arguments():
+    x, idx = arguments(1 << 16)
+    report = rewritten(both(gradient, placed(x), placed(idx)))
+    assert report.after.total < 1.1 * report.floor_bytes
+
+
+def test_figures_are_those_of_one_device():
+    x, idx = arguments(1 << 16)
+    report = both(gradient, placed(x), placed(idx, "d"))
+    # Rows that lie across devices are not cut into blocks.
+    assert report.kept == "original" and any(remark.code == "sharded" for remark in report.model.remarks)
+    # The gradient of a sum needs no value of x.
+    assert report.floor_bytes == idx.nbytes // 4 + x.nbytes
+
+
+def test_shard_map():
+    @functools.partial(jax.shard_map, mesh=mesh(), in_specs=(jax.P(), jax.P("d")), out_specs=jax.P(), check_vma=False)
+    def local(x, idx):
+        return jax.lax.psum(gradient(x, idx), "d")
+
+    x, idx = arguments(1 << 18)
+    report = rewritten(both(local, placed(x), placed(idx, "d")))
+    assert report.before.arguments == idx.nbytes // 4
+
+
+def test_shard_map_of_several_arrays():
+    @functools.partial(jax.shard_map, mesh=mesh(), in_specs=(jax.P(), jax.P("d")), out_specs=jax.P(), check_vma=False)
+    def local(x, idx):
+        return jax.lax.psum(jax.grad(lambda x: jnp.sin(x[idx[:, 0], idx[:, 1], idx[:, 2]]).sum())(x), "d")
+
+    x, idx = arguments(1 << 18)
+    report = rewritten(both(local, placed(x), placed(idx, "d")))
+    assert report.before.arguments == x.nbytes + idx.nbytes // 4
+
+
+def test_pmap():
+    x, idx = arguments(1 << 18)
+    mapped = jax.pmap(gradient, in_axes=(None, 0))
+    f, split = hlo_opt.jit(mapped, options=EAGER), idx.reshape(4, -1, 3)
+    same(f(x, split), jax.jit(mapped)(x, split))
+    assert f.memory_report().kept in ("rewritten", "original")
+
+
+def test_donation_and_result_shardings():
+    rng = np.random.default_rng(0)
+    table, rows = (jnp.asarray(rng.standard_normal(shape), jnp.float32) for shape in ((64, 16), (4096, 16)))
+    ids = jnp.asarray(rng.integers(-70, 70, 4096), jnp.int32)
+    cut = jax.NamedSharding(mesh(), jax.P(None, "d"))
+    report = both(scattered, placed(table, None, "d"), placed(rows, None, "d"), placed(ids), donate_argnums=0, out_shardings=cut)
+    assert report.before.aliased == table.nbytes // 4 if report.before else report.kept == "original"
+
+
+@pytest.mark.parametrize("kind", [AUTO, jax.sharding.AxisType.Explicit])
+def test_a_layer_over_two_axes(kind):
+    grid = mesh((2, 2), ("data", "model"), kind)
+
+    def loss(weights, x):
+        hidden = jnp.tanh(x @ weights["in"])
+        if kind is AUTO:
+            hidden = jax.lax.with_sharding_constraint(hidden, jax.NamedSharding(grid, jax.P("data", "model")))
+        return ((hidden @ weights["out"]) ** 2).mean()
+
+    rng = np.random.default_rng(0)
+    array = lambda *shape: jnp.asarray(rng.standard_normal(shape) / 8, jnp.float32)  # noqa: E731
+    weights = {"in": placed(array(64, 128), None, "model", over=grid), "out": placed(array(128, 64), "model", None, over=grid)}
+    x = placed(array(512, 64), "data", None, over=grid)
+    if kind is AUTO:
+        both(jax.value_and_grad(loss), weights, x)
+        return
+    # Explicit axes ask what becomes of a contracted dimension; here the result is whole on each device of a row.
+    where = lambda *spec: jax.NamedSharding(grid, jax.P(*spec))  # noqa: E731
+
+    def explicit(weights, x):
+        hidden = jnp.tanh(jnp.matmul(x, weights["in"], out_sharding=where("data", "model")))
+        return (jnp.matmul(hidden, weights["out"], out_sharding=where("data", None)) ** 2).mean()
+
+    both(jax.value_and_grad(explicit), weights, x)
+
+
+def test_gathered_weights():
+    def network(x, *weights):
+        for weight in weights:
+            x = jnp.tanh(x @ weight)
+        return x.sum()
+
+    rng = np.random.default_rng(0)
+    array = lambda *shape: jnp.asarray(rng.standard_normal(shape) / 32, jnp.float32)  # noqa: E731
+    weights = [placed(array(256, 256), "d") for _ in range(6)]
+    f, x = hlo_opt.jit(network, options=EAGER), placed(array(64, 256), "d")
+    np.testing.assert_allclose(f(x, *weights), jax.jit(network)(x, *weights), rtol=1e-5)
+    report = f.memory_report()
+    assert report.kept == "original" or report.after.total < report.before.total
