@@ -152,6 +152,12 @@ fn hash(cx: &Cx<'_>, id: Id) -> u64 {
     (inst.opcode, operand_key(cx, id)).hash(&mut hasher);
     inst.array().map(|array| &array.dims).hash(&mut hasher);
     inst.ints(&AttrKey::Dimensions).hash(&mut hasher);
+    // What tells thousands of pieces of one array or tuple apart; none of it is a note.
+    if matches!(inst.opcode, Opcode::Slice | Opcode::GetTupleElement | Opcode::Pad) {
+        for key in [AttrKey::Slice, AttrKey::Index, AttrKey::Padding] {
+            inst.attribute(&key).hash(&mut hasher);
+        }
+    }
     hasher.finish()
 }
 
