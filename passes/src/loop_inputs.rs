@@ -19,7 +19,8 @@
 //! polynomials or roots are computed anew, at most 64 of them, and only where they read no more bytes for a row than the row has: the loop
 //! then moves no more memory than before. Rows that lie scattered in memory, less than 256 bytes in a piece, are read by one loop once
 //! and by no loop again and again. Stays away from floats of less than 32 bits that are computed (memory rounds them, a fusion need not),
-//! from loops whose value anything else reads, from loops that share their bodies or carry shardings, from scheduled modules, and from other
+//! from values of less than a hundredth
+//! of all memory, from loops whose value anything else reads, from loops that share their bodies or carry shardings, from scheduled modules, and from other
 //! targets than CPU, where nothing of it was measured.
 
 mod cone;
@@ -70,7 +71,9 @@ fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec
     if initial.opcode != Opcode::Tuple {
         return Vec::new();
     }
-    let worth = |bytes: &Bytes| *bytes >= context.options.min_saving && *bytes > Bytes::ZERO;
+    // Real models hand a loop dozens of small arrays, and each would be a step of the search of its own.
+    let least = Bytes(context.estimate.charged().get() / 100).max(context.options.min_saving).max(Bytes(1));
+    let worth = |bytes: &Bytes| *bytes >= least;
     let elements = initial.operands.iter().enumerate();
     let found = elements.filter_map(|(element, &value)| {
         let wasted = size::array_size(module.instruction(value).array()?).filter(worth)?;
