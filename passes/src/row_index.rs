@@ -188,7 +188,7 @@ impl Batched {
         if let [only] = pieces[..] {
             return only;
         }
-        let shape = self.narrowed(module, index, vector_dim, |count| count - 1);
+        let shape = narrowed(module, index, vector_dim, |count| count - 1);
         let mut new = Instruction::new(inst.name.clone(), shape, Opcode::Concatenate, pieces)
             .with(Attribute::ints(AttrKey::Dimensions, [vector_dim as i64]));
         new.attributes
@@ -213,7 +213,7 @@ impl Batched {
             let whole = |dim: usize| SliceDim { start: 0, limit: array.dims[dim], stride: 1 };
             let bound = |dim| if dim == vector_dim { SliceDim { start, limit, stride: 1 } } else { whole(dim) };
             let bounds = (0..array.rank()).map(bound).collect();
-            let shape = self.narrowed(module, index, vector_dim, |_| limit - start);
+            let shape = narrowed(module, index, vector_dim, |_| limit - start);
             let mut new = Instruction::new(inst.name.clone(), shape, Opcode::Slice, [index])
                 .with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds)));
             new.attributes
@@ -222,12 +222,13 @@ impl Batched {
         };
         filled.map(slice).collect()
     }
+}
 
-    fn narrowed(&self, module: &Module, index: InstructionId, dim: usize, to: impl Fn(i64) -> i64) -> ShapeRef {
-        let array = module.instruction(index).array().expect("indices are arrays");
-        let sizes = array.dims.iter().enumerate().map(|(at, &size)| if at == dim { to(size) } else { size });
-        Shape::Array(ArrayShape::new(array.element_type, sizes)).into()
-    }
+/// The shape of an array of indices with another number of components.
+fn narrowed(module: &Module, index: InstructionId, dim: usize, to: impl Fn(i64) -> i64) -> ShapeRef {
+    let array = module.instruction(index).array().expect("indices are arrays");
+    let sizes = array.dims.iter().enumerate().map(|(at, &size)| if at == dim { to(size) } else { size });
+    Shape::Array(ArrayShape::new(array.element_type, sizes)).into()
 }
 
 /// The operands of a concatenation of components without the one that is component `component` alone.
