@@ -22,10 +22,9 @@
 //! Stays away from scheduled modules, dynamic shapes, indices with a single component, and small arrays.
 
 use hlo_ir::edit::Patch;
-use hlo_ir::shape::{Dims, ShapeRef};
+use hlo_ir::shape::Dims;
 use hlo_ir::{
-    ArrayShape, AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, Opcode, ScatterDims, Shape,
-    attribute::SliceDim,
+    AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, Opcode, ScatterDims, Shape, attribute::SliceDim,
 };
 use hlo_memory::{Bytes, size};
 
@@ -141,7 +140,7 @@ impl Batched {
             if !inst.ints(&keys.gone).contains(&to) {
                 return None;
             }
-            let row = row_number(module, indices, vector_dim, component as i64)?;
+            let row = row_number(module, indices, vector_dim, component)?;
             let from = (0..index.rank()).filter(|&dim| dim != vector_dim).nth(row)?;
             let fits = target.dims.get(usize::try_from(to).ok()?) == index.dims.get(from);
             let free = !inst.ints(&keys.index_batch).contains(&(from as i64));
@@ -180,20 +179,15 @@ impl Batched {
         index: InstructionId,
         vector_dim: usize,
     ) -> InstructionId {
-        let inst = module.instruction(index);
-        let pieces = match joined(module, index, vector_dim, self.component) {
-            Some(pieces) => pieces,
-            None => self.slices(module, patch, index, vector_dim),
-        };
+        let pieces = joined(module, index, vector_dim, self.component)
+            .unwrap_or_else(|| self.slices(module, patch, index, vector_dim));
         if let [only] = pieces[..] {
             return only;
         }
-        let shape = narrowed(module, index, vector_dim, |count| count - 1);
-        let mut new = Instruction::new(inst.name.clone(), shape, Opcode::Concatenate, pieces)
-            .with(Attribute::ints(AttrKey::Dimensions, [vector_dim as i64]));
-        new.attributes
-            .extend(inst.attribute(&AttrKey::Metadata).map(|it| Attribute::new(AttrKey::Metadata, it.clone())));
-        patch.add(inst.parent, new)
+        let count = module.instruction(index).array().map_or(0, |array| array.dims[vector_dim] - 1);
+        let new = part(module, index, vector_dim, count, (Opcode::Concatenate, pieces));
+        let new = new.with(Attribute::ints(AttrKey::Dimensions, [vector_dim as i64]));
+        patch.add(module.instruction(index).parent, new)
     }
 
     /// The components before and behind this one.
@@ -204,31 +198,36 @@ impl Batched {
         index: InstructionId,
         vector_dim: usize,
     ) -> Vec<InstructionId> {
-        let inst = module.instruction(index);
-        let Some(array) = inst.array() else { return Vec::new() };
+        let Some(array) = module.instruction(index).array() else { return Vec::new() };
         let component = self.component as i64;
         let ranges = [(0, component), (component + 1, array.dims[vector_dim])];
-        let filled = ranges.into_iter().filter(|(start, limit)| start < limit);
         let slice = |(start, limit): (i64, i64)| {
-            let whole = |dim: usize| SliceDim { start: 0, limit: array.dims[dim], stride: 1 };
-            let bound = |dim| if dim == vector_dim { SliceDim { start, limit, stride: 1 } } else { whole(dim) };
+            let bound = |dim| {
+                let (start, limit) = if dim == vector_dim { (start, limit) } else { (0, array.dims[dim]) };
+                SliceDim { start, limit, stride: 1 }
+            };
             let bounds = (0..array.rank()).map(bound).collect();
-            let shape = narrowed(module, index, vector_dim, |_| limit - start);
-            let mut new = Instruction::new(inst.name.clone(), shape, Opcode::Slice, [index])
-                .with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds)));
-            new.attributes
-                .extend(inst.attribute(&AttrKey::Metadata).map(|it| Attribute::new(AttrKey::Metadata, it.clone())));
-            patch.add(inst.parent, new)
+            let new = part(module, index, vector_dim, limit - start, (Opcode::Slice, vec![index]));
+            let new = new.with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds)));
+            patch.add(module.instruction(index).parent, new)
         };
-        filled.map(slice).collect()
+        ranges.into_iter().filter(|(start, limit)| start < limit).map(slice).collect()
     }
 }
 
-/// The shape of an array of indices with another number of components.
-fn narrowed(module: &Module, index: InstructionId, dim: usize, to: impl Fn(i64) -> i64) -> ShapeRef {
-    let array = module.instruction(index).array().expect("indices are arrays");
-    let sizes = array.dims.iter().enumerate().map(|(at, &size)| if at == dim { to(size) } else { size });
-    Shape::Array(ArrayShape::new(array.element_type, sizes)).into()
+/// An instruction named and placed like the index, with `count` components.
+fn part(
+    module: &Module,
+    index: InstructionId,
+    vector_dim: usize,
+    count: i64,
+    (opcode, operands): (Opcode, Vec<InstructionId>),
+) -> Instruction {
+    let inst = module.instruction(index);
+    let array = inst.array().expect("indices are arrays").with_dim(vector_dim, count);
+    let mut new = Instruction::new(inst.name.clone(), Shape::Array(array).into(), opcode, operands);
+    new.attributes.extend(inst.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned());
+    new
 }
 
 /// The operands of a concatenation of components without the one that is component `component` alone.

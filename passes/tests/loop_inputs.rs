@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{diff, estimate, parse};
+use common::{diff, estimate, parse, replaced};
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};
@@ -57,14 +57,7 @@ fn find(module: &Module) -> Vec<Finding> {
 
 /// The program with one text in the place of another.
 fn with(changes: &[(&str, &str)]) -> Module {
-    let mut source = LOOP.to_owned();
-    for (old, new) in changes {
-        assert!(source.contains(old), "{old} is not in the program");
-        source = source.replace(old, new);
-    }
-    let module = parse(&source);
-    assert_eq!(verify::verify(&module), [], "{source}");
-    module
+    replaced(LOOP, changes)
 }
 
 /// What the pass makes of it, as a diff; legal, settled, and taken back without a trace.
@@ -132,7 +125,7 @@ fn floats_that_a_compiler_may_join_are_only_nearly_the_same() {
 #[test]
 fn rows_stay_when_a_condition_fails() {
     let result = "ROOT %sums = s32[8] get-tuple-element(%loop), index=1";
-    let changes: [(&str, &[(&str, &str)]); 8] = [
+    let changes: [(&str, &[(&str, &str)]); 9] = [
         (
             "the step changes the value",
             &[("%more, %rows)", "%more, %changed)"), ("%flat =", "%changed = s32[4,8] negate(%rows)\n  %flat =")],
@@ -167,6 +160,14 @@ fn rows_stay_when_a_condition_fails() {
             ],
         ),
         ("it stands in memory", &[("%b, %wide)", "%b, %d)")]),
+        (
+            "its rows begin where no start of 32 bits reaches",
+            &[
+                ("convert(%a)", "slice(%longer), slice={[4000000000:4000000004], [0:8]}"),
+                ("d: s32[4,8])", "d: s32[4,8], longer: s32[5000000000,8])"),
+                ("%start =", "%longer = s32[5000000000,8] parameter(3)\n  %start ="),
+            ],
+        ),
         ("its rows come from all rows", &[("convert(%a)", "reverse(%d), dimensions={0}")]),
         (
             "its rows read twice their bytes",

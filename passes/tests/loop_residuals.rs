@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{diff, estimate, parse};
+use common::{diff, estimate, parse, replaced};
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::Bytes;
@@ -92,14 +92,7 @@ fn find(module: &Module) -> Vec<Finding> {
 
 /// The loops with some texts replaced, each of which must be there.
 fn with(changes: &[(&str, &str)]) -> Module {
-    let mut source = LOOPS.replace("cumulated(", "exponential(");
-    for (old, new) in changes {
-        assert!(source.contains(old), "{old} is not in the program");
-        source = source.replace(old, new);
-    }
-    let module = parse(&source);
-    assert_eq!(verify::verify(&module), [], "{source}");
-    module
+    replaced(&LOOPS.replace("cumulated(", "exponential("), changes)
 }
 
 /// A movement of data that the pass does not repeat, in the place of `h`, so that only `f` follows from something.

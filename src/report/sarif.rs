@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn files_are_named_from_where_the_tool_runs() {
-        let here = Some(Path::new("/home/runner/repo"));
-        assert_eq!(uri("/home/runner/repo/model/a b.py", here), "model/a%20b.py");
-        assert_eq!(uri("/home/runner/repository/a.py", here), "file:///home/runner/repository/a.py");
+        let here = Some(Path::new("/model"));
+        assert_eq!(uri("/model/layers/a b.py", here), "layers/a%20b.py");
+        assert_eq!(uri("/models/a.py", here), "file:///models/a.py");
         assert_eq!(uri("/usr/lib/é.py", None), "file:///usr/lib/%C3%A9.py");
         assert_eq!(uri("model.py", here), "model.py");
     }

@@ -83,6 +83,17 @@ pub(super) fn position(coordinates: &[Affine], sizes: &[i64]) -> Option<Affine> 
     coordinates.iter().zip(sizes).try_fold(Affine::default(), |sum, (at, &size)| sum.times(size)?.plus(at))
 }
 
+/// Row-major position, in an index array of these sizes, of component `component` of every row; dimension `vector_dim` holds the components.
+pub(super) fn of_component(component: usize, vector_dim: usize, sizes: &[i64]) -> Option<Affine> {
+    let mut rows = 0..;
+    let coordinate = |(dim, &size): (usize, &i64)| match dim == vector_dim {
+        true => Affine::constant(component as i64),
+        false => Affine::row(rows.next().expect("it never ends"), size),
+    };
+    let coordinates: Vec<Affine> = sizes.iter().enumerate().map(coordinate).collect();
+    position(&coordinates, sizes)
+}
+
 /// Coordinates of a row-major position in an array of these sizes; `None` if they are not affine.
 pub(super) fn coordinates(position: &Affine, sizes: &[i64], rows: &[i64]) -> Option<Vec<Affine>> {
     let mut rest = position.clone();

@@ -114,20 +114,8 @@ fn origins(module: &Module, index: &Index, source: InstructionId, rows: &[i64]) 
     let dims = &module.instruction(index.id).array()?.dims;
     let mut tracer = Tracer::new(module, source, rows);
     let component = |component: usize| {
-        let mut row = 0..;
-        let at = |dim| {
-            if dim == index.vector_dim {
-                return Affine::constant(component as i64);
-            }
-            let row = row.next().expect("it never ends");
-            Affine::row(row, rows[row])
-        };
-        let at: Vec<Affine> = (0..dims.len()).map(at).collect();
-        tracer.trace(
-            index.id,
-            &affine::position(&at, dims)?,
-            index.sinks.iter().map(|sink| sink.bounds[component].0).max()?,
-        )
+        let at = affine::of_component(component, index.vector_dim, dims)?;
+        tracer.trace(index.id, &at, index.sinks.iter().map(|sink| sink.bounds[component].0).max()?)
     };
     (0..index.sinks[0].bounds.len()).map(component).collect()
 }

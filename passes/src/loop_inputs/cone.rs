@@ -124,6 +124,10 @@ fn run(array: &ArrayShape, order: &[i64], dim: usize, rows: i64) -> i64 {
 fn node(module: &Module, id: InstructionId, form: Form) -> Option<Node> {
     let inst = module.instruction(id);
     let array = inst.array()?;
+    // A row number further on has to fit the type of any start.
+    if matches!(form, Form::Part(dim, _) if array.dims[dim] > i64::from(i32::MAX)) {
+        return None;
+    }
     let operation = match form {
         Form::Whole if array.elements().is_none_or(|elements| elements > MOST_WHOLE) => None,
         Form::Whole if inst.opcode == Opcode::Constant => Some(Node::Operation(Vec::new())),

@@ -155,7 +155,7 @@ impl Writer<'_> {
         let element = module.instruction(start).array()?.element_type;
         let extent = module.instruction(self.value).array()?.dims[taken.dim];
         let counts = matches!(element, ElementType::S32 | ElementType::S64 | ElementType::U32 | ElementType::U64);
-        if !counts || extent > i64::from(i32::MAX) {
+        if !counts {
             return None;
         }
         let limits = [self.constant(body, element, 0), self.constant(body, element, extent - taken.rows)];

@@ -1,7 +1,7 @@
 //! What the tests of this crate share: reading modules, a simple estimator, passes made of a closure, and text diffs.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use hlo_ir::{Module, text};
+use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Peak, size};
 use hlo_passes::{Context, Finding, Pass, PassKind};
 
@@ -13,6 +13,18 @@ pub(crate) fn parse(source: &str) -> Module {
 /// A module around the lines of an entry computation.
 pub(crate) fn module(lines: &str) -> Module {
     parse(&format!("HloModule m\n\nENTRY %main {{\n{lines}\n}}\n"))
+}
+
+/// A legal module with some texts replaced, each of which must be there.
+pub(crate) fn replaced(source: &str, changes: &[(&str, &str)]) -> Module {
+    let mut source = source.to_owned();
+    for (old, new) in changes {
+        assert!(source.contains(old), "{old} is not in the program");
+        source = source.replace(old, new);
+    }
+    let module = parse(&source);
+    assert_eq!(verify::verify(&module), [], "{source}");
+    module
 }
 
 /// The lines that differ, marked `-` and `+`, with a little context.
