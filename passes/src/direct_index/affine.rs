@@ -86,9 +86,11 @@ pub(super) fn position(coordinates: &[Affine], sizes: &[i64]) -> Option<Affine> 
 /// Row-major position, in an index array of these sizes, of component `component` of every row; dimension `vector_dim` holds the components.
 pub(super) fn of_component(component: usize, vector_dim: usize, sizes: &[i64]) -> Option<Affine> {
     let mut rows = 0..;
-    let coordinate = |(dim, &size): (usize, &i64)| match dim == vector_dim {
-        true => Affine::constant(component as i64),
-        false => Affine::row(rows.next().expect("it never ends"), size),
+    let coordinate = |(dim, &size): (usize, &i64)| {
+        if dim == vector_dim {
+            return Affine::constant(component as i64);
+        }
+        Affine::row(rows.next().expect("it never ends"), size)
     };
     let coordinates: Vec<Affine> = sizes.iter().enumerate().map(coordinate).collect();
     position(&coordinates, sizes)
