@@ -12,8 +12,9 @@
 //! The loop gets what the value is computed from in its place, and so does every loop inside it that the value is handed to. Sound because
 //! the loops hand the value on untouched and read nothing of it but such rows, and because each row is computed by the same operations from
 //! the same rows of what stands in memory (dimension flow), at the start that `dynamic-slice` clamps. XLA cannot move it back in front of the
-//! loop: the row depends on a number that the loop changes. Grade: bitwise, or hlo-exact where a product, sum or conversion of floats is
-//! computed anew, or floats are transposed, which a compiler may join with what the loop does with them.
+//! loop: the row depends on a number that the loop changes. Grade: bitwise, or hlo-exact where floats come out of what is computed anew and a
+//! compiler may join that with what the loop does with them: a product, sum or conversion, floats that are spread out, joined, padded,
+//! counted, reshaped or transposed, and any computation that a reduction or product of floats reads.
 //!
 //! Rows may be read more than once (a block loop in a training loop), so only movement of data and elementwise operations without
 //! polynomials or roots are computed anew, at most 64 of them, and only where they read no more bytes for a row than the row has: the loop
@@ -25,15 +26,16 @@
 
 mod cone;
 mod emit;
+mod grade;
 mod readers;
 
 use std::collections::BTreeMap;
 
-use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode, graph};
+use hlo_ir::{InstructionId, Opcode, graph};
 use hlo_memory::{Bytes, Target, size};
 
-use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
-use cone::{Cone, Form};
+use crate::{Condition, Context, Finding, Outcome, Pass, PassKind};
+use cone::Cone;
 use readers::{Loops, Reader};
 
 /// The pass.
@@ -97,12 +99,7 @@ fn finding(context: &Context<'_>, reader: &Reader, value: InstructionId, wasted:
         }
     }
     let patch = emit::patch(module, reader, value, &cones)?;
-    let taken = reader.all_taken();
-    let rounds = cones
-        .values()
-        .flat_map(Cone::anew)
-        .any(|(id, form)| taken.iter().any(|taken| joins(module, id, form, taken.rows)));
-    let grade = if rounds { Grade::HloExact } else { Grade::Bitwise };
+    let grade = grade::grade(module, context.users, value, (&cones, &reader.all_taken()));
     let name = &module.instruction(reader.site).name;
     let note = format!(
         "`{name}` computes the rows of `{}` that it reads, {} operations at most",
@@ -115,26 +112,4 @@ fn finding(context: &Context<'_>, reader: &Reader, value: InstructionId, wasted:
         condition("each row follows from the same rows of what stands in memory".to_owned(), "shape"),
     ];
     Some(Finding { instruction: value, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
-}
-
-/// Whether a compiler may join an operation on floats with another one behind it: a product with a sum, which then rounds once, or a
-/// conversion or transposition with a product of matrices, which may then add in another order.
-fn joins(module: &Module, id: InstructionId, form: Form, rows: i64) -> bool {
-    let inst = module.instruction(id);
-    let Some(array) = inst.array().filter(|array| !is_exact(array.element_type)) else { return false };
-    match inst.opcode {
-        Opcode::Add | Opcode::Subtract | Opcode::Multiply | Opcode::Divide | Opcode::Power | Opcode::Convert => true,
-        Opcode::Transpose => {
-            let from = |dim: usize| inst.ints(&AttrKey::Dimensions)[dim];
-            let one =
-                |dim: usize| array.dims[dim] == 1 || (matches!(form, Form::Part(cut, _) if cut == dim) && rows == 1);
-            let order: Vec<i64> = (0..array.rank()).filter(|&dim| !one(dim)).map(from).collect();
-            !order.is_sorted()
-        }
-        _ => false,
-    }
-}
-
-fn is_exact(element: ElementType) -> bool {
-    element.is_integer() || element == ElementType::Pred
 }

@@ -123,6 +123,45 @@ fn floats_that_a_compiler_may_join_are_only_nearly_the_same() {
 }
 
 #[test]
+fn floats_that_a_compiler_looks_through_are_only_nearly_the_same() {
+    // What the step does with a row, and how it hands on `%more`.
+    let reduced = "%flat = f32[8] reshape(%row)\n  %nought = f32[] constant(0)\n  %total = f32[] reduce(%flat, %nought), dimensions={0}, to_apply=%plus\n  %all = f32[8] broadcast(%total), dimensions={}\n  %more = f32[8] maximum(%sum, %all)";
+    let plus = "%plus (u: f32[], v: f32[]) -> f32[] {\n  %u = f32[] parameter(0)\n  %v = f32[] parameter(1)\n  ROOT %w = f32[] add(%u, %v)\n}\n\n%body (p:";
+    let grade = |work: &str, of: &str, reduces: bool| {
+        let mut source =
+            LOOP.replace("s32[8]", "f32[8]").replace("s32[4,8]", "f32[4,8]").replace("s32[1,8]", "f32[1,8]");
+        source = source.replace("s8[4,8]", of).replace("%wide = f32[4,8] convert(%a)", work);
+        if reduces {
+            let end = "%flat = f32[8] reshape(%row)\n  %more = f32[8] add(%sum, %flat)";
+            assert!(source.contains(end));
+            source = source.replace(end, reduced).replace("%body (p:", plus);
+        }
+        let module = parse(&source);
+        assert_eq!(verify::verify(&module), [], "{source}");
+        find(&module).first().map(|finding| finding.grade)
+    };
+    let spread = "%wide = f32[4,8] broadcast(%a), dimensions={0}";
+    let padded = "%nil = f32[] constant(0)\n  %wide = f32[4,8] pad(%a, %nil), padding=0_0x1_1";
+    let split = "%wide = f32[4,8] reshape(%a)";
+    let masked = "%flags = pred[4,8] compare(%d, %d), direction=EQ\n  %wide = f32[4,8] select(%flags, %d, %d)";
+    for (work, of, plain, reduced) in [
+        // A quotient by spread-out numbers becomes a product with a reciprocal, their sum a product.
+        (spread, "f32[4]", Grade::HloExact, Grade::HloExact),
+        // Zeros are left out of a sum, and with them the rounding of what is too small to a zero.
+        (padded, "f32[4,6]", Grade::HloExact, Grade::HloExact),
+        (split, "f32[4,2,4]", Grade::HloExact, Grade::HloExact),
+        (split, "f32[4,1,8]", Grade::Bitwise, Grade::Bitwise),
+        ("%wide = f32[4,8] copy(%d)", "f32[4]", Grade::Bitwise, Grade::Bitwise),
+        // A large reduction goes to a library together with what is computed before it.
+        ("%wide = f32[4,8] maximum(%d, %d)", "f32[4]", Grade::Bitwise, Grade::HloExact),
+        (masked, "f32[4]", Grade::Bitwise, Grade::HloExact),
+    ] {
+        let found = [false, true].map(|reduces| grade(work, of, reduces));
+        assert_eq!(found, [Some(plain), Some(reduced)], "{work} of {of}");
+    }
+}
+
+#[test]
 fn rows_stay_when_a_condition_fails() {
     let result = "ROOT %sums = s32[8] get-tuple-element(%loop), index=1";
     let changes: [(&str, &[(&str, &str)]); 9] = [
