@@ -189,14 +189,54 @@ ENTRY e {{
     )
 }
 
+const SCORES: &str = "  s = f32[512,512]{1,0} dot(q, k), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n";
+/// 512 x 512 scores, and 256 rows of them.
+const WHOLE: Bytes = Bytes(512 * 512 * 4);
+const TILE: Bytes = Bytes(256 * 512 * 4);
+
+/// Hidden scratch of the library fusion that computes this, its rows summed.
+fn scratch(inside: &str, root: &str) -> Bytes {
+    let (_, details) = explain(&library(inside, root));
+    details.attribution.hidden.iter().map(|hidden| hidden.bytes).sum()
+}
+
 #[test]
-fn a_product_inside_a_library_fusion_is_hidden_scratch_and_tiles_are_not() {
-    let scores = "  s = f32[512,512]{1,0} dot(q, k), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n  w = f32[512,512]{1,0} exponential(s)\n";
-    let (estimate, details) = explain(&library(scores, "w"));
+fn a_product_of_products_inside_a_library_fusion_is_hidden_scratch() {
+    let inside = format!(
+        "{SCORES}  w = f32[512,512]{{1,0}} exponential(s)\n  v = f32[512,64]{{1,0}} dot(w, k), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n  n = f32[512,64]{{1,0}} negate(v)\n"
+    );
+    let (estimate, details) = explain(&library(&inside, "n"));
     let [hidden] = details.attribution.hidden.as_slice() else { panic!("{:?}", details.attribution.hidden) };
-    assert_eq!((hidden.instruction.as_str(), hidden.bytes), ("f", Bytes(512 * 512 * 4)));
+    assert_eq!((hidden.instruction.as_str(), hidden.bytes), ("f", WHOLE + Bytes(512 * 64 * 4)));
     assert_eq!(hidden.source.as_deref(), Some("f.py:2"));
     assert!(estimate.total < hidden.bytes, "the total does not count it");
-    let (_, details) = explain(&library("  w = f32[512,64]{1,0} exponential(q)\n", "w"));
-    assert!(details.attribution.hidden.is_empty());
+    assert_eq!(scratch("  w = f32[512,64]{1,0} exponential(q)\n", "w"), Bytes::ZERO);
+}
+
+/// Each line as `tests/referee/hidden_scratch.py` measures it.
+#[test]
+fn a_product_that_is_reduced_right_away_is_there_in_tiles() {
+    let max = |dims: &str, to: &str| {
+        format!(
+            "  m = f32[512]{{0}} reduce(s, zero), dimensions={{{dims}}}, to_apply=add\n  b = f32[512,512]{{1,0}} broadcast(m), dimensions={{{to}}}\n  w = f32[512,512]{{1,0}} subtract(s, b)\n"
+        )
+    };
+    let weights = |dim: &str, op: &str| {
+        format!(
+            "  f = f32[512]{{0}} constant({{...}})\n  b = f32[512,512]{{1,0}} broadcast(f), dimensions={{{dim}}}\n  w = f32[512,512]{{1,0}} {op}(s, b)\n"
+        )
+    };
+    let cases = [
+        ("elementwise", "  w = f32[512,512]{1,0} exponential(s)\n".to_owned(), TILE),
+        ("less what its own row adds up to", max("1", "0"), TILE),
+        ("less what its column adds up to", max("0", "1"), WHOLE),
+        ("a factor for each row", weights("0", "multiply"), TILE),
+        ("a bias along the row", weights("1", "add"), TILE),
+        ("weights along the row", weights("1", "multiply"), WHOLE),
+        ("turned", "  w = f32[512,512]{1,0} transpose(s), dimensions={1,0}\n".to_owned(), WHOLE),
+        ("rows joined", "  v = f32[1024,256]{1,0} bitcast(s)\n  w = f32[512,512]{1,0} bitcast(v)\n".to_owned(), WHOLE),
+    ];
+    for (what, inside, bytes) in cases {
+        assert_eq!(scratch(&format!("{SCORES}{inside}"), "w"), bytes, "{what}");
+    }
 }

@@ -193,6 +193,36 @@ fn a_lesser_first_step_is_taken_if_it_leads_further() {
     assert_eq!(run_with(1499), ["greedy"], "a hair less is not worth another way");
 }
 
+/// Rows of what the root reads.
+fn rows_left(module: &Module) -> i64 {
+    let root = module.instruction(module.computation(module.entry()).root);
+    module.instruction(root.operands[0]).array().map_or(0, |array| array.dims[0])
+}
+
+#[test]
+fn a_later_step_that_is_second_by_little_is_taken_if_it_leads_further() {
+    let step = |name: &'static str, from: i64, to: i64| -> Box<dyn Pass> {
+        let find = move |context: &Context<'_>| {
+            let root = context.module.computation(context.module.entry()).root;
+            let ready = rows_left(context.module) == from;
+            ready.then(|| shrink(context.module, root, to, "now")).into_iter().collect::<Vec<_>>()
+        };
+        Box::new(Fake(name, PassKind::Rewrite, find))
+    };
+    let made = |patient: i64| {
+        let passes = [
+            step("begin", 4096, 3000),
+            step("greedy", 3000, 1000),
+            step("patient", 3000, patient),
+            step("after", patient, 1),
+        ];
+        let report = run_on(&mut module(TWO_PEAKS), &passes, 1024);
+        report.rewrites.iter().map(|rewrite| rewrite.pass).collect::<Vec<_>>()
+    };
+    assert_eq!(made(1100), ["begin", "patient", "after"]);
+    assert_eq!(made(1200), ["begin", "greedy"], "a tenth is not little");
+}
+
 #[test]
 fn clean_ups_stay_unless_the_peak_rises() {
     let mut module = module(TWO_PEAKS);

@@ -1,8 +1,7 @@
 //! Memory that XLA:CPU's report leaves out: what a library fusion computes for itself while it runs.
 //!
-//! The library works through elementwise operations and reductions in small tiles, but writes the result of a dot or convolution inside a
-//! fusion down whole. Measured on attention, log-sum-exp of a product and softmax: the process grows by the size of each such result (64 MiB
-//! of scores: 77 and 66 MiB; 256 MiB: 281 MiB), and by less than 1 MiB where there is none. When it is freed is up to the library.
+//! The library works through elementwise operations and reductions in small tiles. The result of a dot or convolution inside a fusion it
+//! writes down whole, unless [`tiles`] finds that it is reduced tile by tile as well. When it is freed is up to the library.
 
 use crate::hash::IndexMap;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
@@ -11,6 +10,8 @@ use super::Hidden;
 use crate::Bytes;
 use crate::assignment::Assignment;
 use crate::size::shape_size;
+
+mod tiles;
 
 /// Most fusions that are listed.
 const LISTED: usize = 10;
@@ -70,13 +71,15 @@ fn scratch(module: &Module, body: ComputationId) -> Bytes {
         }
         from.insert(id, products);
     }
+    let tile = tiles::of_only_product(module, body);
     let alive = |position: usize| -> Bytes {
         let here = last.iter().filter(|(_, (start, end))| *start <= position && position <= *end);
-        here.filter_map(|(&id, _)| shape_size(module.shape(id))).sum()
+        here.filter_map(|(&id, _)| tile.or_else(|| shape_size(module.shape(id)))).sum()
     };
     (0..order.len()).map(alive).max().unwrap_or_default()
 }
 
+/// Whether the library multiplies and sums here.
 fn is_product(module: &Module, id: InstructionId) -> bool {
     matches!(module.instruction(id).opcode, Opcode::Dot | Opcode::Convolution)
 }

@@ -19,6 +19,7 @@ use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
 use super::{Rewrite, RunError, RunReport};
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
+use again::Forks;
 
 /// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
 const MOST_STEPS: usize = 512;
@@ -95,10 +96,8 @@ pub(super) struct Search<'a> {
     pub(super) limited: bool,
     /// What the user's limit on rewrites took away again.
     pub(super) left_out: Vec<LeftOut>,
-    /// Whether the next rewrite is the first of a descent.
-    first: bool,
-    /// The second best first rewrite.
-    second: Option<Candidate>,
+    /// Ways that were not taken.
+    forks: Forks,
 }
 
 impl<'a> Search<'a> {
@@ -137,8 +136,7 @@ impl<'a> Search<'a> {
             paid_state: 0,
             limited: false,
             left_out: Vec::new(),
-            first: false,
-            second: None,
+            forks: Forks::default(),
         })
     }
 
@@ -160,7 +158,7 @@ impl<'a> Search<'a> {
         self.change_form()?;
         if !self.fits() {
             self.clean_up()?;
-            self.descend_twice()?;
+            self.descend_repeatedly()?;
             self.clean_up()?;
         }
         self.obey_limit()?;
@@ -352,9 +350,7 @@ impl<'a> Search<'a> {
                 in_vain += 1;
             }
         }
-        if std::mem::take(&mut self.first) {
-            self.second = second.map(|(_, candidate)| candidate);
-        }
+        self.note_fork(now, best.as_ref(), second);
         Ok(best)
     }
 

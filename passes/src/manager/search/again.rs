@@ -1,15 +1,19 @@
-//! A second descent: where the best first step leads to a poor end, the search is run again from the next best one.
+//! Further descents: where the best steps lead to a poor end, the search is run again from the next best ones.
 //!
 //! Of two loops that let the same values disappear, the one that saves more at once can keep the other from being made. What each of them leads to
-//! shows only at the end.
+//! shows only at the end. The second best first step is tried, and the steps that were second by the least.
 
 use hlo_memory::{Bytes, Estimate};
 
 use super::super::RunError;
-use super::{Candidate, Search, Step};
+use super::{Candidate, Score, Search, Step};
 
 /// Modules of more instructions are searched once.
 const MOST_INSTRUCTIONS: usize = 2000;
+/// Forks that are tried, the first step aside.
+const MOST_FORKS: usize = 2;
+/// A step is a fork if another one saves almost as much: all but this share of it, as a divisor.
+const CLOSE: u64 = 16;
 
 /// Where a descent began.
 struct Mark {
@@ -20,31 +24,106 @@ struct Mark {
     paid_estimate: Estimate,
 }
 
+/// A way that was not taken.
+struct Fork {
+    /// What the best step saves more, in parts of 2^20 of what it saves.
+    behind: u64,
+    /// Memory after the best candidate and after this one.
+    totals: (Bytes, Bytes),
+    /// Changes made before, and the candidate that was not the best one then.
+    way: Vec<Candidate>,
+}
+
+/// The ways that the first descent did not take.
+#[derive(Default)]
+pub(super) struct Forks {
+    /// The number of steps before the descent that is watched; `None` while none is.
+    from: Option<usize>,
+    /// The second best first step.
+    first: Option<Vec<Candidate>>,
+    seen_first: bool,
+    /// The closest ones behind it, the closest first.
+    closest: Vec<Fork>,
+}
+
 impl Search<'_> {
-    /// Descends, and once more from another first step if memory far above the floor is left; the better end stays.
-    pub(super) fn descend_twice(&mut self) -> Result<(), RunError> {
+    /// Descends, and again from other steps if memory far above the floor is left; the best end stays.
+    pub(super) fn descend_repeatedly(&mut self) -> Result<(), RunError> {
         let (now, paid_estimate) = (self.now.clone(), self.paid_estimate.clone());
         let (steps, paid, paid_state) = (self.steps.len(), self.paid, self.paid_state);
         let start = Mark { steps, paid, paid_state, now, paid_estimate };
-        self.first = self.is_small();
+        self.forks.from = self.is_small().then_some(start.steps);
         self.descend()?;
-        let Some(other) = self.second.take().filter(|_| !self.fits() && is_far(&self.now)) else { return Ok(()) };
-        let (end, steps) = (self.now.clone(), self.made_since(&start));
-        self.back_to(&start);
-        if self.take(other)? {
-            self.descend()?;
+        let forks = std::mem::take(&mut self.forks);
+        let ways = forks.first.into_iter().chain(forks.closest.into_iter().map(|fork| fork.way));
+        let mut end = (self.now.clone(), self.made_since(&start));
+        let mut at_end = true;
+        for way in ways {
+            if self.fits() || !is_far(&end.0) {
+                break;
+            }
+            self.back_to(&start);
+            self.descend_by(way)?;
+            let least = self.least().max(Bytes(end.0.charged().get() / 20)).max(Bytes(1));
+            at_end = self.fits() || self.now.charged() + least <= end.0.charged();
+            if at_end {
+                end = (self.now.clone(), self.made_since(&start));
+            }
         }
-        let least = self.least().max(Bytes(end.charged().get() / 20)).max(Bytes(1));
-        if self.now.charged() + least <= end.charged() {
+        if at_end {
             return Ok(());
         }
         self.back_to(&start);
-        for step in steps {
+        for step in end.1 {
             self.take(step)?;
         }
         self.roll_back(self.paid);
         self.now = self.paid_estimate.clone();
         Ok(())
+    }
+
+    /// Makes these changes and descends from there.
+    fn descend_by(&mut self, way: Vec<Candidate>) -> Result<(), RunError> {
+        for step in way {
+            if !self.take(step)? {
+                break;
+            }
+        }
+        self.descend()
+    }
+
+    /// Remembers a candidate that was not the best one of its step.
+    pub(super) fn note_fork(
+        &mut self,
+        now: Score,
+        best: Option<&(Score, Candidate)>,
+        second: Option<(Score, Candidate)>,
+    ) {
+        let Some(from) = self.forks.from else { return };
+        let is_first = !std::mem::replace(&mut self.forks.seen_first, true);
+        let (Some((best, _)), Some((score, candidate))) = (best, second) else { return };
+        let way = || {
+            let made = self.steps[from..].iter().filter_map(|step| step.candidate.clone());
+            made.chain([candidate]).collect()
+        };
+        if is_first {
+            self.forks.first = Some(way());
+            return;
+        }
+        let (saved, lost) = (now.total - best.total, score.total - best.total);
+        if lost.get() > saved.get() / CLOSE {
+            return;
+        }
+        let behind = lost.get().saturating_mul(1 << 20) / saved.get().max(1);
+        let fork = Fork { behind, totals: (best.total, score.total), way: way() };
+        let closest = &mut self.forks.closest;
+        // Behind different enabling changes the same two are found again.
+        if closest.iter().any(|other| other.totals == fork.totals) {
+            return;
+        }
+        let place = closest.partition_point(|other| other.behind <= behind);
+        closest.insert(place, fork);
+        closest.truncate(MOST_FORKS);
     }
 
     /// Whether changes are kept to be made again.
