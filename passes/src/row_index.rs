@@ -185,8 +185,8 @@ impl Batched {
             return only;
         }
         let count = module.instruction(index).array().map_or(0, |array| array.dims[vector_dim] - 1);
-        let new = part(module, index, vector_dim, count, (Opcode::Concatenate, pieces));
-        let new = new.with(Attribute::ints(AttrKey::Dimensions, [vector_dim as i64]));
+        let dimensions = Attribute::ints(AttrKey::Dimensions, [vector_dim as i64]);
+        let new = part(module, index, vector_dim, count, (Opcode::Concatenate, pieces, dimensions));
         patch.add(module.instruction(index).parent, new)
     }
 
@@ -207,8 +207,8 @@ impl Batched {
                 SliceDim { start, limit, stride: 1 }
             };
             let bounds = (0..array.rank()).map(bound).collect();
-            let new = part(module, index, vector_dim, limit - start, (Opcode::Slice, vec![index]));
-            let new = new.with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds)));
+            let bounds = Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds));
+            let new = part(module, index, vector_dim, limit - start, (Opcode::Slice, vec![index], bounds));
             patch.add(module.instruction(index).parent, new)
         };
         ranges.into_iter().filter(|(start, limit)| start < limit).map(slice).collect()
@@ -221,11 +221,11 @@ fn part(
     index: InstructionId,
     vector_dim: usize,
     count: i64,
-    (opcode, operands): (Opcode, Vec<InstructionId>),
+    (opcode, operands, attribute): (Opcode, Vec<InstructionId>, Attribute),
 ) -> Instruction {
     let inst = module.instruction(index);
     let array = inst.array().expect("indices are arrays").with_dim(vector_dim, count);
-    let mut new = Instruction::new(inst.name.clone(), Shape::Array(array).into(), opcode, operands);
+    let mut new = Instruction::new(inst.name.clone(), Shape::Array(array).into(), opcode, operands).with(attribute);
     new.attributes.extend(inst.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned());
     new
 }
