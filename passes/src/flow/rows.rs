@@ -58,10 +58,10 @@ impl Rows {
         if scaled % div != 0 {
             return None;
         }
-        let (mul, div) = (self.mul.checked_mul(mul)?, self.div.checked_mul(div)?);
-        let common = gcd(mul, div);
         let offset = (scaled / div).checked_add(offset)?;
-        Some(Self { mul: mul / common, div: div / common, offset, reversed: self.reversed })
+        let (top, bottom) = (self.mul.checked_mul(mul)?, self.div.checked_mul(div)?);
+        let common = gcd(top, bottom);
+        Some(Self { mul: top / common, div: bottom / common, offset, reversed: self.reversed })
     }
     /// The rows of a result of which `step` takes these rows from its operand: the opposite of [`Rows::then`]; `None` if there are none.
     #[must_use]
@@ -138,6 +138,29 @@ mod tests {
         assert_eq!(rows.stride(4), (83, -12));
         assert!(rows.fits(31, 100));
         assert!(!rows.fits(32, 100));
+    }
+
+    /// Every composition of two small steps against the rows that they mean, one after the other.
+    #[test]
+    fn two_steps_mean_what_each_means() {
+        let scales = (1..4).flat_map(|mul| (1..4).map(move |div| (mul, div)));
+        let affine = |((mul, div), offset)| Step::Affine { mul, div, offset };
+        let steps: Vec<Step> = scales.flat_map(|scale| (0..5).map(move |offset| affine((scale, offset)))).collect();
+        let rows_of = |start: i64, step: Step| match step {
+            Step::Affine { mul, div, offset } => offset * div + start * mul,
+            Step::Mirror { .. } => unreachable!("none is tried"),
+        };
+        let mut composed = 0;
+        for (&first, &second) in steps.iter().flat_map(|first| steps.iter().map(move |second| (first, second))) {
+            let Some(rows) = Rows::IDENTITY.then(first).and_then(|rows| rows.then(second)) else { continue };
+            let (Step::Affine { div: one, .. }, Step::Affine { div: other, .. }) = (first, second) else { continue };
+            for start in (0..5).map(|block| block * one * other) {
+                let between = rows_of(start, first) / one;
+                assert_eq!(rows.start(start, one * other), rows_of(between, second) / other, "{first:?} {second:?}");
+            }
+            composed += 1;
+        }
+        assert!(composed > 1000, "{composed}");
     }
 
     #[test]
