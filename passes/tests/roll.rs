@@ -351,6 +351,38 @@ fn one_kernel_of_several_reductions_sums_otherwise_than_one_for_each() {
 }
 
 #[test]
+fn what_is_known_when_it_is_compiled_is_computed_otherwise() {
+    // Steps that sort what they make of a sorted block and the constant of the step.
+    let source = |work: &str| {
+        let less = "%less {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %l = pred[] compare(%p, %q), direction=LT\n}\n\n";
+        let mut lines = format!("HloModule m\n\n{less}ENTRY %main {{\n  %xs = f32[192,64] parameter(0)\n");
+        let mut parts = Vec::new();
+        for k in 0..3 {
+            let (from, to) = (64 * k, 64 * k + 64);
+            writeln!(lines, "  %s.{k} = f32[64,64] slice(%xs), slice={{[{from}:{to}], [0:64]}}").unwrap();
+            writeln!(lines, "  %t.{k} = f32[64,64] sort(%s.{k}), dimensions={{0}}, to_apply=%less").unwrap();
+            writeln!(lines, "  %c.{k} = f32[] constant({k}.5)").unwrap();
+            writeln!(lines, "  %b.{k} = f32[64,64] broadcast(%c.{k}), dimensions={{}}").unwrap();
+            writeln!(lines, "  %w.{k} = f32[64,64] {}", work.replace('#', &k.to_string())).unwrap();
+            writeln!(lines, "  %r.{k} = f32[64,64] sort(%w.{k}), dimensions={{0}}, to_apply=%less").unwrap();
+            parts.push(format!("%r.{k}"));
+        }
+        lines + &format!("  ROOT %all = f32[192,64] concatenate({}), dimensions={{0}}\n}}\n", parts.join(", "))
+    };
+    // A power becomes a square, constants of two products become one, functions of constants are taken from a library.
+    for work in ["power(%t.#, %b.#)", "multiply(%t.#, %b.#)", "add(%t.#, %b.#)", "atan2(%t.#, %b.#)", "tanh(%b.#)"] {
+        assert_eq!(grades(&source(work)), [Grade::HloExact], "{work}");
+    }
+    for work in ["maximum(%t.#, %b.#)", "clamp(%b.#, %t.#, %b.#)", "negate(%b.#)", "tanh(%t.#)"] {
+        assert_eq!(grades(&source(work)), [Grade::Bitwise], "{work}");
+    }
+    let chosen = "select(%p.#, %t.#, %b.#)";
+    let compared = |k: usize| format!("  %p.{k} = pred[64,64] compare(%t.{k}, %b.{k}), direction=GT\n  %w.{k} =");
+    let chosen = (0..3).fold(source(chosen), |text, k| text.replace(&format!("  %w.{k} ="), &compared(k)));
+    assert_eq!(grades(&chosen), [Grade::Bitwise], "one of the two is taken as it is");
+}
+
+#[test]
 fn short_floats_are_rounded_where_a_step_ends() {
     let source = |element: &str, root: &str| {
         let body = copies(4, "maximum", |k| 64 * k).replace("ROOT ", "");

@@ -1,14 +1,15 @@
-//! Where a loop may change how a compiler contracts a float product and a sum into one operation, in which order it sums, or what it rounds to
-//! 16 bits: the ways in which rolling can change bits.
+//! Where a loop may change how a compiler contracts a float product and a sum into one operation, in which order it sums, what it rounds to
+//! 16 bits, or what it makes of constants: the ways in which rolling can change bits.
 //!
-//! XLA contracts what it fuses, and one kernel of several reductions sums otherwise than one kernel for each. What it fuses can change at the border of the loop, and around slices and constants that now depend on the
-//! step; elsewhere a copy is surrounded by the same instructions as before.
+//! XLA contracts what it fuses, and one kernel of several reductions sums otherwise than one kernel for each. What it fuses can change at the
+//! border of the loop, and around slices and constants that now depend on the step; elsewhere a copy is surrounded by the same instructions as
+//! before.
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::graph::Users;
 use hlo_ir::{InstructionId, Module, Opcode};
 
-use super::lockstep::{Copies, Role, starts};
+use super::lockstep::{Column, Copies, Role, starts};
 use super::meets::Meets;
 use crate::Grade;
 use crate::flow::{exactness, float_product, is_float_sum, is_rounded, is_total, keeps_product};
@@ -20,6 +21,7 @@ pub(super) fn may_contract(module: &Module, users: &Users, copies: &Copies, meet
         || meets_scatter(module, copies, meets)
         || meets.results(copies).any(|id| reaches_reduce(module, users, id))
         || rounds(module, users, copies, meets)
+        || computes_with_constants(module, copies)
 }
 
 /// Whether a float of less than 32 bits goes to memory where a step ends, and something reads it on.
@@ -92,13 +94,15 @@ fn scatters_into_zeros(module: &Module, id: InstructionId) -> bool {
     if scatter.opcode == Opcode::Pad {
         return true;
     }
-    let spread = |&table: &InstructionId| {
-        let table = module.instruction(table);
-        table.opcode == Opcode::Constant
-            || table.opcode == Opcode::Broadcast && module.instruction(table.operands[0]).opcode == Opcode::Constant
-    };
     let writes = matches!(scatter.opcode, Opcode::Scatter | Opcode::DynamicUpdateSlice);
-    writes && scatter.operands.first().is_some_and(spread)
+    writes && scatter.operands.first().is_some_and(|&table| is_spread(module, table))
+}
+
+/// Whether a value is a constant, or one constant spread out.
+fn is_spread(module: &Module, id: InstructionId) -> bool {
+    let inst = module.instruction(id);
+    inst.opcode == Opcode::Constant
+        || inst.opcode == Opcode::Broadcast && module.instruction(inst.operands[0]).opcode == Opcode::Constant
 }
 
 /// Whether a product or a sum of several terms enters or leaves the loop, or is joined by a chain of sums.
@@ -162,25 +166,69 @@ fn around_steps(module: &Module, copies: &Copies) -> bool {
 /// Values of the first copy that are computed from the step by operations that a compiler fuses.
 fn depends_on_step(module: &Module, copies: &Copies) -> SideTable<InstructionId, bool> {
     let moves = |ids: &[InstructionId]| ids.iter().any(|&id| starts(module, id) != starts(module, ids[0]));
-    let mut depends = SideTable::new(false);
-    for column in &copies.columns {
-        let steps = match &column.role {
-            Role::Constants | Role::Carried(_) => true,
-            Role::Computed(_) => moves(&column.ids),
-            Role::Shared | Role::Open => false,
-        };
-        if steps {
-            depends.set(column.ids[0], true);
+    follows_from(module, copies, |column| match &column.role {
+        Role::Constants | Role::Carried(_) => true,
+        Role::Computed(_) => moves(&column.ids),
+        Role::Shared | Role::Open => false,
+    })
+}
+
+/// Values of the first copy that are computed from `seeds` by operations that a compiler fuses.
+fn follows_from(module: &Module, copies: &Copies, seeds: impl Fn(&Column) -> bool) -> SideTable<InstructionId, bool> {
+    let mut depends: Vec<bool> = copies.columns.iter().map(seeds).collect();
+    let mut settled = false;
+    while !std::mem::replace(&mut settled, true) {
+        // Most columns stand in front of those that they are computed from.
+        for (number, column) in
+            copies.columns.iter().enumerate().rev().filter(|(_, column)| is_fused(opcode(module, column)))
+        {
+            let Role::Computed(operands) = &column.role else { continue };
+            if !depends[number] && operands.iter().any(|&operand| depends[operand]) {
+                depends[number] = true;
+                settled = false;
+            }
         }
     }
-    let Some((_, any)) = copies.computed().next() else { return depends };
-    let parent = module.instruction(any.ids[0]).parent;
-    for (id, inst) in module.instructions_of(parent) {
-        if copies.computes(id) && is_fused(inst.opcode) && inst.operands.iter().any(|&operand| depends[operand]) {
-            depends.set(id, true);
-        }
-    }
-    depends
+    let mut found = SideTable::new(false);
+    copies
+        .columns
+        .iter()
+        .zip(depends)
+        .filter(|(_, depends)| *depends)
+        .for_each(|(column, _)| found.set(column.ids[0], true));
+    found
+}
+
+fn opcode(module: &Module, column: &Column) -> Opcode {
+    module.instruction(column.ids[0]).opcode
+}
+
+/// Whether floats are computed from a constant of each step. What is known when it is compiled, XLA computes by other means or not at all: it
+/// joins the constants of two products or sums, squares instead of a power, and takes functions of a constant from a library.
+fn computes_with_constants(module: &Module, copies: &Copies) -> bool {
+    let known = follows_from(module, copies, |column| match column.role {
+        Role::Constants => true,
+        // The first step begins with it.
+        Role::Carried(_) => is_spread(module, column.ids[0]),
+        _ => false,
+    });
+    let computed = copies.computed().map(|(_, column)| column.ids[0]);
+    computed
+        .into_iter()
+        .any(|id| computes(module, id) && module.instruction(id).operands.iter().any(|&from| known[from]))
+}
+
+/// Whether an operation makes floats other than by picking, moving, or converting what it reads.
+fn computes(module: &Module, id: InstructionId) -> bool {
+    use Opcode as O;
+    let inst = module.instruction(id);
+    let exact = matches!(
+        inst.opcode,
+        O::Abs | O::Clamp | O::Convert | O::Copy | O::Maximum | O::Minimum | O::Negate | O::Select | O::Sign
+    );
+    let unknown = matches!(inst.opcode, O::Call | O::Conditional | O::While);
+    let real = inst.array().is_none() || is_real(module, id);
+    real && (unknown || (inst.opcode.is_elementwise() && !exact) || exactness(module, inst) > Grade::Bitwise)
 }
 
 fn is_fused(opcode: Opcode) -> bool {
