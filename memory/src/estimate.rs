@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use crate::Bytes;
 use crate::Outlook;
 use crate::assignment::{Assignment, assign_for, assigned};
-use crate::attribution::{self, Attribution, Details, Holder};
+use crate::attribution::{self, Details, Holder};
 
 /// The compiler whose memory use is estimated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -168,29 +168,24 @@ impl Estimator for ModelEstimator {
 
 /// Estimates `module` with the built-in model: exact if it is scheduled, predicted otherwise.
 pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateError> {
-    let compiled = Compiled::unnamed(module, target);
-    if let Ok(assignment) = compiled.assignment() {
-        return Ok(compiled.figures(&assignment));
-    }
-    // The error names an instruction.
-    let compiled = Compiled::of(module, target);
-    let assignment = compiled.assignment()?;
-    Ok(compiled.figures(&assignment))
+    Compiled::ask(module, target, |compiled, assignment| {
+        compiled.trusted(assignment.estimate_called(compiled.unnamed), assignment)
+    })
 }
 
 /// Who holds memory at the peak of `module`.
 fn holders(module: &Module, target: Target) -> Result<Vec<Holder>, EstimateError> {
-    let compiled = Compiled::of(module, target);
-    let assignment = compiled.assignment()?;
-    Ok(Attribution::of(&assignment, &assignment.estimate()).holders)
+    Compiled::ask(module, target, |compiled, assignment| {
+        attribution::explained(assignment, compiled.unnamed).1.holders
+    })
 }
 
 /// Estimates `module` and says who holds its memory at the peak, why, and what changes of its interface would save.
 pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), EstimateError> {
-    let compiled = Compiled::of(module, target);
-    let assignment = compiled.assignment()?;
-    let estimate = compiled.figures(&assignment);
-    let attribution = Attribution::of(&assignment, &estimate);
+    let (estimate, attribution) = Compiled::ask(module, target, |compiled, assignment| {
+        let (estimate, attribution) = attribution::explained(assignment, compiled.unnamed);
+        (compiled.trusted(estimate, assignment), attribution)
+    })?;
     let what_ifs = attribution::what_if::all(module, target, &estimate);
     Ok((estimate, Details { attribution, what_ifs }))
 }
@@ -202,8 +197,7 @@ pub fn details_given(
     given: &BufferAssignment,
 ) -> Result<(Estimate, Details), EstimateError> {
     let assignment = assigned(module, given)?;
-    let estimate = assignment.estimate();
-    let attribution = Attribution::of(&assignment, &estimate);
+    let (estimate, attribution) = attribution::explained(&assignment, false);
     // What a change would save is the difference of two estimates by the same model.
     let modelled = self::estimate(module, target);
     let what_ifs = modelled.map(|modelled| attribution::what_if::all(module, target, &modelled)).unwrap_or_default();
@@ -221,16 +215,24 @@ struct Compiled<'m> {
 }
 
 impl<'m> Compiled<'m> {
-    fn of(module: &'m Module, target: Target) -> Self {
-        Self::with(module, target, false)
+    /// What `answer` makes of the assignment of a module. Few instructions are named, so the module is `unnamed`: making all names different
+    /// takes longer than placing all buffers.
+    fn ask<T>(
+        module: &'m Module,
+        target: Target,
+        answer: impl Fn(&Self, &Assignment<'_>) -> T,
+    ) -> Result<T, EstimateError> {
+        let compiled = Self::of(module, target, true);
+        if let Ok(assignment) = compiled.assignment() {
+            return Ok(answer(&compiled, &assignment));
+        }
+        // The error names an instruction.
+        let compiled = Self::of(module, target, false);
+        let assignment = compiled.assignment()?;
+        Ok(answer(&compiled, &assignment))
     }
 
-    /// The same for figures that name a few instructions only: making all names different takes longer than placing all buffers.
-    fn unnamed(module: &'m Module, target: Target) -> Self {
-        Self::with(module, target, true)
-    }
-
-    fn with(module: &'m Module, target: Target, unnamed: bool) -> Self {
+    fn of(module: &'m Module, target: Target, unnamed: bool) -> Self {
         let unnamed = unnamed && !module.is_scheduled();
         let (module, model, caveats) = match (module.is_scheduled(), target) {
             (true, Target::Cpu) => (Cow::Borrowed(module), Model::Exact, Vec::new()),
@@ -249,8 +251,7 @@ impl<'m> Compiled<'m> {
     }
 
     /// The figures of an assignment with what can be said about their trust.
-    fn figures(&self, assignment: &Assignment<'_>) -> Estimate {
-        let mut estimate = assignment.estimate_called(self.unnamed);
+    fn trusted(&self, mut estimate: Estimate, assignment: &Assignment<'_>) -> Estimate {
         estimate.model = self.model;
         if self.target == Target::Cpu {
             estimate.hidden = attribution::most_hidden(assignment);

@@ -85,6 +85,17 @@ impl Called for Asked {
     }
 }
 
+/// What `words` says of a module. `unnamed` says that its instructions carry the names they wanted, of which one may stand for several; then
+/// `words` is asked twice, first for what it names.
+pub(crate) fn named<T>(module: &Module, unnamed: bool, words: impl Fn(&dyn Called) -> T) -> T {
+    if !unnamed {
+        return words(module);
+    }
+    let asked = Asked::default();
+    words(&asked);
+    words(&asked.answers(module))
+}
+
 /// The names of what was asked for.
 pub(crate) struct Answers {
     instructions: IndexMap<InstructionId, SmolStr>,

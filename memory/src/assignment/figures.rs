@@ -10,11 +10,14 @@ use super::given::Given;
 use super::propagate::Half;
 use super::timeline::Timeline;
 use super::values::ValueId;
-use crate::names::{Asked, Called};
+use crate::names::{Called, named};
 use crate::{Bytes, Estimate, LiveBuffer, Model, Peak};
 
 /// Most rows of [`Estimate::largest`]: a report shows the top of the list, and a planner asks for thousands of estimates.
 pub const LARGEST_ROWS: usize = 64;
+
+/// What names instructions among the figures: the peak, what is alive there, and what the rules do not cover.
+pub(crate) type Words = (Peak, Vec<LiveBuffer>, Vec<String>);
 
 impl Assignment<'_> {
     /// The figures of the assignment, as exact as the module is scheduled the way XLA would.
@@ -23,17 +26,19 @@ impl Assignment<'_> {
     }
     /// The same; `unnamed` says that instructions carry the names they wanted, of which one may stand for several.
     pub(crate) fn estimate_called(&self, unnamed: bool) -> Estimate {
-        let timeline = Timeline::of(&self.blocks, &self.ranges, self.schedule.len());
+        let timeline = self.timeline();
+        let words = named(self.flow.module, unnamed, |called| self.in_words(&timeline, called));
+        self.figures(&timeline, words)
+    }
+    /// Bytes over time.
+    pub(crate) fn timeline(&self) -> Timeline {
+        Timeline::of(&self.blocks, &self.ranges, self.schedule.len())
+    }
+    /// The figures, with what [`Assignment::in_words`] says of them.
+    pub(crate) fn figures(&self, timeline: &Timeline, (peak, largest, caveats): Words) -> Estimate {
         let arguments = self.sum(|block| matches!(block.kind, Kind::Parameter { .. }));
         let aliased = self.sum(|block| matches!(block.kind, Kind::Parameter { aliased: true, .. }));
         let outputs = self.sum(|block| block.live_out);
-        let (peak, largest, caveats) = if unnamed {
-            let asked = Asked::default();
-            self.in_words(&timeline, &asked);
-            self.in_words(&timeline, &asked.answers(self.flow.module))
-        } else {
-            self.in_words(&timeline, self.flow.module)
-        };
         Estimate {
             model: if self.given.is_some() { Model::XlaAssignment } else { Model::Exact },
             total: self.sum(|_| true),
@@ -52,13 +57,13 @@ impl Assignment<'_> {
         }
     }
     /// What names instructions: the peak, what is alive there, and what the rules do not cover.
-    fn in_words(&self, timeline: &Timeline, called: &impl Called) -> (Peak, Vec<LiveBuffer>, Vec<String>) {
+    pub(crate) fn in_words(&self, timeline: &Timeline, called: &dyn Called) -> Words {
         (self.peak(timeline, called), self.largest(timeline, called), self.caveats(called))
     }
     fn sum(&self, of: impl Fn(&Block) -> bool) -> Bytes {
         self.blocks.iter().filter(|block| of(block)).map(|block| Bytes(block.size)).sum()
     }
-    fn peak(&self, timeline: &Timeline, called: &impl Called) -> Peak {
+    fn peak(&self, timeline: &Timeline, called: &dyn Called) -> Peak {
         let Some((time, bytes)) = timeline.peak() else { return Peak::default() };
         let id = self.schedule.sequence[time as usize];
         Peak {
@@ -67,7 +72,7 @@ impl Assignment<'_> {
             bytes: Bytes(bytes),
         }
     }
-    fn largest(&self, timeline: &Timeline, called: &impl Called) -> Vec<LiveBuffer> {
+    fn largest(&self, timeline: &Timeline, called: &dyn Called) -> Vec<LiveBuffer> {
         let Some((time, _)) = timeline.peak() else { return Vec::new() };
         let mut alive = timeline.alive_at(time);
         alive.truncate(LARGEST_ROWS);
@@ -82,7 +87,7 @@ impl Assignment<'_> {
         let others = self.buffers.values(self.buffers.of_value(value)).map(owner);
         std::iter::once(owner(value)).chain(others).find(named).unwrap_or(owner(value))
     }
-    pub(super) fn live_buffer(&self, value: ValueId, bytes: u64, called: &impl Called) -> LiveBuffer {
+    pub(super) fn live_buffer(&self, value: ValueId, bytes: u64, called: &dyn Called) -> LiveBuffer {
         let flow = &self.flow;
         let place = flow.values.place(value);
         let told = self.told(value);
@@ -95,7 +100,7 @@ impl Assignment<'_> {
         }
     }
     /// `file:line` of an instruction.
-    pub(super) fn source(&self, id: InstructionId) -> Option<String> {
+    pub(crate) fn source(&self, id: InstructionId) -> Option<String> {
         let line = self.flow.module.source_line(id).filter(|line| !line.file.is_empty())?;
         Some(format!("{}:{}", line.file, line.line))
     }
@@ -111,7 +116,7 @@ impl Assignment<'_> {
         (all, reached)
     }
     /// What the rules do not cover.
-    fn caveats(&self, called: &impl Called) -> Vec<String> {
+    fn caveats(&self, called: &dyn Called) -> Vec<String> {
         let module = self.flow.module;
         let mut caveats = Vec::new();
         if let Some(Given { unknown, .. }) = &self.given {

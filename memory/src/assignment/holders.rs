@@ -13,6 +13,7 @@ use super::ranges::{Time, use_time};
 use super::timeline::{Alive, Timeline};
 use super::values::ValueId;
 use crate::attribution::{Holder, NextUser, Role};
+use crate::names::Called;
 use crate::{Bytes, size};
 
 /// A buffer alive at the peak.
@@ -25,17 +26,15 @@ pub struct Held {
     pub role: Role,
 }
 
-/// Where something stands in the module and in the user's program.
+/// Where a buffer comes from, in the module and in the user's program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Origin {
-    /// Name of the instruction.
-    pub instruction: SmolStr,
-    /// The computation it stands in.
-    pub computation: SmolStr,
+pub(crate) struct Origin {
+    /// The instruction that defines it.
+    pub(crate) instruction: InstructionId,
     /// The operation's name, if the module carries metadata.
-    pub op_name: Option<SmolStr>,
+    pub(crate) op_name: Option<SmolStr>,
     /// `file:line`, if the module carries it.
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
 }
 
 impl Assignment<'_> {
@@ -51,7 +50,10 @@ impl Assignment<'_> {
     }
     /// The step of the peak and all buffers alive there, largest first.
     pub fn held_at_peak(&self) -> Option<(u32, Vec<Held>)> {
-        let timeline = Timeline::of(&self.blocks, &self.ranges, self.schedule.len());
+        self.held_at_peak_of(&self.timeline())
+    }
+    /// The same for the course of memory that is known already.
+    pub(crate) fn held_at_peak_of(&self, timeline: &Timeline) -> Option<(u32, Vec<Held>)> {
         let (time, _) = timeline.peak()?;
         let held = |alive: Alive| Held { alive, bytes: Bytes(alive.size), role: self.role(&alive) };
         Some((time, timeline.alive_at(time).into_iter().map(held).collect()))
@@ -61,41 +63,31 @@ impl Assignment<'_> {
         self.flow.places.owner(self.flow.values.place(held.alive.value))
     }
     /// Where a buffer comes from.
-    pub fn origin(&self, held: &Held) -> Origin {
+    pub(crate) fn origin(&self, held: &Held) -> Origin {
         let told = self.told(held.alive.value);
-        let id = self.flow.places.owner(self.flow.values.place(held.alive.value));
         Origin {
+            instruction: self.definition(held),
             op_name: self.flow.module.instruction(told).metadata("op_name").map(unquoted),
             source: self.source(told),
-            ..self.named(id)
         }
     }
-    /// The instruction that runs at a step.
-    pub fn step(&self, step: u32) -> Option<Origin> {
-        Some(self.named(*self.schedule.sequence.get(step as usize)?))
-    }
-    fn named(&self, id: InstructionId) -> Origin {
-        let inst = self.flow.module.instruction(id);
-        Origin {
-            instruction: inst.name.clone(),
-            computation: self.flow.module.computation(inst.parent).name.clone(),
-            op_name: inst.metadata("op_name").map(unquoted),
-            source: self.source(id),
-        }
+    /// Names of an instruction and of the computation it stands in.
+    pub(crate) fn names(&self, id: InstructionId, called: &dyn Called) -> (SmolStr, SmolStr) {
+        (called.instruction(id), called.computation(self.flow.module.instruction(id).parent))
     }
     /// Everything about a buffer alive at `time`.
-    pub fn holder(&self, held: &Held, time: u32) -> Holder {
+    pub(crate) fn holder(&self, held: &Held, time: u32, called: &dyn Called) -> Holder {
         let Alive { value, size, stay, .. } = held.alive;
         let place = self.flow.values.place(value);
         Holder {
-            buffer: self.live_buffer(value, size, self.flow.module),
-            computation: self.named(self.flow.places.owner(place)).computation,
+            buffer: self.live_buffer(value, size, called),
+            computation: self.names(self.flow.places.owner(place), called).1,
             role: held.role,
             padding: Bytes(size) - Bytes(data_bytes(self.flow.places.shape(place)).unwrap_or(size)),
             steps: stay,
-            next_user: self.next_user(value, time),
-            aliased_with: self.aliased_with(value),
-            carried_by: self.carried_by(value, time),
+            next_user: self.next_user(value, time, called),
+            aliased_with: self.aliased_with(value, called),
+            carried_by: self.carried_by(value, time, called),
             stack: self.stack(value),
         }
     }
@@ -127,13 +119,13 @@ impl Assignment<'_> {
         places.into_iter().any(|place| self.flow.places.owner(place) == root)
     }
     /// The first reader at or behind `time`.
-    fn next_user(&self, value: ValueId, time: Time) -> Option<NextUser> {
+    fn next_user(&self, value: ValueId, time: Time, called: &dyn Called) -> Option<NextUser> {
         let module = self.flow.module;
         let uses = self.flow.uses(value);
         let times = uses.iter().filter_map(|read| Some((use_time(module, &self.schedule, read.user)?, read.user)));
         let (step, reader) = times.filter(|&(step, _)| step >= time).min()?;
-        let at = self.named(reader);
-        Some(NextUser { instruction: at.instruction, computation: at.computation, step })
+        let (instruction, computation) = self.names(reader, called);
+        Some(NextUser { instruction, computation, step })
     }
     /// Whether the memory of an entry parameter is free by the time the output at `output` is written, so that donating it needs no copy.
     pub(crate) fn could_hand_over(&self, parameter: InstructionId, index: &[i64], output: &[i64]) -> bool {
@@ -162,21 +154,21 @@ impl Assignment<'_> {
             && operand.is_some_and(|operand| self.flow.can_share(operand, place))
     }
     /// The largest-numbered other instruction of the buffer that is no parameter: what the value turns into.
-    fn aliased_with(&self, value: ValueId) -> Option<SmolStr> {
+    fn aliased_with(&self, value: ValueId, called: &dyn Called) -> Option<SmolStr> {
         let owner = |value: ValueId| self.flow.places.owner(self.flow.values.place(value));
         let this = owner(value);
         let others = self.buffers.values(self.buffers.of_value(value)).map(owner).filter(|&id| id != this);
-        let found = others.map(|id| self.flow.module.instruction(id)).filter(|inst| inst.opcode != Opcode::Parameter);
-        found.last().map(|inst| inst.name.clone())
+        let found = others.filter(|&id| self.flow.module.instruction(id).opcode != Opcode::Parameter);
+        found.last().map(|id| called.instruction(id))
     }
     /// The loop whose state holds the value: one of the buffer's values is a loop's own, and that loop runs at `time` or is entered later.
-    fn carried_by(&self, value: ValueId, time: Time) -> Option<SmolStr> {
+    fn carried_by(&self, value: ValueId, time: Time, called: &dyn Called) -> Option<SmolStr> {
         let module = self.flow.module;
         let owner = |value: ValueId| self.flow.places.owner(self.flow.values.place(value));
         let loops = self.buffers.values(self.buffers.of_value(value)).map(owner);
         let mut loops = loops.filter(|&id| module.instruction(id).opcode == Opcode::While);
         let runs = |&id: &InstructionId| self.schedule.time(id).is_some_and(|end| end >= time);
-        loops.find(runs).map(|id| module.instruction(id).name.clone())
+        loops.find(runs).map(|id| called.instruction(id))
     }
 }
 

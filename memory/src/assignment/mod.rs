@@ -52,7 +52,8 @@ use crate::{Bytes, EstimateError, Target};
 
 pub use self::figures::LARGEST_ROWS;
 pub use self::given::assigned;
-pub use self::holders::{Held, Origin};
+pub use self::holders::Held;
+pub(crate) use self::timeline::Timeline;
 pub use self::report::{Allocation, AllocationKind, LiveRange, LiveRangePeak, StoredValue, ValueRef};
 
 /// The allocations of a scheduled module.

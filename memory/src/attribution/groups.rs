@@ -1,10 +1,11 @@
 //! Sums of buffers that have a key in common.
 
-use crate::hash::IndexMap;
-use smol_str::SmolStr;
+use hlo_ir::InstructionId;
 
 use super::Group;
 use crate::Bytes;
+use crate::hash::IndexMap;
+use crate::names::Called;
 
 /// Most groups of a list, so that the report of a module with a hundred thousand lines stays readable.
 const MOST: usize = 500;
@@ -12,32 +13,50 @@ const MOST: usize = 500;
 /// Collects sums by key.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    by_key: IndexMap<String, (Group, u64)>,
+    by_key: IndexMap<String, Sum>,
+}
+
+/// A group before its largest buffer has a name.
+#[derive(Clone, Debug)]
+pub(super) struct Sum {
+    key: String,
+    bytes: Bytes,
+    count: usize,
+    /// The instruction that defines the largest buffer, and its size.
+    largest: (InstructionId, u64),
+}
+
+impl Sum {
+    /// The group, with a name for its largest buffer.
+    pub(super) fn in_words(&self, called: &dyn Called) -> Group {
+        let largest = called.instruction(self.largest.0);
+        Group { key: self.key.clone(), bytes: self.bytes, count: self.count, largest }
+    }
 }
 
 impl Groups {
     /// Adds a buffer.
-    pub(super) fn add(&mut self, key: String, name: &SmolStr, bytes: u64) {
-        let fresh = || (Group { key: String::new(), bytes: Bytes::ZERO, count: 0, largest: name.clone() }, 0);
-        let (group, most) = self.by_key.entry(key).or_insert_with(fresh);
-        group.bytes += Bytes(bytes);
-        group.count += 1;
-        if bytes > *most {
-            (group.largest, *most) = (name.clone(), bytes);
+    pub(super) fn add(&mut self, key: String, id: InstructionId, bytes: u64) {
+        let fresh = || Sum { key: String::new(), bytes: Bytes::ZERO, count: 0, largest: (id, 0) };
+        let sum = self.by_key.entry(key).or_insert_with(fresh);
+        sum.bytes += Bytes(bytes);
+        sum.count += 1;
+        if bytes > sum.largest.1 {
+            sum.largest = (id, bytes);
         }
     }
     /// All groups, largest sum first; equal sums by key. Of very many the smallest become one.
-    pub(super) fn sorted(self) -> Vec<Group> {
-        let named = |(key, (group, _)): (String, (Group, u64))| Group { key, ..group };
-        let mut groups: Vec<Group> = self.by_key.into_iter().map(named).collect();
+    pub(super) fn sorted(self) -> Vec<Sum> {
+        let keyed = |(key, sum)| Sum { key, ..sum };
+        let mut groups: Vec<Sum> = self.by_key.into_iter().map(keyed).collect();
         groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.key.cmp(&b.key)));
         if groups.len() > MOST {
             let rest = groups.split_off(MOST - 1);
-            groups.push(Group {
+            groups.push(Sum {
                 key: format!("({} others)", rest.len()),
                 bytes: rest.iter().map(|group| group.bytes).sum(),
                 count: rest.iter().map(|group| group.count).sum(),
-                largest: rest[0].largest.clone(),
+                largest: rest[0].largest,
             });
         }
         groups
@@ -62,6 +81,8 @@ pub(super) fn path(op_name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use hlo_ir::arena::Id as _;
+
     use super::*;
 
     #[test]
@@ -75,7 +96,7 @@ mod tests {
     fn the_smallest_of_very_many_become_one() {
         let mut groups = Groups::default();
         for line in 0..MOST as u64 + 10 {
-            groups.add(format!("f.py:{line}"), &"x".into(), 1000 - line);
+            groups.add(format!("f.py:{line}"), InstructionId::new(0), 1000 - line);
         }
         let sorted = groups.sorted();
         assert_eq!(sorted.len(), MOST);
@@ -85,12 +106,12 @@ mod tests {
     #[test]
     fn groups_are_sorted_by_their_sums() {
         let mut groups = Groups::default();
-        for (key, name, bytes) in [("b", "small", 1), ("a", "x", 3), ("b", "large", 5), ("c", "y", 3)] {
-            groups.add(key.to_owned(), &name.into(), bytes);
+        for (key, id, bytes) in [("b", 1, 1), ("a", 2, 3), ("b", 3, 5), ("c", 4, 3)] {
+            groups.add(key.to_owned(), InstructionId::new(id), bytes);
         }
         let sorted = groups.sorted();
         let seen: Vec<_> =
-            sorted.iter().map(|g| (g.key.as_str(), g.bytes.get(), g.count, g.largest.as_str())).collect();
-        assert_eq!(seen, [("b", 6, 2, "large"), ("a", 3, 1, "x"), ("c", 3, 1, "y")]);
+            sorted.iter().map(|sum| (sum.key.as_str(), sum.bytes.get(), sum.count, sum.largest.0.index())).collect();
+        assert_eq!(seen, [("b", 6, 2, 3), ("a", 3, 1, 2), ("c", 3, 1, 4)]);
     }
 }

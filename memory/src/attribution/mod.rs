@@ -15,6 +15,7 @@ use smol_str::SmolStr;
 use crate::{Bytes, LiveBuffer};
 
 pub use self::collect::HOLDERS;
+pub(crate) use self::collect::explained;
 pub use self::points::POINTS;
 pub(crate) use self::scratch::most_hidden;
 pub use self::what_if::{Change, WhatIf};

@@ -7,6 +7,7 @@ use crate::hash::IndexMap;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 
 use super::Hidden;
+use crate::names::Called;
 use crate::Bytes;
 use crate::assignment::Assignment;
 use crate::size::shape_size;
@@ -24,21 +25,25 @@ pub(crate) fn most_hidden(assignment: &Assignment<'_>) -> Bytes {
 }
 
 /// The library fusions with scratch of their own, most first.
-pub(super) fn hidden(assignment: &Assignment<'_>) -> Vec<Hidden> {
+pub(super) fn hidden(assignment: &Assignment<'_>) -> Vec<(InstructionId, Bytes)> {
     let module = assignment.module();
-    let mut found: Vec<Hidden> = Vec::new();
-    for (step, &id) in assignment.schedule().iter().enumerate() {
-        let Some(body) = library_body(module, id) else { continue };
-        let bytes = scratch(module, body);
-        if let Some(origin) = assignment.step(step as u32).filter(|_| bytes > Bytes::ZERO) {
-            let (instruction, computation) = (origin.instruction, origin.computation);
-            found.push(Hidden { instruction, computation, source: origin.source, bytes });
-        }
-    }
+    let body = |&id: &InstructionId| Some((id, library_body(module, id)?));
+    let scratched = assignment.schedule().iter().filter_map(body).map(|(id, body)| (id, scratch(module, body)));
+    let mut found: Vec<_> = scratched.filter(|&(_, bytes)| bytes > Bytes::ZERO).collect();
     // Equal amounts stay in the order in which they run.
-    found.sort_by_key(|hidden| std::cmp::Reverse(hidden.bytes));
+    found.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
     found.truncate(LISTED);
     found
+}
+
+/// One of them with its name.
+pub(super) fn in_words(
+    assignment: &Assignment<'_>,
+    &(id, bytes): &(InstructionId, Bytes),
+    called: &dyn Called,
+) -> Hidden {
+    let (instruction, computation) = assignment.names(id, called);
+    Hidden { instruction, computation, source: assignment.source(id), bytes }
 }
 
 fn library_body(module: &Module, id: InstructionId) -> Option<ComputationId> {

@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-use hlo_ir::arena::{Id as _, SideTable};
+use hlo_ir::arena::Id as _;
 use hlo_ir::shape::{ArrayShape, Dims, ShapeRef};
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Opcode};
 
 use super::value::{Literal, Scalar};
 use crate::cpu::graph::Graph;
+use crate::hash::IndexMap;
 
 /// Short for the many signatures of the rules.
 pub(crate) type Id = InstructionId;
@@ -16,7 +17,8 @@ pub(crate) type Id = InstructionId;
 /// The graph being rewritten, and the constants read so far.
 pub(crate) struct Cx<'g> {
     graph: &'g mut Graph,
-    literals: RefCell<SideTable<InstructionId, Option<Literal>>>,
+    /// By constant: few instructions are one.
+    literals: RefCell<IndexMap<InstructionId, Literal>>,
     /// Whether layouts count when shapes are compared (the clean-up after layout assignment).
     pub(crate) layout_sensitive: bool,
 }
@@ -37,7 +39,7 @@ impl DerefMut for Cx<'_> {
 impl<'g> Cx<'g> {
     /// Wraps a graph before layouts are assigned.
     pub(crate) fn new(graph: &'g mut Graph) -> Self {
-        Self { graph, literals: RefCell::new(SideTable::new(None)), layout_sensitive: false }
+        Self { graph, literals: RefCell::default(), layout_sensitive: false }
     }
 
     /// The value of an array constant.
@@ -45,17 +47,17 @@ impl<'g> Cx<'g> {
         if self.opcode(id) != Opcode::Constant {
             return None;
         }
-        if let Some(known) = &self.literals.borrow()[id] {
+        if let Some(known) = self.literals.borrow().get(&id) {
             return Some(known.clone());
         }
         let literal = Literal::read(self.array(id)?, self.inst(id).literal()?, id.index() as u64);
-        self.literals.borrow_mut().set(id, Some(literal.clone()));
+        self.literals.borrow_mut().insert(id, literal.clone());
         Some(literal)
     }
 
     /// Notes the value of a constant that was just made.
     pub(crate) fn know(&mut self, id: Id, literal: Literal) {
-        self.literals.get_mut().set(id, Some(literal));
+        self.literals.get_mut().insert(id, literal);
     }
 
     /// The value of a constant with one element.

@@ -54,6 +54,7 @@ impl Graph {
             walk: RefCell::default(),
             order: RefCell::new(None),
         };
+        graph.expect(module.instruction_count());
         let mut computations = SideTable::new(None);
         for &id in module.computation_ids() {
             computations.set(id, Some(graph.add_computation(module.computation(id).name.clone())));
@@ -70,6 +71,16 @@ impl Graph {
         }
         graph.entry = computations[module.entry()].expect("the entry is a live computation");
         graph
+    }
+
+    /// Makes room for the graph of a module with that many instructions: fusions copy what they compute, and room that nobody uses costs nothing.
+    fn expect(&mut self, instructions: usize) {
+        let count = 3 * instructions;
+        self.nodes.reserve(count);
+        self.insts.reserve(count);
+        self.opcodes.reserve(count);
+        self.origins.reserve(count);
+        self.readers.reserve(count);
     }
 
     /// Copies the instructions of one computation, parameters first.
@@ -138,6 +149,7 @@ impl Graph {
         let mut export = Export::new(self, &order);
         let mut computations: Arena<ComputationId, Computation> = Arena::new();
         names.expect(export.instructions_to_come);
+        computations.reserve(order.len());
         for &id in order.iter() {
             let sequence = if schedule[id].is_empty() { self.post_order(id).to_vec() } else { schedule[id].clone() };
             let parent = export.computation(id);

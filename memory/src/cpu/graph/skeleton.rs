@@ -84,8 +84,10 @@ impl Graph {
             _ => Old::default(),
         };
         let mut export = Export::new(self, &order);
-        export.expect(order.iter().filter(|&&id| !plain[id]).map(|&id| self.len(id)).sum());
+        let calling = |id: ComputationId| self.bodies[id].calling.len();
+        export.expect(order.iter().map(|&id| if plain[id] { calling(id) } else { self.len(id) }).sum());
         let mut computations: Arena<ComputationId, Computation> = Arena::new();
+        computations.reserve(order.len());
         let (mut paths, mut state) = (KnownPaths::new(None), Vec::new());
         for &id in order.iter() {
             let parent = export.computation(id);
