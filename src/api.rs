@@ -145,13 +145,14 @@ pub fn optimize_observed(
 
 /// Says how much memory the module in `text` needs on `target`, and who holds it at the peak.
 pub fn analyze(text: &str, target: Target) -> Result<Analysis, Failure> {
-    explain(&read(text)?, target)
+    explain(read(text)?, target)
 }
 
 /// The same for the target that the module itself shows, as a scheduled one does.
 pub fn analyze_for_its_target(text: &str) -> Result<Analysis, Failure> {
     let module = read(text)?;
-    explain(&module, hlo_memory::target_of(&module))
+    let target = hlo_memory::target_of(&module);
+    explain(module, target)
 }
 
 /// The memory of the module in `text` from the allocation that XLA itself wrote into a binary dump of it
@@ -163,9 +164,11 @@ pub fn analyze_given(text: &str, target: Option<Target>, given: &BufferAssignmen
     Ok(Analysis { module: module.name.to_string(), target, estimate, details })
 }
 
-fn explain(module: &Module, target: Target) -> Result<Analysis, Failure> {
-    let (estimate, details) = hlo_memory::details(module, target).map_err(Failure::Estimate)?;
-    Ok(Analysis { module: module.name.to_string(), target, estimate, details })
+fn explain(module: Module, target: Target) -> Result<Analysis, Failure> {
+    let (estimate, details) = hlo_memory::details(&module, target).map_err(Failure::Estimate)?;
+    let name = module.name.to_string();
+    module.drop_aside();
+    Ok(Analysis { module: name, target, estimate, details })
 }
 
 /// The buffer assignment of the module in `text` in the formats of XLA's own dumps: the list of allocations, an empty line, and the

@@ -209,6 +209,9 @@ fn metadata_value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     }
 }
 
+/// Modules with so many instructions are freed aside.
+const LARGE: usize = 100_000;
+
 /// A list of instructions with one root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Computation {
@@ -332,6 +335,13 @@ impl Module {
     pub fn into_parts(self) -> ModuleParts {
         let Self { name, attributes, stack_tables, style, instructions, computations, .. } = self;
         ModuleParts { name, attributes, stack_tables, style, instructions, computations }
+    }
+    /// Frees the module: a large one on a thread of its own, because that takes as long as some analyses, and nobody need wait for it.
+    pub fn drop_aside(self) {
+        if self.instruction_count() >= LARGE {
+            // Where no thread can be had, the module goes with what should have run there.
+            let _ = std::thread::Builder::new().spawn(move || drop(self));
+        }
     }
     /// An instruction by id; also one that was removed from its computation.
     pub fn instruction(&self, id: InstructionId) -> &Instruction {

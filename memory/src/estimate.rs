@@ -175,9 +175,7 @@ pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateErr
 
 /// Who holds memory at the peak of `module`.
 fn holders(module: &Module, target: Target) -> Result<Vec<Holder>, EstimateError> {
-    Compiled::ask(module, target, |compiled, assignment| {
-        attribution::explained(assignment, compiled.unnamed).1.holders
-    })
+    Compiled::ask(module, target, |compiled, assignment| attribution::explained(assignment, compiled.unnamed).1.holders)
 }
 
 /// Estimates `module` and says who holds its memory at the peak, why, and what changes of its interface would save.
@@ -223,13 +221,20 @@ impl<'m> Compiled<'m> {
         answer: impl Fn(&Self, &Assignment<'_>) -> T,
     ) -> Result<T, EstimateError> {
         let compiled = Self::of(module, target, true);
-        if let Ok(assignment) = compiled.assignment() {
-            return Ok(answer(&compiled, &assignment));
+        if let Ok(answer) = compiled.assignment().map(|assignment| answer(&compiled, &assignment)) {
+            compiled.drop_aside();
+            return Ok(answer);
         }
         // The error names an instruction.
         let compiled = Self::of(module, target, false);
         let assignment = compiled.assignment()?;
         Ok(answer(&compiled, &assignment))
+    }
+
+    fn drop_aside(self) {
+        if let Cow::Owned(module) = self.module {
+            module.drop_aside();
+        }
     }
 
     fn of(module: &'m Module, target: Target, unnamed: bool) -> Self {

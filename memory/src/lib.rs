@@ -6,6 +6,7 @@
 
 pub mod assignment;
 pub mod attribution;
+mod both;
 pub mod bytes;
 pub mod cpu;
 pub mod estimate;

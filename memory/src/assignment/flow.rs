@@ -8,6 +8,7 @@ use super::in_place::InPlace;
 use super::order::Users;
 use super::places::Places;
 use super::values::Values;
+use crate::both::{both, is_large};
 
 /// The analyses of one module; also of an unscheduled one.
 #[derive(Clone, Debug)]
@@ -36,12 +37,16 @@ impl<'m> Flow<'m> {
 
     /// Analyses a module that leaves out bodies of fusions that update nothing in place: those with `known` paths.
     pub(crate) fn beside(module: &'m Module, known: &KnownPaths) -> Self {
-        let classes = Classes::of(module);
-        let users = Users::of(module, &classes);
-        let places = Places::of(module, &classes, &users);
-        let values = Values::of(module, &classes, &users, &places);
-        let in_place = InPlace::of(module, &places, known);
-        let paths = FusionPaths::of(module, known);
+        let large = is_large(module);
+        let owners = || {
+            let classes = Classes::of(module);
+            let users = Users::of(module, &classes);
+            let places = Places::of(module, &classes, &users);
+            (classes, users, places)
+        };
+        let (paths, (classes, users, places)) = both(large, || FusionPaths::of(module, known), owners);
+        let values = || Values::of(module, &classes, &users, &places);
+        let (in_place, values) = both(large, || InPlace::of(module, &places, known), values);
         Self { module, classes, users, places, values, in_place, paths }
     }
 }

@@ -47,14 +47,15 @@ use self::flow::Flow;
 use self::given::Given;
 use self::greedy::{Greedy, Placed};
 use self::ranges::{Ranges, Schedule};
+use crate::both::{both, is_large};
 use crate::size::size_of;
 use crate::{Bytes, EstimateError, Target};
 
 pub use self::figures::LARGEST_ROWS;
 pub use self::given::assigned;
 pub use self::holders::Held;
-pub(crate) use self::timeline::Timeline;
 pub use self::report::{Allocation, AllocationKind, LiveRange, LiveRangePeak, StoredValue, ValueRef};
+pub(crate) use self::timeline::Timeline;
 
 /// The allocations of a scheduled module.
 #[derive(Clone, Debug)]
@@ -76,9 +77,13 @@ pub fn assign(module: &Module) -> Result<Assignment<'_>, EstimateError> {
 /// The same with the sizes of another target: its tiles, and nothing for what lives outside its main memory.
 pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, EstimateError> {
     let flow = Flow::of(module);
-    let buffers = Buffers::of(&flow);
-    let sizes = buffer_sizes(&flow, &buffers, size_of(target))?;
-    let schedule = Schedule::of(module);
+    let buffers = || {
+        let buffers = Buffers::of(&flow);
+        let sizes = buffer_sizes(&flow, &buffers, size_of(target));
+        (buffers, sizes)
+    };
+    let (schedule, (buffers, sizes)) = both(is_large(module), || Schedule::of(module), buffers);
+    let sizes = sizes?;
     let ranges = Ranges::of(&flow, &buffers, &schedule);
     let Placed { mut blocks, heap } = Greedy::new(&flow, &buffers, &ranges, &sizes).global();
     blocks.extend(heap::heap_block(&flow, &buffers, &ranges, &sizes, &heap));

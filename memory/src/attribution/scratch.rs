@@ -7,9 +7,9 @@ use crate::hash::IndexMap;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 
 use super::Hidden;
-use crate::names::Called;
 use crate::Bytes;
 use crate::assignment::Assignment;
+use crate::names::Called;
 use crate::size::shape_size;
 
 mod tiles;

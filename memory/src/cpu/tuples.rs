@@ -13,6 +13,9 @@ pub(crate) fn run(graph: &mut Graph) -> bool {
         if ![Opcode::Tuple, Opcode::GetTupleElement].iter().any(|&opcode| graph.has_seen_in(computation, opcode)) {
             continue;
         }
+        if !graph.list(computation).any(|id| replacement(graph, id).is_some()) {
+            continue;
+        }
         for id in graph.post_order(computation) {
             if graph.is_alive(id) {
                 changed |= simplify(graph, id);
@@ -22,12 +25,17 @@ pub(crate) fn run(graph: &mut Graph) -> bool {
     changed
 }
 
-fn simplify(graph: &mut Graph, id: InstructionId) -> bool {
-    let replacement = match graph.opcode(id) {
+/// What may stand for an instruction.
+fn replacement(graph: &Graph, id: InstructionId) -> Option<InstructionId> {
+    match graph.opcode(id) {
         Opcode::Tuple if !graph.has_control(id) => whole_tuple(graph, id),
         Opcode::GetTupleElement => element(graph, id),
         _ => None,
-    };
+    }
+}
+
+fn simplify(graph: &mut Graph, id: InstructionId) -> bool {
+    let replacement = replacement(graph, id);
     if let Some(replacement) = replacement {
         graph.replace(id, replacement);
     }

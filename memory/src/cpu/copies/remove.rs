@@ -14,6 +14,7 @@ use super::uses::{PlacedUse, is_root_of, placed_uses};
 use crate::assignment::aliases::Buffers;
 use crate::assignment::flow::Flow;
 use crate::assignment::values::ValueId;
+use crate::both::{both, is_large};
 
 /// Removes copies until none can go. The copy instructions stay behind without users. Takes and returns a skeleton of the graph from before.
 pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) -> Option<Skeleton> {
@@ -24,8 +25,8 @@ pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) -> Option<Skelet
     let skeleton = graph.skeleton(earlier);
     let snapshot = &skeleton.snapshot;
     let flow = Flow::beside(&snapshot.module, &skeleton.paths);
-    let buffers = Buffers::of(&flow);
-    let ordering = Ordering::of(&flow);
+    let large = is_large(&snapshot.module);
+    let (buffers, ordering) = both(large, || Buffers::of(&flow), || Ordering::of(&flow));
     let lists = Lists::of(&flow, &buffers, &ordering);
     let copies = copies(graph, snapshot, &flow);
     let mut remover = Remover { snapshot, flow: &flow, ordering, lists, copies };

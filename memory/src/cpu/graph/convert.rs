@@ -5,7 +5,10 @@ use std::cell::RefCell;
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::{Arena, Id as _, SideTable};
 use hlo_ir::module::{ModuleParts, Operands, StackTables, TextStyle};
-use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module};
+use hlo_ir::{
+    AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module, Opcode, Shape,
+};
+use smol_str::SmolStr;
 
 use super::birth::Births;
 use super::{Body, Graph, Rare, Schedule, Seen};
@@ -125,10 +128,11 @@ impl Graph {
     pub(crate) fn into_scheduled_module(mut self, schedule: &Schedule, unique: bool) -> Module {
         // Asks the instructions for their callees, so it must be known before they go.
         self.computation_order();
-        let mut insts: Vec<Option<Instruction>> =
-            std::mem::take(&mut self.insts).into_items().into_iter().map(Some).collect();
+        let mut insts = std::mem::take(&mut self.insts);
+        let hollow = Instruction::new(SmolStr::default(), Shape::Token.into(), Opcode::Tuple, []);
         let mut names = if unique { Names::unique() } else { Names::as_they_are() };
-        let taken = |id: InstructionId| insts[id.index()].take().expect("an instruction stands in one computation");
+        // An instruction stands in one computation, so it is asked for once.
+        let taken = |id: InstructionId| std::mem::replace(&mut insts[id], hollow.clone());
         self.build(schedule, true, &mut names, taken).module
     }
 

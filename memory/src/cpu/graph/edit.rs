@@ -26,7 +26,9 @@ impl Graph {
         let slot = self.bodies[computation].list.len() as u32;
         self.seen.add(inst.opcode);
         self.bodies[computation].seen.add(inst.opcode);
-        self.effects |= inst.opcode.has_side_effect() || inst.flag(&AttrKey::CustomCallHasSideEffect);
+        let effects = inst.opcode.has_side_effect() || inst.flag(&AttrKey::CustomCallHasSideEffect);
+        self.effects |= effects;
+        self.bodies[computation].effects |= effects;
         self.opcodes.push(inst.opcode);
         self.origins.push(None);
         self.readers.push(0);
@@ -106,6 +108,7 @@ impl Graph {
             live: 0,
             root,
             attributes: Vec::new(),
+            effects: false,
         })
     }
 

@@ -105,6 +105,8 @@ struct Body {
     live: usize,
     root: InstructionId,
     attributes: Vec<Attribute>,
+    /// Whether any of its instructions ever could have had a side effect of its own.
+    effects: bool,
 }
 
 /// A module that passes rewrite.
@@ -363,8 +365,12 @@ impl Graph {
             return true;
         }
         let inst = self.inst(id);
-        self.calls.has(self.opcode(id))
-            && inst.called_computations().any(|callee| self.list(callee).any(|inner| self.has_side_effect(inner)))
+        self.calls.has(self.opcode(id)) && inst.called_computations().any(|callee| self.body_has_side_effect(callee))
+    }
+    /// Whether anything in a computation has a side effect.
+    fn body_has_side_effect(&self, computation: ComputationId) -> bool {
+        let body = &self.bodies[computation];
+        (body.effects || !body.calling.is_empty()) && self.list(computation).any(|inner| self.has_side_effect(inner))
     }
     /// Sets the shape of an instruction (a layout was chosen, an element type changed).
     pub(crate) fn set_shape(&mut self, id: InstructionId, shape: ShapeRef) {
@@ -375,7 +381,9 @@ impl Graph {
     pub(crate) fn set_attribute(&mut self, id: InstructionId, key: AttrKey, value: AttrValue) {
         let calls = matches!(value, AttrValue::Computation(_) | AttrValue::Computations(_));
         self.version += 1;
-        self.effects |= key == AttrKey::CustomCallHasSideEffect;
+        let effects = key == AttrKey::CustomCallHasSideEffect;
+        self.effects |= effects;
+        self.bodies[self.nodes[id].parent].effects |= effects;
         if let Some(rare) = Rare::of(&key) {
             self.rare[rare as usize].add(self.opcodes[id.index()]);
         }

@@ -110,9 +110,16 @@ impl Graph {
                 continue;
             }
             *mine = open;
+            let height = stack.len();
             let is_open = |before: &&InstructionId| mark[before.index()] != done;
             stack.extend(self.operands(id).iter().rev().filter(is_open));
             stack.extend(self.control_predecessors(id).iter().filter(is_open));
+            if stack.len() == height {
+                // Nothing to wait for.
+                stack.pop();
+                mark[id.index()] = done;
+                order.push(id);
+            }
         }
     }
 

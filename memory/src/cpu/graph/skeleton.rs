@@ -19,8 +19,17 @@ pub(crate) struct Skeleton {
     pub(crate) snapshot: Snapshot,
     /// Paths through the bodies of which the module keeps only the calls.
     pub(crate) paths: KnownPaths,
+    bodies: Bodies,
     /// The computations, in the order of the module.
     order: Order<ComputationId>,
+}
+
+/// Which computations are bodies of fusions.
+struct Bodies {
+    /// Those that can be left out.
+    plain: SideTable<ComputationId, bool>,
+    /// All of them.
+    fused: SideTable<ComputationId, bool>,
 }
 
 /// The instructions of an earlier skeleton, to be used again.
@@ -78,21 +87,27 @@ impl Graph {
     /// went and got other operands, but did not change otherwise.
     pub(crate) fn skeleton(&self, earlier: Option<Skeleton>) -> Skeleton {
         let order = self.computation_order();
-        let (plain, fused) = self.plain_bodies(&order);
-        let mut old = match earlier {
-            Some(earlier) if *earlier.order == *order => earlier.snapshot.into_old(),
-            _ => Old::default(),
+        let (bodies, known, mut old) = match earlier {
+            Some(earlier) if *earlier.order == *order => {
+                (earlier.bodies, Some(earlier.paths), earlier.snapshot.into_old())
+            }
+            _ => (self.bodies_of_fusions(&order), None, Old::default()),
         };
+        let Bodies { plain, fused } = &bodies;
+        let is_known = known.is_some();
+        let mut paths = known.unwrap_or_else(|| KnownPaths::new(None));
         let mut export = Export::new(self, &order);
         let calling = |id: ComputationId| self.bodies[id].calling.len();
         export.expect(order.iter().map(|&id| if plain[id] { calling(id) } else { self.len(id) }).sum());
         let mut computations: Arena<ComputationId, Computation> = Arena::new();
         computations.reserve(order.len());
-        let (mut paths, mut state) = (KnownPaths::new(None), Vec::new());
+        let mut state = Vec::new();
         for &id in order.iter() {
             let parent = export.computation(id);
             let (list, root): (Vec<InstructionId>, _) = if plain[id] {
-                paths.set(parent, Some(self.paths_through(id, &mut state)));
+                if !is_known {
+                    paths.set(parent, Some(self.paths_through(id, &mut state)));
+                }
                 let calls = self.calling(id).map(|inst| export.add_alone(inst, for_aliases(self.inst(inst)), parent));
                 (calls.collect(), None)
             } else {
@@ -109,14 +124,10 @@ impl Graph {
         }
         let mut attributes = self.attributes.clone();
         attributes.retain(|attribute| attribute.key != AttrKey::IsScheduled);
-        Skeleton { snapshot: export.finish(attributes, StackTables::default(), computations), paths, order }
+        Skeleton { snapshot: export.finish(attributes, StackTables::default(), computations), paths, bodies, order }
     }
 
-    /// Which computations are bodies of fusions that can be left out, and which are bodies of fusions at all.
-    fn plain_bodies(
-        &self,
-        order: &[ComputationId],
-    ) -> (SideTable<ComputationId, bool>, SideTable<ComputationId, bool>) {
+    fn bodies_of_fusions(&self, order: &[ComputationId]) -> Bodies {
         let (mut plain, mut fused) = (SideTable::new(false), SideTable::new(false));
         let mut kept = SideTable::new(false);
         for &computation in order {
@@ -136,7 +147,7 @@ impl Graph {
             }
         }
         order.iter().filter(|&&id| kept[id]).for_each(|&id| plain.set(id, false));
-        (plain, fused)
+        Bodies { plain, fused }
     }
 
     /// The paths from the parameters of a body without any of the [`KEPT`] opcodes.
