@@ -15,6 +15,7 @@ pub(crate) fn run(graph: &mut Graph) {
     let loops: Vec<InstructionId> = graph
         .computation_order()
         .into_iter()
+        .filter(|&computation| graph.has_seen_in(computation, Opcode::While))
         .flat_map(|computation| graph.list(computation).collect::<Vec<_>>())
         .filter(|&id| graph.opcode(id) == Opcode::While)
         .collect();

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::hash::IndexSet;
-use hlo_ir::{ComputationId, InstructionId, Opcode};
+use hlo_ir::{ComputationId, InstructionId};
 
 use super::graph::{Graph, Schedule};
 
@@ -14,8 +14,7 @@ pub(crate) fn schedule(graph: &Graph) -> Schedule {
     let fused: IndexSet<ComputationId> = graph
         .computation_order()
         .into_iter()
-        .flat_map(|computation| graph.list(computation))
-        .filter(|&id| graph.opcode(id) == Opcode::Fusion)
+        .flat_map(|computation| graph.calling(computation))
         .filter_map(|id| graph.fused(id))
         .collect();
     let mut schedule = Schedule::new(Vec::new());

@@ -34,6 +34,7 @@ pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) -> Option<Skelet
     computations.sort_unstable();
     let candidates: Vec<InstructionId> = computations
         .into_iter()
+        .filter(|&computation| graph.has_seen_in(computation, Opcode::Copy))
         .flat_map(|computation| graph.list(computation).collect::<Vec<_>>())
         .filter(|&id| remover.copies[id].is_some())
         .collect();

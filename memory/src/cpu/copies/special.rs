@@ -21,6 +21,7 @@ use crate::assignment::values::ValueId;
 pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) {
     let skeleton = graph.skeleton(earlier);
     let wanted = Special::new(&skeleton).collect();
+    skeleton.snapshot.module.drop_aside();
     for (id, positions) in wanted {
         let users = graph.users(id);
         let copied = deep_copy(graph, id, Some(&positions));

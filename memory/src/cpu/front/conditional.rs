@@ -18,8 +18,9 @@ use super::layout::branches;
 /// Every conditional, computation by computation.
 fn all_conditionals(cx: &Cx<'_>) -> Vec<Id> {
     let order = cx.computation_order();
+    let holders = order.into_iter().filter(|&computation| cx.has_seen_in(computation, Opcode::Conditional));
     let in_order = |computation: ComputationId| cx.post_order(computation);
-    order.into_iter().flat_map(in_order).filter(|&id| cx.opcode(id) == Opcode::Conditional).collect()
+    holders.flat_map(in_order).filter(|&id| cx.opcode(id) == Opcode::Conditional).collect()
 }
 
 /// Lets every conditional take and return tuples.

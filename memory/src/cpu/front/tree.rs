@@ -17,6 +17,10 @@ const WINDOW: i64 = 32;
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
     let mut changed = false;
     for computation in outside_fusions(cx) {
+        let may = cx.has_seen_in(computation, Opcode::Reduce);
+        if !may || !cx.list(computation).any(|id| is_long(cx, id)) {
+            continue;
+        }
         changed |= walk(cx, computation, |cx, id| {
             let Some(new) = split(cx, id) else { return false };
             cx.replace(id, new);
@@ -26,15 +30,21 @@ pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
     changed
 }
 
-fn split(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
+/// Whether this is a reduction that is to be split.
+fn is_long(cx: &Cx<'_>, id: Id) -> bool {
     if cx.opcode(id) != Opcode::Reduce || cx.array(id).is_none() || is_supported(cx, id) {
+        return false;
+    }
+    let sizes = cx.dims(cx.operand(id, 0));
+    cx.dimensions(id).iter().any(|&dim| sizes[dim as usize] > WINDOW)
+}
+
+fn split(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
+    if !is_long(cx, id) {
         return None;
     }
     let (operand, init, dims) = (cx.operand(id, 0), cx.operand(id, 1), cx.dimensions(id));
     let sizes = cx.dims(operand);
-    if dims.iter().all(|&dim| sizes[dim as usize] <= WINDOW) {
-        return None;
-    }
     let mut partial = sizes.clone();
     let mut window = vec![WindowDim::default(); sizes.len()];
     for &dim in &dims {

@@ -93,7 +93,7 @@ pub(crate) fn each(cx: &mut Cx<'_>, opcode: Opcode, rewrite: impl Fn(&mut Cx<'_>
         return false;
     }
     for computation in outside_fusions(cx) {
-        if cx.list(computation).any(|id| cx.opcode(id) == opcode) {
+        if cx.has_seen_in(computation, opcode) && cx.list(computation).any(|id| cx.opcode(id) == opcode) {
             found.extend(cx.post_order(computation).into_iter().filter(|&id| cx.opcode(id) == opcode));
         }
     }

@@ -48,10 +48,11 @@ pub(crate) fn control_flow_computations(graph: &Graph) -> Vec<ComputationId> {
     let mut runs = SideTable::new(false);
     runs.set(graph.entry(), true);
     for &computation in order.iter().rev() {
-        for id in graph.list(computation) {
-            let controls =
-                matches!(graph.opcode(id), Opcode::Call | Opcode::While | Opcode::Conditional | Opcode::AsyncStart);
-            if controls && runs[computation] {
+        if !runs[computation] {
+            continue;
+        }
+        for id in graph.calling(computation) {
+            if matches!(graph.opcode(id), Opcode::Call | Opcode::While | Opcode::Conditional | Opcode::AsyncStart) {
                 graph.callees(id).into_iter().for_each(|callee| runs.set(callee, true));
             }
         }

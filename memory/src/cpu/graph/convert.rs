@@ -23,6 +23,9 @@ pub(crate) enum Origin {
     Dump,
 }
 
+/// Graphs that ever had so many instructions are freed aside.
+const LARGE: usize = 100_000;
+
 /// Parameters by number, then the rest as the text has it.
 fn text_order(module: &Module, computation: ComputationId) -> Vec<InstructionId> {
     let rest = module.instructions_of(computation).filter(|(_, inst)| inst.parameter_number().is_none());
@@ -133,7 +136,17 @@ impl Graph {
         let mut names = if unique { Names::unique() } else { Names::as_they_are() };
         // An instruction stands in one computation, so it is asked for once.
         let taken = |id: InstructionId| std::mem::replace(&mut insts[id], hollow.clone());
-        self.build(schedule, true, &mut names, taken).module
+        let module = self.build(schedule, true, &mut names, taken).module;
+        self.drop_aside();
+        module
+    }
+
+    /// Frees the graph: a large one on a thread of its own, because nobody need wait for it.
+    fn drop_aside(self) {
+        if self.nodes.len() >= LARGE {
+            // Where no thread can be had, the graph goes with what should have run there.
+            let _ = std::thread::Builder::new().spawn(move || drop(self));
+        }
     }
 
     /// The same without names and metadata; which instruction is which tells the rest.

@@ -1,7 +1,7 @@
 //! Orders: post-order of a computation, order of computations, callers.
 
 use std::ops::Deref;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::{ComputationId, InstructionId};
@@ -11,7 +11,7 @@ use super::Graph;
 
 /// A list that the graph keeps and hands out: cheap to ask for, and it stays as it is while the graph changes.
 #[derive(Clone, Debug)]
-pub(crate) struct Order<T>(Rc<[T]>);
+pub(crate) struct Order<T>(Arc<[T]>);
 
 impl<T> Deref for Order<T> {
     type Target = [T];
@@ -30,7 +30,7 @@ impl<T: Copy> IntoIterator for Order<T> {
 
 /// The walk over an [`Order`].
 pub(crate) struct Steps<T> {
-    list: Rc<[T]>,
+    list: Arc<[T]>,
     at: usize,
     end: usize,
 }
