@@ -8,6 +8,9 @@ import random_jax
 import random_raw
 import xla
 
+# XLA:CPU gives products and reductions to no library.
+NO_LIBRARY = "--xla_cpu_experimental_ynn_fusion_type="
+
 
 def drawn(names, raw, most, file):
     """Lower the first valid program among those of `names`; answers its place, and why each one before was refused."""
@@ -66,11 +69,16 @@ def weigh(file):
     return totals(xla.compile_text(jax, jobs.read(file))[0])
 
 
-def judge(before, afters, count, seed):
+def judge_without_library(before, afters, count, seed):
+    """As `judge`, but XLA:CPU makes its kernels itself and leaves none to a library."""
+    return judge(before, afters, count, seed, flags=[NO_LIBRARY])
+
+
+def judge(before, afters, count, seed, flags=()):
     """Run a module and what tools made of it on the same data: for each, XLA's total and the first difference, or why it does not run.
     Fails where the module itself does not run, or does not say the same twice."""
     text = jobs.read(before)
-    jax = xla.start()
+    jax = xla.start(flags=flags)
     jax.config.update("jax_enable_x64", True)
     original = jobs.Runner(jax, text, before)
     started = [start(jax, file, original) for file in afters]

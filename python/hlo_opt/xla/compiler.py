@@ -23,9 +23,9 @@ def import_quietly():
     return jax
 
 
-def start(dump_dir=None, devices=1):
+def start(dump_dir=None, devices=1, flags=()):
     """Set the flags that XLA reads once per process, then return the jax module."""
-    flags = []
+    flags = list(flags)
     if dump_dir:
         flags += [f"--xla_dump_to={dump_dir}", "--xla_dump_hlo_as_text", "--xla_dump_large_constants=true"]
     if devices > 1:
