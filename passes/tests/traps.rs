@@ -512,7 +512,13 @@ fn t16_small_gains_are_not_offered() {
 /// With the rules of an ordinary run, what was planned once is planned for good.
 #[test]
 fn t16_a_planned_module_is_left_alone() {
-    let large = LOG_SUM.replace("64", "16384").replace("32", "8192").replace("f16384", "f32").replace("f8192", "f32");
+    // Without the weights XLA:CPU would never have all of the product: there would be nothing to plan.
+    let weighed = "  %c = f32[32] reduce(%y, %zero), dimensions={1}, to_apply=%sum
+  %w = f32[64,32] broadcast(%c), dimensions={1}
+  %m = f32[64,32] multiply(%e, %w)
+  %s = f32[64] reduce(%m, %zero)";
+    let text = LOG_SUM.replace("  %s = f32[64] reduce(%e, %zero)", weighed);
+    let large = text.replace("64", "16384").replace("32", "8192").replace("f16384", "f32").replace("f8192", "f32");
     let mut module = program(&large);
     let passes = default_pipeline();
     let mut again =

@@ -17,11 +17,13 @@ mod tiles;
 /// Most fusions that are listed.
 const LISTED: usize = 10;
 
-/// What the library fusion with most scratch of its own takes. Fusions run one after the other, or wait for each other's threads.
+/// What the library fusion with most scratch of its own takes. Fusions run one after the other, or wait for each other's threads. Tiles do not
+/// count: they are as large as the library likes, and no rewrite is worth its while for them.
 pub(crate) fn most_hidden(assignment: &Assignment<'_>) -> Bytes {
     let module = assignment.module();
     let bodies = assignment.schedule().iter().filter_map(|&id| library_body(module, id));
-    bodies.map(|body| scratch(module, body)).max().unwrap_or_default()
+    let whole = bodies.filter(|&body| tiles::of_only_product(module, body).is_none());
+    whole.map(|body| scratch(module, body)).max().unwrap_or_default()
 }
 
 /// The library fusions with scratch of their own, most first.
