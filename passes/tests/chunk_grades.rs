@@ -4,9 +4,10 @@ mod chunking;
 mod common;
 mod interpreter;
 
+use hlo_ir::Opcode;
 use hlo_passes::{Grade, Outcome};
 
-use chunking::{find, options};
+use chunking::{find, options, rewrite};
 use common::parse;
 
 const HEAD: &str = "HloModule m
@@ -24,6 +25,12 @@ fn grade(lines: &str, root: &str) -> Grade {
 
 /// The same where all floats are of type `t`.
 fn grade_of(t: &str, lines: &str, root: &str) -> Grade {
+    let found = find(&parse(&source(t, lines, root)), &options(80));
+    let rewrite = found.into_iter().find(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
+    rewrite.expect("the scatter is cut into blocks").grade
+}
+
+fn source(t: &str, lines: &str, root: &str) -> String {
     let source = format!(
         "{HEAD}\nENTRY %main {{
   %x = f32[7] parameter(0)
@@ -38,9 +45,7 @@ fn grade_of(t: &str, lines: &str, root: &str) -> Grade {
   %y = f32[7] scatter(%x, %index, %u), update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%add_f32
   {root}\n}}\n"
     );
-    let found = find(&parse(&source.replace("f32", t)), &options(80));
-    let rewrite = found.into_iter().find(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
-    rewrite.expect("the scatter is cut into blocks").grade
+    source.replace("f32", t)
 }
 
 const ALONE: &str = "ROOT %r = (f32[7]) tuple(%y)";
@@ -98,4 +103,16 @@ fn a_reduction_outside_of_what_no_longer_stands_may_sum_in_another_order() {
     let root = "ROOT %r = (f32[7], f32[]) tuple(%y, %z)";
     assert_eq!(grade(&reduced("%t"), root), Grade::HloExact);
     assert_eq!(grade(&reduced("%v"), root), Grade::Bitwise, "an argument stands before and after");
+}
+
+/// XLA:CPU widens a scatter of `bf16` before it looks at sums: updates are rounded one by one, and then the sum.
+#[test]
+fn a_sum_of_short_floats_stays_behind_the_loop_as_xla_leaves_it() {
+    let rooted = |element: &str| {
+        let mut module = parse(&source(element, "  %u = f32[64] negate(%v)", "ROOT %r = f32[7] add(%y, %x)"));
+        assert_eq!(rewrite(&mut module, &options(40)).len(), 1);
+        module.instruction(module.computation(module.entry()).root).opcode
+    };
+    assert_eq!(rooted("bf16"), Opcode::Add);
+    assert_eq!(rooted("f16"), Opcode::GetTupleElement, "the loop starts from the sum");
 }
