@@ -43,7 +43,16 @@ fn save(folder: &Path, name: &str, text: &str) -> PathBuf {
 
 #[test]
 fn the_referee_catches_planted_errors() {
-    let output = program("test_referee.py").output().expect("the interpreter starts");
+    proves_itself("test_referee.py");
+}
+
+#[test]
+fn the_driver_of_random_programs_catches_tools_that_do_harm() {
+    proves_itself("test_random_programs.py");
+}
+
+fn proves_itself(script: &str) {
+    let output = program(script).output().expect("the interpreter starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success() && said.contains(" passed, 0 failed"),

@@ -123,18 +123,18 @@ def time_of_children():
 
 def judge(work):
     """Let XLA run every distinct result beside its program; `work`: (file before, outcomes, seed) of every program. Fills in the problems.
-    Returns how many results were compared, and how many programs could not be judged because they fail by themselves."""
+    Returns how many results were compared, and the files of programs that could not be judged because they fail by themselves."""
     waiting = [(before, outcomes, seed) for before, all_outcomes, seed in work if (outcomes := distinct(before, all_outcomes))]
     items = [(before, [group[0].after for group in groups], CASES, seed) for before, groups, seed in waiting]
-    compared, failing = 0, 0
+    compared, failing = 0, set()
     for item, (_, groups, _), answer in zip(items, waiting, in_children(random_jobs.judge, items)):
         if "error" in answer:
             # One of them brings XLA down: find out which. Programs that do it by themselves prove nothing.
             if "error" in in_children(random_jobs.judge, [(item[0], [], CASES, item[3])])[0]:
-                failing += 1
+                failing.add(item[0])
                 continue
             answer = one_by_one(*item)
-        compared += len(groups)
+        compared += sum("error" not in found for found in answer["answers"])
         for group, found in zip(groups, answer["answers"]):
             for outcome in group:
                 settle(outcome, found, answer["total"])
@@ -193,12 +193,12 @@ def settle(outcome, answer, total):
         outcome.note = f"small-rise: XLA's total went from {total} to {answer['total']}; the tool says {outcome.estimate}"
     seen = answer["cases"][:1] if outcome.config.promise else answer["cases"]
     error = max((case["max_rel_error"] for case in seen), default=0.0)
-    bitwise = all(case["bitwise"] for case in seen)
+    bitwise, integers, payload = (all(case[fact] for case in seen) for fact in ("bitwise", "integers_equal", "nan_payload_only"))
     exact = all(rewrite["grade"] == "bitwise" for rewrite in outcome.rewrites)
-    if bitwise or (not exact and error <= SCALE_ERROR):
+    if bitwise or (not exact and error <= SCALE_ERROR and integers):
         return
-    kind = "nan" if answer["numbers_equal"] else "bits" if error <= SCALE_ERROR else "values"
-    if error == 0.0:
+    kind = "sign" if error == 0.0 else "nan" if answer["numbers_equal"] else "bits" if error <= SCALE_ERROR else "values"
+    if payload:
         # Which of two NaNs an operation passes on is no part of HLO; XLA picks by shape and fusion.
         outcome.note = f"nan-payload: {json.dumps(answer['first_difference'])}"
         return

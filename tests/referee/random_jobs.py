@@ -91,7 +91,7 @@ def judge(before, afters, count, seed, flags=()):
             raise ValueError("the program itself gives different results in two runs")
         for answer, runner in running:
             results = runner.results(data)
-            note(answer, compare.compare(expected, results), case)
+            note(answer, compare.compare(expected, results), all(map(integers_equal, expected, results)), case)
             answer["numbers_equal"] &= all(numbers_equal(a, b) for a, b in zip(expected, results))
     return {"answers": answers, "total": totals(original.executable)["total"]}
 
@@ -108,9 +108,10 @@ def start(jax, file, original):
             "first_difference": None, "cases": []}, runner
 
 
-def note(answer, found, case):
-    """Add what one case showed."""
-    answer["cases"].append({"bitwise": found["bitwise"], "max_rel_error": found["max_rel_error"]})
+def note(answer, found, integers, case):
+    """Add what one case showed; `integers`: whether arrays of integers are equal."""
+    answer["cases"].append({"bitwise": found["bitwise"], "max_rel_error": found["max_rel_error"], "integers_equal": integers,
+                            "nan_payload_only": found["bitwise"] or found["nan_payload_only"]})
     answer["max_rel_error"] = max(answer["max_rel_error"], found["max_rel_error"])
     if not found["bitwise"] and answer["bitwise"]:
         answer.update(bitwise=False, first_difference={"case": case, **(found["first_difference"] or {})})
@@ -119,6 +120,11 @@ def note(answer, found, case):
 def numbers_equal(a, b):
     """Whether the arrays are equal wherever neither has a NaN."""
     return a.shape == b.shape and a.dtype == b.dtype and bool(np.all((a == b) | compare.is_nan(a) | compare.is_nan(b)))
+
+
+def integers_equal(a, b):
+    """Whether arrays of integers are equal; others always are."""
+    return not cases.is_integer(a.dtype) or (a.shape == b.shape and bool(np.all(a == b)))
 
 
 def write(file, text):

@@ -9,7 +9,7 @@ same numbers on tame, negative and wild data (payloads of NaN may differ); where
 near the results in double precision as the original, on tame and negative data.
 
 A batch of programs shares one process for tracing and one for judging; one that dies is replaced.
-Exit code 0 when everything passed, 1 otherwise; the last line counts.
+Exit code 0 when everything passed, 1 otherwise, also when no program could be traced; the last line counts.
 """
 import argparse
 import collections
@@ -127,7 +127,7 @@ def main():
             break
         check(options.tool, list(range(first, min(first + options.batch, end))), counts, fail)
         print(f"seeds below {min(first + options.batch, end)}: {len(failed)} failed; {dict(counts)}", flush=True)
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if failed or not counts["programs"] else 0)
 
 
 if __name__ == "__main__":

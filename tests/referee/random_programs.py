@@ -13,7 +13,7 @@ Failing programs are kept in DIR, made smaller when that is easy. A long run (tw
     cargo build --release
     python tests/referee/random_programs.py --tool target/release/hlo-opt --count 20000 --seed 1 --single-share 0.75 --large-every 16
 
-Exit code 0 when everything passed, 1 otherwise; the last line counts.
+Exit code 0 when everything passed, 1 otherwise, also when nothing could be judged; the last line counts.
 """
 import argparse
 import collections
@@ -61,7 +61,7 @@ def main():
             print(f"seeds below {last}: {run.passed} passed, {run.failed} failed, {run.any} rewritten, {run.compared} results compared; "
                   f"{time.monotonic() - start:.0f} s", flush=True)
     run.summary()
-    sys.exit(1 if run.failed else 0)
+    sys.exit(1 if run.failed or not run.passed else 0)
 
 
 def arguments():
@@ -105,7 +105,7 @@ class Run:
         self.passed, self.failed, self.invalid = 0, 0, 0
         self.fired, self.applied, self.missed = collections.Counter(), collections.Counter(), collections.Counter()
         self.problems, self.any, self.judged = collections.Counter(), 0, 0
-        self.compared, self.failing = 0, 0
+        self.compared, self.failing = 0, set()
         self.large, self.large_fired, self.estimates = 0, 0, []
         self.notes = collections.Counter()
 
@@ -119,7 +119,7 @@ class Run:
                     one.outcomes.append(random_check.apply(self.options.tool, config, one.file("before"), after))
             compared, failing = random_check.judge([(one.file("before"), one.outcomes, one.seed) for one in programs])
             self.compared += compared
-            self.failing += failing
+            self.failing |= failing
             self.weigh([one for one in programs if self.options.large_every and one.seed % self.options.large_every == 0])
             for one in programs:
                 self.note(one)
@@ -129,7 +129,8 @@ class Run:
         self.count(one.outcomes)
         bad = [outcome for outcome in one.outcomes if outcome.problem]
         self.failed += bool(bad)
-        self.passed += not bad
+        # What XLA does not run, or not the same way twice, was not judged.
+        self.passed += not bad and one.file("before") not in self.failing
         for outcome in bad:
             self.keep(one, outcome)
         for outcome in one.outcomes:
@@ -234,7 +235,7 @@ class Run:
         print(f"rewritten: {self.any} of {self.judged} programs ({share:.0f} %); by configuration {dict(self.fired)}; "
               f"by pass {dict(self.applied)}")
         print(f"missed chances: {dict(self.missed.most_common())}")
-        print(f"results compared: {self.compared}; programs that fail by themselves: {self.failing}")
+        print(f"results compared: {self.compared}; programs that fail by themselves: {len(self.failing)}")
         print(f"invalid draws: {self.invalid}")
         print(f"large: {self.large} weighed, {self.large_fired} rewritten{self.estimate_text()}")
         print(f"notes: {dict(self.notes.most_common())}")

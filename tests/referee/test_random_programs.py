@@ -6,6 +6,14 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+
+import numpy as np  # noqa: E402
+
+import compare  # noqa: E402
+import random_check  # noqa: E402
+import random_jobs  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 # A tool in a few lines: `text` becomes what it writes.
@@ -34,9 +42,33 @@ def main():
         (BROKEN, 2, "xla: ", "0 passed, 2 failed"),
         (CRASHING, 2, "exit-101: ", "0 passed, 2 failed"),
     ]
+    verdicts()
     failed = [change for change, *rest in checks if not check(change, *rest)]
     print(f"{len(checks) - len(failed)} passed, {len(failed)} failed")
     sys.exit(1 if failed else 0)
+
+
+def verdicts():
+    """What one difference means for each grade: fails if it is let through, or called a failure without being one."""
+    f32 = lambda *values: [np.array(values, np.float32)]  # noqa: E731
+    nan = lambda bits: np.array([bits], np.uint32).view(np.float32)[0]  # noqa: E731
+    s32 = lambda *values: [np.array(values, np.int32)]  # noqa: E731
+    for before, after, bitwise, exact in [
+        (f32(1.0, 0.0), f32(1.0, 0.0), "", ""),
+        (f32(1.0, 0.0), f32(1.0, -0.0), "sign", ""),
+        (f32(1.0, nan(0x7FC00000)), f32(1.0, nan(0x7FC00001)), "", ""),
+        (f32(1.0, 0.0, nan(0x7FC00000)), f32(1.0, -0.0, nan(0x7FC00001)), "sign", ""),
+        (f32(1.0, 0.5), f32(1.0, 0.5000001), "bits", ""),
+        (f32(1.0, 0.5), f32(1.0, 0.6), "values", "values"),
+        (s32(1 << 30, 7), s32(1 << 30, 8), "bits", "bits"),
+    ]:
+        for grade, kind in (("bitwise", bitwise), ("hlo-exact", exact)):
+            outcome = random_check.Outcome(random_check.Config("default", []), "", "", [{"grade": grade}], [])
+            numbers, equal = (all(map(how, before, after)) for how in (random_jobs.numbers_equal, random_jobs.integers_equal))
+            answer = {"total": 1, "bitwise": True, "max_rel_error": 0.0, "numbers_equal": numbers, "first_difference": None, "cases": []}
+            random_jobs.note(answer, compare.compare(before, after), equal, 0)
+            random_check.settle(outcome, answer, 1)
+            assert outcome.problem.split(":")[0] == kind, (before, after, grade, outcome.problem)
 
 
 def check(change, count, said, last):
