@@ -10,6 +10,7 @@ use crate::Bytes;
 use crate::Outlook;
 use crate::assignment::{Assignment, assign_for, assigned};
 use crate::attribution::{self, Details, Holder};
+use crate::both::{both, is_large};
 
 /// The compiler whose memory use is estimated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -180,11 +181,16 @@ fn holders(module: &Module, target: Target) -> Result<Vec<Holder>, EstimateError
 
 /// Estimates `module` and says who holds its memory at the peak, why, and what changes of its interface would save.
 pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), EstimateError> {
-    let (estimate, attribution) = Compiled::ask(module, target, |compiled, assignment| {
-        let (estimate, attribution) = attribution::explained(assignment, compiled.unnamed);
-        (compiled.trusted(estimate, assignment), attribution)
-    })?;
-    let what_ifs = attribution::what_if::all(module, target, &estimate);
+    let explained = || {
+        Compiled::ask(module, target, |compiled, assignment| {
+            let (estimate, attribution) = attribution::explained(assignment, compiled.unnamed);
+            (compiled.trusted(estimate, assignment), attribution)
+        })
+    };
+    let narrower = || attribution::what_if::narrower(module);
+    let (narrower, explained) = both(is_large(module), narrower, explained);
+    let (estimate, attribution) = explained?;
+    let what_ifs = attribution::what_if::all(module, target, &estimate, narrower);
     Ok((estimate, Details { attribution, what_ifs }))
 }
 
@@ -198,7 +204,9 @@ pub fn details_given(
     let (estimate, attribution) = attribution::explained(&assignment, false);
     // What a change would save is the difference of two estimates by the same model.
     let modelled = self::estimate(module, target);
-    let what_ifs = modelled.map(|modelled| attribution::what_if::all(module, target, &modelled)).unwrap_or_default();
+    let narrower = || attribution::what_if::narrower(module);
+    let what_ifs =
+        modelled.map(|modelled| attribution::what_if::all(module, target, &modelled, narrower())).unwrap_or_default();
     Ok((estimate, Details { attribution, what_ifs }))
 }
 

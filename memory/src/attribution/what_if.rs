@@ -53,10 +53,16 @@ pub enum Change {
 /// Most instructions that are estimated anew for all questions about one module together: large modules get fewer answers, not slow ones.
 const WORK: usize = 60_000;
 
-/// What could be changed about `module`, of which `estimate` is the memory; largest saving first. Changes that save nothing are left out.
-pub(crate) fn all(module: &Module, target: Target, estimate: &Estimate) -> Vec<WhatIf> {
+/// Which integer arguments could be passed in a narrower type: what is told without any estimate.
+pub(crate) fn narrower(module: &Module) -> Vec<WhatIf> {
+    index_width::answers(module)
+}
+
+/// What could be changed about `module`, of which `estimate` is the memory, besides those `narrower` arguments; largest saving first. Changes
+/// that save nothing are left out.
+pub(crate) fn all(module: &Module, target: Target, estimate: &Estimate, narrower: Vec<WhatIf>) -> Vec<WhatIf> {
     let questions = (WORK / module.instruction_count().max(1)).min(9);
-    let mut answers = index_width::answers(module);
+    let mut answers = narrower;
     if questions > 0 {
         answers.extend(donation::answers(module, target, estimate, questions));
     }
