@@ -87,6 +87,10 @@ def judge(before, afters, count, seed, flags=()):
     for case in range(count):
         data = cases.inputs(original.shapes, text, case, seed)
         expected = original.results(data)
+        if case == 0:
+            kept = not any((array < 0).any() for array in data if array.dtype.kind == "i")
+            for answer, _ in running:
+                answer["promise_kept"] = kept
         if compare.compare(expected, original.results(data))["differing_bytes"]:
             raise ValueError("the program itself gives different results in two runs")
         for answer, runner in running:
@@ -110,8 +114,8 @@ def start(jax, file, original):
 
 def note(answer, found, integers, case):
     """Add what one case showed; `integers`: whether arrays of integers are equal."""
-    answer["cases"].append({"bitwise": found["bitwise"], "max_rel_error": found["max_rel_error"], "integers_equal": integers,
-                            "nan_payload_only": found["bitwise"] or found["nan_payload_only"]})
+    answer["cases"].append({"bitwise": found["bitwise"], "max_rel_error": found["max_rel_error"], "tolerated": found["tolerated"],
+                            "integers_equal": integers, "nan_payload_only": found["bitwise"] or found["nan_payload_only"]})
     answer["max_rel_error"] = max(answer["max_rel_error"], found["max_rel_error"])
     if not found["bitwise"] and answer["bitwise"]:
         answer.update(bitwise=False, first_difference={"case": case, **(found["first_difference"] or {})})
