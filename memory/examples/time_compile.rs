@@ -1,4 +1,5 @@
-//! Times every stage of the XLA:CPU model on modules, in processor time where the system tells it: other programs do not count.
+//! Times every stage of the XLA:CPU model on modules, in processor time of the main thread where the system tells it: other programs do not
+//! count, nor does the second thread that analyses of large modules use.
 //!
 //! ```text
 //! cargo run --release -p hlo-memory --example time_compile -- [--stages] FILE ...
