@@ -194,3 +194,33 @@ fn one_loop_makes_what_another_one_needs_and_decisions_are_taken_on_one_value() 
         "{best}"
     );
 }
+
+/// The gradient of a maximum: shares of the rows that are the largest. A mask kept as a float would let through NaN where it is 0.
+#[test]
+fn a_mask_that_later_loops_convert_is_written_as_a_mask() {
+    let lines = "  %x = f32[4096] parameter(0)
+  %zero = f32[] constant(0)
+  %y = f32[4096] negate(%x)
+  %most = f32[] reduce(%y, %zero), dimensions={0}, to_apply=%most
+  %mosts = f32[4096] broadcast(%most), dimensions={}
+  %is = pred[4096] compare(%y, %mosts), direction=EQ
+  %ones = f32[4096] convert(%is)
+  %count = f32[] reduce(%ones, %zero), dimensions={0}, to_apply=%sum
+  %share = f32[] divide(%most, %count)
+  %shares = f32[4096] broadcast(%share), dimensions={}
+  %part = f32[4096] multiply(%shares, %ones)
+  %z = f32[4096] negate(%part)
+  ROOT %least = f32[] reduce(%z, %zero), dimensions={0}, to_apply=%most";
+    let before = program(lines);
+    let mut seen = 0;
+    for finding in offers(&before, 256, Grade::HloExact) {
+        let mut after = before.clone();
+        apply(&mut after, finding);
+        assert_same_results(&before, &after, 7);
+        let written = after.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::DynamicUpdateSlice);
+        let written: Vec<String> = written.map(|(_, inst)| inst.shape.to_string()).collect();
+        seen += usize::from(written.iter().any(|shape| shape.starts_with("pred")));
+        assert!(!written.iter().any(|shape| shape.starts_with("f32")), "{}", text::print(&after));
+    }
+    assert!(seen > 0);
+}

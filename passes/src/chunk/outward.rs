@@ -7,6 +7,7 @@
 mod closure;
 mod graph;
 mod join;
+mod masks;
 mod price;
 mod reach;
 
@@ -177,6 +178,7 @@ fn key(plan: &Plan) -> Vec<(InstructionId, usize)> {
 /// Regions, block sizes and price of a plan; `None` if it cannot be made or is not worth it.
 fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let context = flow.context;
+    masks::keep_masks(flow.graph, &mut plan);
     for sinks in &mut plan.loops {
         settle_sums(context.module, context.users, sinks, context.options.exactness);
     }
