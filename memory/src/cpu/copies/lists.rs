@@ -2,9 +2,11 @@
 //!
 //! Source: `CopyRemover::ValueNode` and its lists (xla/service/copy_removal.h, xla/service/copy_removal.cc).
 
+use std::cell::OnceCell;
 use std::cmp::Ordering as Order;
 
 use hlo_ir::{InstructionId, Module, Opcode};
+use smallvec::SmallVec;
 
 use super::ordering::Ordering;
 use super::uses::{PlacedUse, placed_uses};
@@ -18,21 +20,23 @@ struct Node {
     next: u32,
     previous: u32,
     is_head: bool,
-    uses: Vec<PlacedUse>,
+    /// Found when first asked for: only values that copies read or make are asked about.
+    uses: OnceCell<Vec<PlacedUse>>,
 }
 
 /// The lists of all buffers; a value is its own node.
-pub(super) struct Lists {
+pub(super) struct Lists<'a> {
+    flow: &'a Flow<'a>,
     nodes: Vec<Node>,
 }
 
-impl Lists {
-    pub(super) fn of(flow: &Flow<'_>, buffers: &Buffers, ordering: &Ordering<'_>) -> Self {
+impl<'a> Lists<'a> {
+    pub(super) fn of(flow: &'a Flow<'a>, buffers: &Buffers, ordering: &Ordering<'_>) -> Self {
         let numbers = numbers(flow.module);
         let number = |value: ValueId| numbers[hlo_ir::arena::Id::index(ordering.definition(value))];
-        let mut lists = Self { nodes: vec![Node::default(); flow.values.table_len()] };
+        let mut lists = Self { flow, nodes: vec![Node::default(); flow.values.table_len()] };
         for buffer in 0..buffers.len() {
-            let mut values: Vec<ValueId> = buffers.values(buffer).collect();
+            let mut values: SmallVec<[ValueId; 8]> = buffers.values(buffer).collect();
             values.sort_by_key(|&value| number(value));
             sort_by_definition(&mut values, |a, b| {
                 let (first, second) = (number(a), number(b));
@@ -44,9 +48,6 @@ impl Lists {
                 }
             });
             lists.link(&values);
-        }
-        for &value in flow.values.list() {
-            lists.nodes[value.index()].uses = placed_uses(flow, value);
         }
         lists
     }
@@ -87,7 +88,7 @@ impl Lists {
     }
     /// The uses of a value, those of removed copies included.
     pub(super) fn uses(&self, value: ValueId) -> &[PlacedUse] {
-        &self.nodes[value.index()].uses
+        self.nodes[value.index()].uses.get_or_init(|| placed_uses(self.flow, value))
     }
 
     /// Puts the whole list that begins with `head` behind `at`, a value of another list.
@@ -103,13 +104,19 @@ impl Lists {
     pub(super) fn remove(&mut self, copy: ValueId, instruction: InstructionId) -> (ValueId, Vec<PlacedUse>) {
         let source = self.leader(copy);
         self.connect(source, self.follower(copy));
-        let moved = std::mem::take(&mut self.nodes[copy.index()].uses);
-        let uses = &mut self.nodes[source.index()].uses;
+        let moved = self.take_uses(copy);
+        let mut uses = self.take_uses(source);
         if let Some(own) = uses.iter().position(|a_use| a_use.user == instruction) {
             uses.remove(own);
         }
         uses.extend_from_slice(&moved);
+        self.nodes[copy.index()].uses = OnceCell::from(Vec::new());
+        self.nodes[source.index()].uses = OnceCell::from(uses);
         (source, moved)
+    }
+
+    fn take_uses(&mut self, value: ValueId) -> Vec<PlacedUse> {
+        self.nodes[value.index()].uses.take().unwrap_or_else(|| placed_uses(self.flow, value))
     }
 
     fn connect(&mut self, a: ValueId, b: ValueId) {

@@ -22,7 +22,7 @@ pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) -> Option<Skelet
     if !control_flow_computations(graph).into_iter().any(|computation| graph.list(computation).any(is_copy)) {
         return earlier;
     }
-    let skeleton = graph.skeleton(earlier);
+    let mut skeleton = graph.skeleton(earlier);
     let snapshot = &skeleton.snapshot;
     let flow = Flow::beside(&snapshot.module, &skeleton.paths);
     let large = is_large(&snapshot.module);
@@ -38,17 +38,22 @@ pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) -> Option<Skelet
         .flat_map(|computation| graph.list(computation).collect::<Vec<_>>())
         .filter(|&id| remover.copies[id].is_some())
         .collect();
-    let mut changed = true;
-    while changed {
-        changed = false;
+    let mut changed = Vec::new();
+    let mut again = true;
+    while again {
+        again = false;
         for &copy in &candidates {
             if remover.copies[copy].is_some() && remover.try_remove(graph, copy) {
+                changed.push(copy);
+                changed.extend(graph.control_successors(copy));
+                changed.extend(graph.users(copy));
                 graph.drop_control(copy);
                 graph.replace_all_uses(copy, graph.operand(copy, 0));
-                changed = true;
+                again = true;
             }
         }
     }
+    skeleton.follow(graph, &changed);
     Some(skeleton)
 }
 
@@ -79,7 +84,7 @@ struct Remover<'a> {
     snapshot: &'a Snapshot,
     flow: &'a Flow<'a>,
     ordering: Ordering<'a>,
-    lists: Lists,
+    lists: Lists<'a>,
     copies: SideTable<InstructionId, Option<Copied>>,
 }
 

@@ -77,29 +77,67 @@ fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
         // Most bodies of fusions: nothing to compare with.
         return first.is_some_and(|id| mergeable(cx, id) && merge_equal_iotas(cx, id));
     }
-    let mut seen: IndexMap<u64, SmallVec<[Kept; 1]>> = IndexMap::default();
-    seen.reserve(order.len());
+    let mut seen = Seen { known: IndexMap::default(), passed: vec![false; cx.slots(computation)] };
     let mut changed = false;
     for id in order {
         if !cx.is_alive(id) || !mergeable(cx, id) {
             continue;
         }
-        let bucket = seen.entry(hash(cx, id)).or_default();
-        let own = (!bucket.is_empty()).then(|| hash_callees(cx, id));
-        let found = bucket
-            .iter()
-            .find(|other| cx.is_alive(other.id) && own == Some(other.callees(cx)) && equal(cx, other.id, id));
-        let Some(kept) = found.map(|kept| kept.id) else {
-            bucket.push(Kept { id, callees: Cell::new(own) });
+        let found = if reads_alone(cx, id) {
+            seen.passed[cx.slot(id)] = true;
+            None
+        } else {
+            seen.find_or_enter(cx, id)
+        };
+        let Some(kept) = found else {
             changed |= merge_equal_iotas(cx, id);
             continue;
         };
+        seen.enter_passed_user(cx, kept);
         cx.note_merged(kept, id);
         cx.replace_all_uses(id, kept);
         cx.remove_with_operands(id);
         changed = true;
     }
     changed
+}
+
+/// Instructions that may stand for later ones.
+struct Seen {
+    /// By hash.
+    known: IndexMap<u64, SmallVec<[Kept; 1]>>,
+    /// By slot, those that were not entered because nothing else reads one of their operands.
+    passed: Vec<bool>,
+}
+
+impl Seen {
+    /// The earlier instruction that is equal to `id`; if there is none, `id` may be that to later ones.
+    fn find_or_enter(&mut self, cx: &Cx<'_>, id: Id) -> Option<Id> {
+        let bucket = self.known.entry(hash(cx, id)).or_default();
+        let own = (!bucket.is_empty()).then(|| hash_callees(cx, id));
+        let is_equal =
+            |other: &&Kept| cx.is_alive(other.id) && own == Some(other.callees(cx)) && equal(cx, other.id, id);
+        let found = bucket.iter().find(is_equal).map(|kept| kept.id);
+        if found.is_none() {
+            bucket.push(Kept { id, callees: Cell::new(own) });
+        }
+        found
+    }
+
+    /// Enters the only user of an instruction that is about to get more of them.
+    fn enter_passed_user(&mut self, cx: &Cx<'_>, id: Id) {
+        let only = cx.user(id, 0).filter(|_| cx.user_count(id) == 1);
+        if let Some(user) = only
+            && std::mem::take(&mut self.passed[cx.slot(user)])
+        {
+            self.known.entry(hash(cx, user)).or_default().push(Kept { id: user, callees: Cell::new(None) });
+        }
+    }
+}
+
+/// Whether `id` is the only user of an operand, so that nothing is equal to it. Equal iotas do not tell instructions apart.
+fn reads_alone(cx: &Cx<'_>, id: Id) -> bool {
+    cx.operands(id).iter().any(|&operand| cx.user_count(operand) == 1 && cx.opcode(operand) != Opcode::Iota)
 }
 
 /// Whether an instruction computes from nothing, such as a constant or a parameter.

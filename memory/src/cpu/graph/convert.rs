@@ -137,6 +137,8 @@ impl Graph {
         // An instruction stands in one computation, so it is asked for once.
         let taken = |id: InstructionId| std::mem::replace(&mut insts[id], hollow.clone());
         let module = self.build(schedule, true, &mut names, taken).module;
+        // To be freed with the rest.
+        self.insts = insts;
         self.drop_aside();
         module
     }

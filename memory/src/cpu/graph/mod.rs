@@ -189,6 +189,10 @@ impl Graph {
     pub(crate) fn may_have(&self, id: InstructionId, rare: Rare) -> bool {
         self.rare[rare as usize].has(self.opcode(id))
     }
+    /// Whether any instruction of a computation may have such an attribute: `false` says that none has.
+    pub(crate) fn may_hold(&self, computation: ComputationId, rare: Rare) -> bool {
+        self.bodies[computation].seen.meets(self.rare[rare as usize])
+    }
     /// An equal shape that is there already, if there is one; a shape that others hold is left as it is.
     fn shared(&mut self, shape: ShapeRef) -> ShapeRef {
         if Arc::strong_count(&shape) > 1 {

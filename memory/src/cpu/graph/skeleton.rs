@@ -6,7 +6,7 @@
 
 use hlo_ir::arena::{Arena, Id as _, SideTable};
 use hlo_ir::module::{Operands, Payload, StackTables};
-use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Opcode};
+use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use smol_str::SmolStr;
 
 use super::convert::{Export, Snapshot};
@@ -22,6 +22,41 @@ pub(crate) struct Skeleton {
     bodies: Bodies,
     /// The computations, in the order of the module.
     order: Order<ComputationId>,
+    /// The version of the graph.
+    version: u64,
+}
+
+impl Skeleton {
+    /// Follows the graph after nothing but operands and control predecessors of these instructions, and roots, changed. Where more did, the
+    /// skeleton stays that of an earlier graph.
+    pub(crate) fn follow(&mut self, graph: &Graph, changed: &[InstructionId]) {
+        let Snapshot { module, to_module, .. } = &mut self.snapshot;
+        let mapped = |id: &InstructionId| to_module[id.index()].expect("what is left was there before");
+        let known = |id: &InstructionId| to_module[id.index()];
+        let as_before = |&(id, place): &(InstructionId, InstructionId)| {
+            // A fusion that reads the same twice has lost a parameter.
+            graph.operands(id).len() == module.instruction(place).operands.len()
+        };
+        let places: Vec<_> = changed.iter().filter_map(|id| Some((*id, known(id)?))).collect();
+        if !places.iter().all(as_before) {
+            return;
+        }
+        let mut parts = std::mem::take(module).into_parts();
+        for (id, place) in places {
+            let inst = &mut parts.instructions[place];
+            inst.operands = graph.operands(id).iter().map(mapped).collect();
+            let before: Vec<InstructionId> = graph.control_predecessors(id).iter().map(mapped).collect();
+            inst.attributes.retain(|attribute| attribute.key != AttrKey::ControlPredecessors);
+            if !before.is_empty() {
+                inst.set_attribute(AttrKey::ControlPredecessors, AttrValue::Instructions(before.into()));
+            }
+        }
+        for (number, &id) in self.order.iter().enumerate().filter(|&(_, &id)| !self.bodies.plain[id]) {
+            parts.computations[ComputationId::new(number)].root = mapped(&graph.root(id));
+        }
+        *module = Module::from_parts(parts);
+        self.version = graph.version();
+    }
 }
 
 /// Which computations are bodies of fusions.
@@ -86,6 +121,10 @@ impl Graph {
     /// an analysis of shared memory does not ask for. `earlier` is a skeleton of the same graph, since when instructions outside fusions came and
     /// went and got other operands, but did not change otherwise.
     pub(crate) fn skeleton(&self, earlier: Option<Skeleton>) -> Skeleton {
+        let earlier = match earlier {
+            Some(earlier) if earlier.version == self.version => return earlier,
+            earlier => earlier,
+        };
         let order = self.computation_order();
         let (bodies, known, mut old) = match earlier {
             Some(earlier) if *earlier.order == *order => {
@@ -124,7 +163,8 @@ impl Graph {
         }
         let mut attributes = self.attributes.clone();
         attributes.retain(|attribute| attribute.key != AttrKey::IsScheduled);
-        Skeleton { snapshot: export.finish(attributes, StackTables::default(), computations), paths, bodies, order }
+        let snapshot = export.finish(attributes, StackTables::default(), computations);
+        Skeleton { snapshot, paths, bodies, order, version: self.version }
     }
 
     fn bodies_of_fusions(&self, order: &[ComputationId]) -> Bodies {

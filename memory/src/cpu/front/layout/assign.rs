@@ -4,12 +4,13 @@
 //! (xla/service/layout_assignment.cc).
 
 use hlo_ir::arena::{Id as _, SideTable};
-use hlo_ir::shape::{Dims, Shape, ShapeRef};
+use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{ComputationId, Opcode};
 
 use super::super::cx::{Cx, Id};
+use super::order::Order;
 use super::points::{Points, count};
-use super::rules::{Layouts, Making, Program, Rules, Wanting, layout_of, layouts};
+use super::rules::{Layouts, Making, Program, Rules, Wants, layout_of, layouts};
 use super::{aliases, branches, has_layouts, with_layouts};
 use crate::cpu::graph::Rare;
 
@@ -17,7 +18,7 @@ use crate::cpu::graph::Rare;
 pub(super) struct Plan {
     points: Points,
     making: Vec<Option<Making>>,
-    wanting: SideTable<Id, Vec<Option<Wanting>>>,
+    wanting: Wants,
     programs: SideTable<ComputationId, Option<Program>>,
     /// Number of instructions that the rules know; what is added later has its layout.
     known: usize,
@@ -44,10 +45,10 @@ pub(super) fn run(cx: &mut Cx<'_>, computations: &[ComputationId], plan: &Plan) 
             if let Some(layouts) = plan.made(id)
                 && !has_layouts(cx.shape(id), &mut layouts.iter())
             {
-                let shape = with_layouts(cx.shape(id), &mut layouts.iter().cloned());
+                let shape = with_layouts(cx.shape(id), &mut layouts.iter());
                 cx.set_shape(id, shape);
             }
-            for (slot, wanted) in plan.wanting[id].iter().enumerate() {
+            for (slot, wanted) in plan.wanting.of(id).iter().enumerate() {
                 if let Some(wanted) = wanted {
                     copy_operand(cx, id, slot, &wanted.layouts);
                 }
@@ -55,7 +56,7 @@ pub(super) fn run(cx: &mut Cx<'_>, computations: &[ComputationId], plan: &Plan) 
         }
         let root = cx.root(computation);
         if let Some(program) = &plan.programs[computation] {
-            let wanted = with_layouts(cx.shape(root), &mut program.result.iter().cloned());
+            let wanted = with_layouts(cx.shape(root), &mut program.result.iter());
             if layouts(cx.shape(root)) != program.result {
                 let copy = copy_with_layout(cx, root, &wanted);
                 cx.set_root(copy);
@@ -65,7 +66,7 @@ pub(super) fn run(cx: &mut Cx<'_>, computations: &[ComputationId], plan: &Plan) 
 }
 
 /// Gives a use its own copy if the value has another layout.
-fn copy_operand(cx: &mut Cx<'_>, id: Id, slot: usize, wanted: &[Dims]) {
+fn copy_operand(cx: &mut Cx<'_>, id: Id, slot: usize, wanted: &[Order]) {
     let operand = cx.operand(id, slot);
     if has_layouts(cx.shape(operand), &mut wanted.iter()) && count(cx.shape(operand)) == wanted.len() {
         return;
@@ -73,7 +74,7 @@ fn copy_operand(cx: &mut Cx<'_>, id: Id, slot: usize, wanted: &[Dims]) {
     if layouts(cx.shape(operand)).as_slice() == wanted {
         return;
     }
-    let shape = with_layouts(cx.shape(operand), &mut wanted.iter().cloned());
+    let shape = with_layouts(cx.shape(operand), &mut wanted.iter());
     if cx.opcode(id) == Opcode::Conditional && slot > 0 && cx.user_count(operand) == 1 {
         copy_in_branch(cx, id, slot, operand, &shape);
         return;
@@ -115,6 +116,9 @@ fn copy_with_layout(cx: &mut Cx<'_>, operand: Id, wanted: &ShapeRef) -> Id {
 /// An operand that a custom call overwrites and wants in a certain layout is copied first.
 pub(super) fn copy_aliased_operands(cx: &mut Cx<'_>) {
     for computation in cx.computation_order() {
+        if !cx.may_hold(computation, Rare::OperandLayouts) {
+            continue;
+        }
         for id in cx.list(computation).collect::<Vec<_>>() {
             if !cx.may_have(id, Rare::OperandLayouts) || cx.inst(id).operand_layouts().is_none() {
                 continue;

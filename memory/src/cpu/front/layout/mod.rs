@@ -5,20 +5,22 @@
 //! `SubByteNormalization`. Constant operands of matrix-vector products that become column-major are not modelled.
 
 mod assign;
+mod order;
 mod points;
 mod rules;
 mod spread;
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::shape::{ArrayShape, Dims, Layout, Shape, ShapeRef};
+use hlo_ir::shape::{ArrayShape, Layout, Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, Opcode};
 
 use super::build::share;
 use super::cx::{Cx, Id};
 use super::visit::outside_fusions;
 use crate::cpu::graph::Rare;
+use order::Order;
 use points::{Points, first_at};
-use rules::{Program, Rules, layouts, row_major_layouts};
+use rules::{Program, Rules, Wants, layouts, row_major_layouts};
 
 /// Assigns layouts in every computation.
 pub(crate) fn run(cx: &mut Cx<'_>) {
@@ -27,7 +29,7 @@ pub(crate) fn run(cx: &mut Cx<'_>) {
     let points = Points::of(cx, &computations);
     let mut is_body = SideTable::new(false);
     for &computation in &computations {
-        for id in cx.list(computation) {
+        for id in cx.calling(computation) {
             if let (Opcode::While, Some(body)) = (cx.opcode(id), cx.inst(id).computation(&AttrKey::Body)) {
                 is_body.set(body, true);
             }
@@ -40,7 +42,7 @@ pub(crate) fn run(cx: &mut Cx<'_>) {
         cx,
         points,
         making,
-        wanting: SideTable::new(Vec::new()),
+        wanting: Wants::new(),
         programs,
         mismatched: SideTable::new(false),
         is_body,
@@ -69,18 +71,11 @@ fn entry_program(cx: &Cx<'_>) -> Program {
     }
 }
 
-/// The row-major layout of an array with this many dimensions.
-fn descending(rank: usize) -> Dims {
-    (0..rank as i64).rev().collect()
-}
-
 /// Whether a shape has these layouts already, as [`with_layouts`] would write them.
-fn has_layouts(shape: &Shape, layouts: &mut dyn Iterator<Item = &Dims>) -> bool {
+fn has_layouts(shape: &Shape, layouts: &mut dyn Iterator<Item = &Order>) -> bool {
     match shape {
         Shape::Array(array) => match (&array.layout, layouts.next()) {
-            (Some(own), Some(wanted)) => {
-                own.minor_to_major == *wanted && own.suffix == suffix(array.element_type.bits())
-            }
+            (Some(own), Some(wanted)) => wanted.is_of(own) && own.suffix == suffix(array.element_type.bits()),
             _ => false,
         },
         Shape::Tuple(elements) => elements.iter().all(|element| has_layouts(element, layouts)),
@@ -98,11 +93,11 @@ const fn suffix(bits: u32) -> &'static str {
 }
 
 /// The shape with these layouts, one per array. Types of less than a byte are stored packed.
-fn with_layouts(shape: &Shape, layouts: &mut dyn Iterator<Item = Dims>) -> ShapeRef {
+fn with_layouts(shape: &Shape, layouts: &mut dyn Iterator<Item = &Order>) -> ShapeRef {
     match shape {
         Shape::Array(array) => {
             let suffix = suffix(array.element_type.bits());
-            let minor_to_major = layouts.next().unwrap_or_else(|| descending(array.rank()));
+            let minor_to_major = layouts.next().unwrap_or(&Order::Rows(array.rank())).dims();
             let layout = Layout { minor_to_major, suffix: suffix.into() };
             share(ArrayShape { layout: Some(layout), ..array.clone() })
         }

@@ -6,24 +6,27 @@
 //! Source: `BufferLayoutConstraint`, `OperandLayoutConstraint`, `ComputationLayoutConstraint`, `LayoutAssignment::AddMandatoryConstraints`
 //! (xla/service/layout_assignment.cc), `CpuLayoutAssignment::AddBackendConstraints` (xla/service/cpu/cpu_layout_assignment.cc).
 
+use std::ops::Range;
+
 use hlo_ir::arena::SideTable;
-use hlo_ir::shape::{Dims, Shape};
+use hlo_ir::shape::Shape;
 use hlo_ir::{AttrKey, ComputationId, ElementType, Opcode};
 use smallvec::{SmallVec, smallvec};
 
 use super::super::algsimp::dot::Numbers;
 use super::super::cx::{Cx, Id};
+use super::branches;
+use super::order::Order;
 use super::points::{Buffer, Leaves, Points, arrays};
-use super::{branches, descending};
 use crate::cpu::graph::Rare;
 
 /// Layouts of the arrays of a value; most values are one array.
-pub(super) type Layouts = SmallVec<[Dims; 1]>;
+pub(super) type Layouts = SmallVec<[Order; 1]>;
 
 /// The layout an array is made in.
 #[derive(Clone)]
 pub(super) struct Making {
-    pub(super) layout: Dims,
+    pub(super) layout: Order,
     pub(super) mandatory: bool,
     pub(super) first: bool,
 }
@@ -33,6 +36,45 @@ pub(super) struct Making {
 pub(super) struct Wanting {
     pub(super) layouts: Layouts,
     pub(super) first: bool,
+}
+
+/// The layouts in which operands are wanted, one instruction behind the other.
+pub(super) struct Wants {
+    slots: Vec<Option<Wanting>>,
+    /// Where the operands of each instruction begin and how many they are; none if nothing was ever wanted of any.
+    places: SideTable<Id, (u32, u32)>,
+}
+
+impl Wants {
+    pub(super) const fn new() -> Self {
+        Self { slots: Vec::new(), places: SideTable::new((0, 0)) }
+    }
+
+    fn places(&self, id: Id) -> Range<usize> {
+        let (first, count) = self.places[id];
+        first as usize..(first + count) as usize
+    }
+
+    /// What is wanted of the operands of an instruction; empty if nothing ever was.
+    pub(super) fn of(&self, id: Id) -> &[Option<Wanting>] {
+        &self.slots[self.places(id)]
+    }
+
+    /// The same, with room for so many operands.
+    fn room(&mut self, id: Id, operands: usize) -> &mut [Option<Wanting>] {
+        if self.places[id].1 == 0 {
+            self.places.set(id, (self.slots.len() as u32, operands as u32));
+            self.slots.resize(self.slots.len() + operands, None);
+        }
+        let places = self.places(id);
+        &mut self.slots[places]
+    }
+
+    /// Forgets what is wanted of the operands of an instruction.
+    pub(super) fn forget(&mut self, id: Id) {
+        let places = self.places(id);
+        self.slots[places].fill(None);
+    }
 }
 
 /// Layouts of a computation's parameters and result.
@@ -58,7 +100,7 @@ pub(super) struct Rules<'a, 'g> {
     pub(super) cx: &'a Cx<'g>,
     pub(super) points: Points,
     pub(super) making: Vec<Option<Making>>,
-    pub(super) wanting: SideTable<Id, Vec<Option<Wanting>>>,
+    pub(super) wanting: Wants,
     pub(super) programs: SideTable<ComputationId, Option<Program>>,
     /// Branches of conditionals whose result must have the layouts of another branch.
     pub(super) mismatched: SideTable<ComputationId, bool>,
@@ -69,23 +111,23 @@ pub(super) struct Rules<'a, 'g> {
 }
 
 /// The layout an array is made in.
-pub(super) fn layout_of(points: &Points, making: &[Option<Making>], buffer: Buffer) -> Dims {
-    making[buffer].as_ref().map_or_else(|| descending(points.made[buffer].rank), |rule| rule.layout.clone())
+pub(super) fn layout_of(points: &Points, making: &[Option<Making>], buffer: Buffer) -> Order {
+    making[buffer].as_ref().map_or_else(|| Order::Rows(points.made[buffer].rank), |rule| rule.layout.clone())
 }
 
 /// Layouts of the arrays in a shape.
 pub(super) fn layouts(shape: &Shape) -> Layouts {
-    arrays(shape).iter().map(|array| array.minor_to_major()).collect()
+    arrays(shape).iter().map(|array| Order::of_array(array)).collect()
 }
 
 /// Row-major layouts for the arrays in a shape.
 pub(super) fn row_major_layouts(shape: &Shape) -> Layouts {
-    arrays(shape).iter().map(|array| descending(array.rank())).collect()
+    arrays(shape).iter().map(|array| Order::Rows(array.rank())).collect()
 }
 
 impl Rules<'_, '_> {
     /// Says in which layout an array is made, unless a stronger rule stands. `first` says that neighbours hear of it before others.
-    pub(super) fn make(&mut self, buffer: Buffer, layout: &Dims, mandatory: bool, first: bool) {
+    pub(super) fn make(&mut self, buffer: Buffer, layout: &Order, mandatory: bool, first: bool) {
         let Some(old) = &mut self.making[buffer] else {
             self.making[buffer] = Some(Making { layout: layout.clone(), mandatory, first });
             self.added.push(Rule::Making(buffer));
@@ -110,9 +152,12 @@ impl Rules<'_, '_> {
     }
 
     /// A custom call that writes its result over an operand wants that operand in the same layout.
-    fn make_aliases(&mut self, buffer: Buffer, layout: &Dims) {
+    fn make_aliases(&mut self, buffer: Buffer, layout: &Order) {
         let made = &self.points.made[buffer];
         let (by, leaf) = (made.by, made.leaf);
+        if !self.cx.may_have(by, Rare::Aliasing) {
+            return;
+        }
         for (output, operand, index) in super::aliases(self.cx, by) {
             if output == leaf && index == 0 && self.cx.array(self.cx.operand(by, operand)).is_some() {
                 self.want(by, operand, smallvec![layout.clone()], true);
@@ -125,11 +170,7 @@ impl Rules<'_, '_> {
         if self.cx.is_scalar(self.cx.operand(id, slot)) {
             return;
         }
-        let count = self.cx.operands(id).len();
-        let slots = &mut self.wanting[id];
-        if slots.is_empty() {
-            slots.resize(count, None);
-        }
+        let slots = self.wanting.room(id, self.cx.operands(id).len());
         if slots[slot].as_ref().is_some_and(|old| old.layouts == layouts) {
             return;
         }
@@ -138,7 +179,7 @@ impl Rules<'_, '_> {
     }
 
     /// Says in which layouts all arrays of a result are made.
-    pub(super) fn make_all(&mut self, id: Id, layouts: &[Dims]) {
+    pub(super) fn make_all(&mut self, id: Id, layouts: &[Order]) {
         for (buffer, layout) in self.points.leaves(id).iter().copied().collect::<Leaves>().into_iter().zip(layouts) {
             self.make(buffer, layout, true, true);
         }
@@ -149,14 +190,13 @@ impl Rules<'_, '_> {
         let (cx, entry) = (self.cx, self.cx.entry());
         let own = self.programs[computation].clone();
         let fixed = computation == entry || (later && !self.mismatched[computation]);
-        let list: Vec<Id> = cx.list(computation).collect();
-        for &id in list.iter().filter(|_| fixed) {
+        for id in cx.list(computation).filter(|&id| fixed && cx.opcode(id) == Opcode::Parameter) {
             if let (Some(number), Some(program)) = (cx.inst(id).parameter_number(), &own) {
                 let layouts = program.parameters.get(number as usize).cloned().unwrap_or_default();
                 self.make_all(id, &layouts);
             }
         }
-        for id in list {
+        for id in cx.calling(computation) {
             match cx.opcode(id) {
                 Opcode::Call => self.add_call(id),
                 Opcode::While => self.add_while(id),
@@ -223,9 +263,9 @@ impl Rules<'_, '_> {
     /// What the CPU wants: every operand row-major, and the results of matrix products too; collectives along one dimension their own way.
     pub(super) fn add_backend(&mut self, computation: ComputationId) {
         let cx = self.cx;
-        for id in cx.list(computation).collect::<Vec<_>>() {
+        for id in cx.list(computation) {
             if let Some(layout) = outermost_first(cx, id) {
-                self.make_all(id, &[layout]);
+                self.make_all(id, &[Order::of(&layout)]);
                 continue;
             }
             let library = is_library_call(cx, id);
@@ -234,11 +274,15 @@ impl Rules<'_, '_> {
             }
             for slot in 0..cx.operands(id).len() {
                 let operand = cx.operand(id, slot);
-                let constrained = self.wanting[id].get(slot).is_some_and(Option::is_some);
-                if !library && (constrained || Points::forwards(cx, id) || cx.array(operand).is_none()) {
+                let constrained = self.wanting.of(id).get(slot).is_some_and(Option::is_some);
+                if !library && (constrained || Points::forwards(cx, id)) {
                     continue;
                 }
-                self.want(id, slot, row_major_layouts(cx.shape(operand)), true);
+                match cx.array(operand) {
+                    Some(array) => self.want(id, slot, smallvec![Order::Rows(array.rank())], true),
+                    None if library => self.want(id, slot, row_major_layouts(cx.shape(operand)), true),
+                    None => {}
+                }
             }
         }
     }
@@ -246,6 +290,9 @@ impl Rules<'_, '_> {
     /// Custom calls that name the layouts of their operands.
     pub(super) fn add_custom_calls(&mut self, computation: ComputationId) {
         let cx = self.cx;
+        if !cx.may_hold(computation, Rare::OperandLayouts) {
+            return;
+        }
         for id in cx.post_order(computation) {
             let known = cx.may_have(id, Rare::OperandLayouts).then(|| cx.inst(id).operand_layouts()).flatten();
             let Some(operands) = known else { continue };
@@ -262,7 +309,7 @@ impl Rules<'_, '_> {
 }
 
 /// The layout of a collective that puts pieces together or takes one out: the dimension it does that along lies outermost.
-fn outermost_first(cx: &Cx<'_>, id: Id) -> Option<Dims> {
+fn outermost_first(cx: &Cx<'_>, id: Id) -> Option<hlo_ir::shape::Dims> {
     if !matches!(cx.opcode(id), Opcode::AllGather | Opcode::ReduceScatter) {
         return None;
     }

@@ -14,7 +14,7 @@ use smallvec::smallvec;
 
 use super::super::cx::{Cx, Id};
 use super::super::dims::{align_layouts, inverse, ones_moved, true_rank};
-use super::descending;
+use super::order::Order;
 use super::points::{Buffer, Leaves, Points, arrays};
 use super::rules::{Layouts, Program, Rule, Rules, layout_of};
 
@@ -53,9 +53,7 @@ impl Rules<'_, '_> {
     fn forget(&mut self, computation: ComputationId) {
         self.points.made_in(computation).for_each(|buffer| self.making[buffer] = None);
         for id in self.cx.list(computation) {
-            if !self.wanting[id].is_empty() {
-                self.wanting[id].clear();
-            }
+            self.wanting.forget(id);
         }
     }
 
@@ -67,7 +65,7 @@ impl Rules<'_, '_> {
         self.spread(&mut left);
         for buffer in self.points.made_in(computation) {
             if self.making[buffer].is_none() {
-                let layout = descending(self.points.made[buffer].rank);
+                let layout = Order::Rows(self.points.made[buffer].rank);
                 self.make(buffer, &layout, false, true);
                 self.spread(&mut left);
             }
@@ -89,14 +87,15 @@ impl Rules<'_, '_> {
     }
 
     /// The layout an array is made in.
-    pub(super) fn layout(&self, buffer: Buffer) -> Dims {
+    pub(super) fn layout(&self, buffer: Buffer) -> Order {
         layout_of(&self.points, &self.making, buffer)
     }
 
     fn spread(&mut self, left: &mut usize) {
-        let mut waiting = VecDeque::new();
+        let (mut waiting, mut added) = (VecDeque::new(), Vec::new());
         loop {
-            for rule in std::mem::take(&mut self.added) {
+            std::mem::swap(&mut added, &mut self.added);
+            for rule in added.drain(..) {
                 if self.is_first(rule) { waiting.push_front(rule) } else { waiting.push_back(rule) }
             }
             let Some(rule) = waiting.pop_front() else { return };
@@ -117,13 +116,13 @@ impl Rules<'_, '_> {
     fn is_first(&self, rule: Rule) -> bool {
         match rule {
             Rule::Making(buffer) => self.making[buffer].as_ref().is_none_or(|rule| rule.first),
-            Rule::Wanting(id, slot) => self.wanting[id][slot].as_ref().is_none_or(|rule| rule.first),
+            Rule::Wanting(id, slot) => self.wanting.of(id)[slot].as_ref().is_none_or(|rule| rule.first),
             Rule::Result(_) => true,
         }
     }
 
     /// Asks for the arrays of a value in these layouts.
-    fn reach(&mut self, id: Id, layouts: &[Dims]) {
+    fn reach(&mut self, id: Id, layouts: &[Order]) {
         for (buffer, layout) in self.points.leaves(id).iter().copied().collect::<Leaves>().into_iter().zip(layouts) {
             let by = self.points.made[buffer].by;
             let pair = self.cx.opcode(by) == Opcode::Reduce && self.cx.shape(by).as_tuple().is_some();
@@ -136,10 +135,10 @@ impl Rules<'_, '_> {
     fn spread_wanting(&mut self, id: Id, slot: usize) {
         let cx = self.cx;
         let operand = cx.operand(id, slot);
-        let Some(layouts) = self.wanting[id][slot].as_ref().map(|rule| rule.layouts.clone()) else { return };
         if arrays(cx.shape(operand)).iter().all(|array| array.rank() <= 1) {
             return;
         }
+        let Some(layouts) = self.wanting.of(id)[slot].as_ref().map(|rule| rule.layouts.clone()) else { return };
         self.reach(operand, &layouts);
         self.reach_aliases(id, slot, &layouts);
         let Some(array) = cx.array(operand) else { return };
@@ -156,15 +155,15 @@ impl Rules<'_, '_> {
             if self.points.made[buffer].rank <= 1 {
                 continue;
             }
-            if let Some(result) = result_layout(cx, id, operand, layout) {
+            if let Some(result) = result_layout(cx, id, operand, &layout.dims()) {
                 let mandatory = cx.opcode(id) == Opcode::Transpose;
-                self.make(buffer, &result, mandatory, spreads_first(cx, id));
+                self.make(buffer, &Order::of(&result), mandatory, spreads_first(cx, id));
             }
         }
     }
 
     /// A custom call makes its result over an operand in that operand's layout.
-    fn reach_aliases(&mut self, id: Id, slot: usize, layouts: &[Dims]) {
+    fn reach_aliases(&mut self, id: Id, slot: usize, layouts: &[Order]) {
         for (output, operand, _) in super::aliases(self.cx, id) {
             if let (true, Some(&buffer)) = (operand == slot, self.points.leaves(id).get(output)) {
                 self.make(buffer, &layouts[0], false, false);
@@ -173,7 +172,7 @@ impl Rules<'_, '_> {
     }
 
     /// Operands and results of one rank share a layout.
-    fn agree(&mut self, id: Id, operand: Id, rank: usize, layout: &Dims) {
+    fn agree(&mut self, id: Id, operand: Id, rank: usize, layout: &Order) {
         let cx = self.cx;
         if cx.opcode(id) == Opcode::Concatenate {
             let dim = cx.dimensions(id)[0] as usize;
@@ -208,15 +207,16 @@ impl Rules<'_, '_> {
             }
         } else if rank > 1 && cx.opcode(id) == Opcode::Broadcast && cx.rank(cx.operand(id, 0)) > 1 {
             let dims = cx.dimensions(id);
-            let inner = layout.iter().filter_map(|dim| dims.iter().position(|other| other == dim));
+            let order = layout.dims();
+            let inner = order.iter().filter_map(|dim| dims.iter().position(|other| other == dim));
             let inner: Dims = inner.map(|dim| dim as i64).collect();
-            self.want(id, 0, smallvec![inner], false);
+            self.want(id, 0, smallvec![Order::of(&inner)], false);
         }
         self.reach_parameter(buffer, &layout);
     }
 
     /// What a loop body makes for an element of its result, it may as well be given.
-    fn reach_parameter(&mut self, buffer: Buffer, layout: &Dims) {
+    fn reach_parameter(&mut self, buffer: Buffer, layout: &Order) {
         let (cx, id, leaf) = (self.cx, self.points.made[buffer].by, self.points.made[buffer].leaf);
         let computation = cx.parent(id);
         let root = cx.root(computation);
