@@ -4,7 +4,7 @@
 //! (xla/service/call_graph.cc).
 
 use hlo_ir::arena::Id;
-use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
 use smallvec::SmallVec;
 
 /// What memory a computation's values get.
@@ -26,22 +26,40 @@ pub(crate) struct Classes {
     class: Vec<Class>,
     caller: Vec<Option<InstructionId>>,
     shared: Vec<ComputationId>,
+    /// Whether any instruction names others that must run before it.
+    controlled: bool,
 }
 
 impl Classes {
     /// Walks from the entry through every call.
     pub(crate) fn of(module: &Module) -> Self {
         let count = module.computation_count();
-        let mut classes =
-            Self { class: vec![Class::Unreachable; count], caller: vec![None; count], shared: Vec::new() };
+        let mut classes = Self {
+            class: vec![Class::Unreachable; count],
+            caller: vec![None; count],
+            shared: Vec::new(),
+            controlled: false,
+        };
         classes.class[module.entry().index()] = Class::Global;
         let mut work = vec![module.entry()];
         while let Some(computation) = work.pop() {
             let class = classes.class[computation.index()];
             for (id, inst) in module.instructions_of(computation) {
-                for callee in inst.called_computations() {
-                    if classes.reach(id, inst.opcode, class, callee) {
-                        work.push(callee);
+                // Attributes are far away: all that is asked of those of every instruction is asked here.
+                for attribute in &inst.attributes {
+                    let callees = match &attribute.value {
+                        AttrValue::Computation(callee) => std::slice::from_ref(callee),
+                        AttrValue::Computations(callees) => callees,
+                        AttrValue::Instructions(_) => {
+                            classes.controlled = true;
+                            continue;
+                        }
+                        _ => continue,
+                    };
+                    for &callee in callees {
+                        if classes.reach(id, inst.opcode, class, callee) {
+                            work.push(callee);
+                        }
                     }
                 }
             }
@@ -77,6 +95,10 @@ impl Classes {
     /// The call, while, conditional or async instruction that runs the computation; `None` for the entry and applied computations.
     pub(crate) fn caller(&self, id: ComputationId) -> Option<InstructionId> {
         self.caller[id.index()]
+    }
+    /// Whether any instruction may name others that must run before it: `false` says that none does.
+    pub(crate) fn is_controlled(&self) -> bool {
+        self.controlled
     }
     /// Computations with more than one control-flow caller. XLA clones them before it assigns buffers.
     pub(crate) fn shared(&self) -> &[ComputationId] {

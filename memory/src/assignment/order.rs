@@ -80,14 +80,16 @@ enum State {
 pub(crate) struct PostOrder<'m> {
     module: &'m Module,
     users: &'m Users,
+    /// Whether any instruction may name others that must run before it.
+    controlled: bool,
     state: Vec<State>,
     stack: Vec<InstructionId>,
 }
 
 impl<'m> PostOrder<'m> {
     /// Ready for any number of computations of `module`.
-    pub(crate) fn new(module: &'m Module, users: &'m Users) -> Self {
-        Self { module, users, state: vec![State::New; module.instruction_count()], stack: Vec::new() }
+    pub(crate) fn new(module: &'m Module, users: &'m Users, controlled: bool) -> Self {
+        Self { module, users, controlled, state: vec![State::New; module.instruction_count()], stack: Vec::new() }
     }
     /// Appends the instructions of one computation to `out`.
     pub(crate) fn append(&mut self, computation: ComputationId, out: &mut Vec<InstructionId>) {
@@ -105,7 +107,8 @@ impl<'m> PostOrder<'m> {
             if *state == State::New {
                 *state = State::Open;
                 let inst = self.module.instruction(id);
-                let before = inst.operands.iter().rev().chain(inst.control_predecessors());
+                let control = if self.controlled { inst.control_predecessors() } else { &[] };
+                let before = inst.operands.iter().rev().chain(control);
                 self.stack.extend(before.filter(|before| self.state[before.index()] == State::New));
                 continue;
             }

@@ -51,7 +51,7 @@ pub(super) fn in_words(
 fn library_body(module: &Module, id: InstructionId) -> Option<ComputationId> {
     let inst = module.instruction(id);
     let is_library = inst.opcode == Opcode::Fusion && inst.word(&AttrKey::Kind) == Some("kCustom");
-    inst.computation(&AttrKey::Calls).filter(|_| is_library)
+    if is_library { inst.computation(&AttrKey::Calls) } else { None }
 }
 
 /// Most bytes of products alive at once. A product is alive until the last reader that sees its elements, through whatever is done in tiles.

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use crate::hash::IndexSet;
 use hlo_ir::{ComputationId, InstructionId};
+use smallvec::SmallVec;
 
 use super::graph::{Graph, Schedule};
 
@@ -29,11 +30,11 @@ pub(crate) fn schedule(graph: &Graph) -> Schedule {
 /// First-in first-out from the instructions that wait for nothing, in list order; an instruction enters the queue when the last one it
 /// waits for has run: users in user-list order, then control successors.
 fn breadth_first(graph: &Graph, computation: ComputationId) -> Vec<InstructionId> {
-    let mut waiting_for = vec![0_usize; graph.slots(computation)];
+    let mut waiting_for = vec![0_u32; graph.slots(computation)];
     let mut ready = VecDeque::new();
     for id in graph.list(computation) {
         let count = distinct(graph.operands(id)) + graph.control_predecessors(id).len();
-        waiting_for[graph.slot(id)] = count;
+        waiting_for[graph.slot(id)] = count as u32;
         if count == 0 {
             ready.push_back(id);
         }
@@ -58,6 +59,11 @@ fn distinct(operands: &[InstructionId]) -> usize {
         [] => 0,
         [_] => 1,
         [a, b] => 1 + usize::from(a != b),
-        _ => operands.iter().collect::<IndexSet<_>>().len(),
+        _ => {
+            let mut distinct: SmallVec<[InstructionId; 16]> = operands.into();
+            distinct.sort_unstable();
+            distinct.dedup();
+            distinct.len()
+        }
     }
 }

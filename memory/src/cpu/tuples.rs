@@ -49,6 +49,10 @@ fn taken_from(graph: &Graph, id: InstructionId) -> Option<InstructionId> {
 
 /// A tuple of all elements of one tuple, in order, is that tuple.
 fn whole_tuple(graph: &Graph, tuple: InstructionId) -> Option<InstructionId> {
+    // Asked first, because opcodes are at hand.
+    if !graph.operands(tuple).iter().all(|&operand| graph.opcode(operand) == Opcode::GetTupleElement) {
+        return None;
+    }
     let mut source = None;
     for (index, &operand) in graph.operands(tuple).iter().enumerate() {
         let from = taken_from(graph, operand)?;

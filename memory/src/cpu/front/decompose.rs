@@ -8,11 +8,10 @@ use hlo_ir::shape::Dims;
 use super::build::{row_major, share};
 use super::cx::{Cx, Id};
 use super::dims::{align_layouts, reshape_is_bitcast};
-use super::visit::outside_fusions;
 
 /// Decomposes reshapes and broadcasts in every computation.
 pub(crate) fn run(cx: &mut Cx<'_>) {
-    for computation in outside_fusions(cx) {
+    for computation in cx.outside_fusions() {
         for id in cx.post_order(computation) {
             let new = match cx.opcode(id) {
                 Opcode::Reshape => Some(reshape(cx, id)),

@@ -10,7 +10,7 @@ use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Opcode};
 
 use super::build::share;
 use super::cx::{Cx, Id};
-use super::visit::{each, walk};
+use super::visit::{each_if_any, walk};
 use super::{dce, tuples};
 use crate::cpu::ynn::support::is_dot_supported;
 
@@ -69,13 +69,16 @@ fn element_types(cx: &Cx<'_>) -> Vec<ElementType> {
 
 /// f16 dots and convolutions compute in f32.
 pub(crate) fn widen_half_dots(cx: &mut Cx<'_>) -> bool {
-    let dots = each(cx, Opcode::Dot, widen_half);
-    each(cx, Opcode::Convolution, widen_half) || dots
+    let dots = each_if_any(cx, Opcode::Dot, is_half, widen_half);
+    each_if_any(cx, Opcode::Convolution, is_half, widen_half) || dots
+}
+
+fn is_half(cx: &Cx<'_>, id: Id) -> bool {
+    cx.operands(id).iter().all(|&operand| cx.element_type(operand) == ElementType::F16)
 }
 
 fn widen_half(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
-    let half = |id: Id| cx.element_type(id) == ElementType::F16;
-    if !cx.operands(id).iter().all(|&operand| half(operand)) {
+    if !is_half(cx, id) {
         return None;
     }
     let operands: Vec<Id> =

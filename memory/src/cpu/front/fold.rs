@@ -14,7 +14,9 @@ const MOST_ELEMENTS: u64 = 45_000_000;
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
     let mut changed = false;
     for computation in cx.computation_order().into_iter().rev() {
-        if !cx.has_seen_in(computation, Opcode::Constant) {
+        // Only what can be folded makes something else foldable.
+        let may = cx.has_seen_in(computation, Opcode::Constant);
+        if !may || !cx.list(computation).any(|id| !cx.is_dead(id) && foldable(cx, id)) {
             continue;
         }
         for id in cx.post_order(computation) {

@@ -10,12 +10,11 @@ use hlo_ir::{ComputationId, Opcode};
 use super::build::share;
 use super::cx::{Cx, Id};
 use super::dims::{compose, inverse};
-use super::visit::outside_fusions;
 
 /// Moves what can be moved in every computation; returns whether anything was.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
     let mut changed = false;
-    for computation in outside_fusions(cx) {
+    for computation in cx.outside_fusions() {
         changed |= run_on(cx, computation);
     }
     changed

@@ -7,7 +7,7 @@ use hlo_ir::attribute::WindowDim;
 
 use super::build::row_major;
 use super::cx::{Cx, Id};
-use super::visit::{outside_fusions, walk};
+use super::visit::walk;
 use crate::cpu::ynn::support::is_supported;
 
 /// Elements a window covers in each reduced dimension.
@@ -16,7 +16,7 @@ const WINDOW: i64 = 32;
 /// Splits every long reduction once; returns whether there was one.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
     let mut changed = false;
-    for computation in outside_fusions(cx) {
+    for computation in cx.outside_fusions() {
         let may = cx.has_seen_in(computation, Opcode::Reduce);
         if !may || !cx.list(computation).any(|id| is_long(cx, id)) {
             continue;

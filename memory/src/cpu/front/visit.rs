@@ -1,21 +1,8 @@
 //! Ways to walk over a module while it changes.
 
-use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, Opcode};
 
 use super::cx::{Cx, Id};
-
-/// Reachable computations that are not the body of a fusion.
-///
-/// Source: `HloModule::MakeNonfusionComputations`.
-pub(crate) fn outside_fusions(cx: &Cx<'_>) -> Vec<ComputationId> {
-    let order = cx.computation_order();
-    let mut fused = SideTable::new(false);
-    for &id in order.iter() {
-        cx.calling(id).filter_map(|inst| cx.fused(inst)).for_each(|body| fused.set(body, true));
-    }
-    order.into_iter().filter(|&id| !fused[id]).collect()
-}
 
 /// How far the walk has come with an instruction.
 #[derive(Clone, Copy, PartialEq)]
@@ -84,6 +71,19 @@ fn walk_from(
     changed
 }
 
+/// [`each`] where `applies` says of some instruction that it is to be rewritten; `false` is the end of it.
+pub(crate) fn each_if_any(
+    cx: &mut Cx<'_>,
+    opcode: Opcode,
+    applies: impl Fn(&Cx<'_>, Id) -> bool,
+    rewrite: impl Fn(&mut Cx<'_>, Id) -> Option<Id>,
+) -> bool {
+    let holds = |computation: ComputationId| {
+        cx.has_seen_in(computation, opcode) && cx.list(computation).any(|id| cx.opcode(id) == opcode && applies(cx, id))
+    };
+    cx.has_seen(opcode) && cx.outside_fusions().into_iter().any(holds) && each(cx, opcode, rewrite)
+}
+
 /// Replaces every instruction of an opcode by what `rewrite` makes of it; returns whether any was.
 ///
 /// Source: `OpExpanderPass`, which collects first and rewrites then.
@@ -92,9 +92,13 @@ pub(crate) fn each(cx: &mut Cx<'_>, opcode: Opcode, rewrite: impl Fn(&mut Cx<'_>
     if !cx.has_seen(opcode) {
         return false;
     }
-    for computation in outside_fusions(cx) {
-        if cx.has_seen_in(computation, opcode) && cx.list(computation).any(|id| cx.opcode(id) == opcode) {
-            found.extend(cx.post_order(computation).into_iter().filter(|&id| cx.opcode(id) == opcode));
+    for computation in cx.outside_fusions().into_iter().filter(|&id| cx.has_seen_in(id, opcode)) {
+        let mut here = cx.list(computation).filter(|&id| cx.opcode(id) == opcode);
+        match (here.next(), here.next()) {
+            (Some(_), Some(_)) => {
+                found.extend(cx.post_order(computation).into_iter().filter(|&id| cx.opcode(id) == opcode));
+            }
+            (only, _) => found.extend(only),
         }
     }
     let mut changed = false;

@@ -4,6 +4,7 @@
 
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::{ComputationId, InstructionId, Opcode};
+use smallvec::SmallVec;
 
 use super::super::graph::Graph;
 use super::super::traits;
@@ -63,7 +64,9 @@ fn result_rank(shape: &hlo_ir::Shape) -> usize {
 
 /// Whether all distinct operands together have at most as many elements as the result.
 fn reads_no_more_than_it_writes(graph: &Graph, id: InstructionId) -> bool {
-    let distinct: IndexSet<InstructionId> = graph.operands(id).iter().copied().collect();
+    let mut distinct: SmallVec<[InstructionId; 16]> = graph.operands(id).into();
+    distinct.sort_unstable();
+    distinct.dedup();
     let read = distinct.iter().map(|&operand| total_elements(graph.shape(operand))).fold(0, u64::saturating_add);
     read <= total_elements(graph.shape(id))
 }

@@ -59,6 +59,7 @@ impl Graph {
             merged: Vec::new(),
             walk: RefCell::default(),
             order: RefCell::new(None),
+            outside: RefCell::new(None),
         };
         graph.expect(module.instruction_count());
         let mut computations = SideTable::new(None);

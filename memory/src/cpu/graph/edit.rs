@@ -88,7 +88,7 @@ impl Graph {
             return;
         }
         let (slot, parent) = (node.slot, node.parent);
-        *self.order.get_mut() = None;
+        self.forget_order();
         let calling = &mut self.bodies[parent].calling;
         if let Err(place) = calling.binary_search(&slot) {
             calling.insert(place, slot);
@@ -246,7 +246,7 @@ impl Graph {
             self.bodies[parent].parameters.retain(|&other| other != id);
         }
         if self.bodies[parent].calling.binary_search(&slot).is_ok() {
-            *self.order.get_mut() = None;
+            self.forget_order();
         }
         self.bodies[parent].live -= 1;
     }
@@ -352,7 +352,7 @@ impl Graph {
             self.bodies[target].list[slot] = Some(copy);
         }
         self.touch(target);
-        *self.order.get_mut() = None;
+        self.forget_order();
         self.bodies[target].calling.clear();
         self.list(target).collect::<Vec<_>>().into_iter().for_each(|copy| self.note_calls(copy));
         let root = copies[self.slot(self.root(source))];

@@ -154,6 +154,8 @@ pub(crate) struct Graph {
     walk: RefCell<Walk>,
     /// The order of computations, while no call has changed since it was asked for.
     order: RefCell<Option<Order<ComputationId>>>,
+    /// Those of them that are not the body of a fusion, once that was asked for.
+    outside: RefCell<Option<Order<ComputationId>>>,
 }
 
 impl Graph {
@@ -169,7 +171,7 @@ impl Graph {
     pub(crate) fn set_entry(&mut self, entry: ComputationId) {
         self.version += 1;
         self.entry = entry;
-        *self.order.get_mut() = None;
+        self.forget_order();
     }
     /// An instruction without its operands. They, its users and control dependencies are asked for separately.
     pub(crate) fn inst(&self, id: InstructionId) -> &Instruction {
@@ -329,6 +331,9 @@ impl Graph {
         if !self.calls.has(self.opcode(id)) {
             return SmallVec::new();
         }
+        if let Some(body) = self.fused(id) {
+            return SmallVec::from_slice(&[body]);
+        }
         let inst = self.inst(id);
         let mut callees: SmallVec<[ComputationId; 2]> = inst.called_computations().collect();
         if let (Opcode::While, Some(body), Some(condition)) =
@@ -368,8 +373,7 @@ impl Graph {
         if own || (self.may_have(id, Rare::SideEffect) && stated()) {
             return true;
         }
-        let inst = self.inst(id);
-        self.calls.has(self.opcode(id)) && inst.called_computations().any(|callee| self.body_has_side_effect(callee))
+        self.calls.has(self.opcode(id)) && self.callees(id).into_iter().any(|callee| self.body_has_side_effect(callee))
     }
     /// Whether anything in a computation has a side effect.
     fn body_has_side_effect(&self, computation: ComputationId) -> bool {
@@ -412,7 +416,7 @@ impl Graph {
         self.version += 1;
         self.insts[id].attributes.retain(|attribute| attribute.key != *key);
         self.note_fused(id);
-        *self.order.get_mut() = None;
+        self.forget_order();
     }
 }
 

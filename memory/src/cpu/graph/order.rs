@@ -154,6 +154,29 @@ impl Graph {
         order
     }
 
+    /// Forgets the order of computations, because a call changed.
+    pub(super) fn forget_order(&mut self) {
+        *self.order.get_mut() = None;
+        *self.outside.get_mut() = None;
+    }
+
+    /// Reachable computations that are not the body of a fusion, in their order.
+    ///
+    /// Source: `HloModule::MakeNonfusionComputations`.
+    pub(crate) fn outside_fusions(&self) -> Order<ComputationId> {
+        if let Some(known) = &*self.outside.borrow() {
+            return known.clone();
+        }
+        let order = self.computation_order();
+        let mut fused = SideTable::new(false);
+        for &id in order.iter() {
+            self.calling(id).filter_map(|inst| self.fused(inst)).for_each(|body| fused.set(body, true));
+        }
+        let outside = Order(order.iter().copied().filter(|&id| !fused[id]).collect());
+        *self.outside.borrow_mut() = Some(outside.clone());
+        outside
+    }
+
     /// The instructions that call each computation, in list order of reachable computations.
     pub(crate) fn callers(&self) -> SideTable<ComputationId, SmallVec<[InstructionId; 2]>> {
         let mut table: SideTable<ComputationId, SmallVec<[InstructionId; 2]>> = SideTable::new(SmallVec::new());

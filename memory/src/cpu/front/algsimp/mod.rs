@@ -35,7 +35,7 @@ pub(crate) use gather::map;
 pub(crate) use window::window_of;
 
 use super::cx::{Cx, Id};
-use super::visit::{outside_fusions, walk};
+use super::visit::walk;
 
 /// Visits per computation after which the simplifier gives up.
 const MOST_VISITS: usize = 50;
@@ -43,7 +43,7 @@ const MOST_VISITS: usize = 50;
 /// Simplifies every computation until it is stable; returns whether anything changed.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
     let mut changed = false;
-    for computation in outside_fusions(cx) {
+    for computation in cx.outside_fusions() {
         for _ in 0..MOST_VISITS {
             if !visit(cx, computation) {
                 break;

@@ -29,6 +29,9 @@ impl Order {
 /// Brings convolutions into the library's order; returns whether there was one.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
     let mut changed = false;
+    if !cx.has_seen_in(cx.entry(), Opcode::Convolution) {
+        return changed;
+    }
     for id in cx.post_order(cx.entry()) {
         if cx.opcode(id) == Opcode::Convolution
             && let Some(new) = canonical(cx, id)

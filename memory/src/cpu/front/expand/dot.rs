@@ -10,11 +10,10 @@ use super::super::algsimp::dot::{Numbers, make_dot};
 use super::super::build::row_major;
 use super::super::cx::{Cx, Id};
 use super::super::dims::permute;
-use super::super::visit::outside_fusions;
 
 /// Dots of the module in list order.
 fn all_dots(cx: &Cx<'_>) -> Vec<Id> {
-    let computations = outside_fusions(cx);
+    let computations = cx.outside_fusions();
     computations.iter().flat_map(|&id| cx.list(id)).filter(|&id| cx.opcode(id) == Opcode::Dot).collect()
 }
 

@@ -15,7 +15,6 @@ use super::super::build::{apply, share};
 use super::super::cx::{Cx, Id};
 use super::super::dims::permute_shape;
 use super::super::index::one_output;
-use super::super::visit::outside_fusions;
 
 /// Length of a block.
 const BASE: i64 = 16;
@@ -31,7 +30,10 @@ pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
 
 fn one_round(cx: &mut Cx<'_>, rewrite: fn(&mut Cx<'_>, Id) -> Option<Id>) -> bool {
     let mut changed = false;
-    for computation in outside_fusions(cx) {
+    for computation in cx.outside_fusions() {
+        if !cx.has_seen_in(computation, Opcode::ReduceWindow) {
+            continue;
+        }
         for id in cx.post_order(computation) {
             if cx.opcode(id) != Opcode::ReduceWindow {
                 continue;

@@ -8,12 +8,14 @@ use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruct
 
 use super::super::build::{apply, dimensions, row_major, share};
 use super::super::cx::{Cx, Id};
-use super::super::visit::outside_fusions;
 
 /// Writes every top-k as a sort; returns whether there was one.
 pub(crate) fn decompose(cx: &mut Cx<'_>) -> bool {
     let mut changed = false;
-    for computation in outside_fusions(cx) {
+    for computation in cx.outside_fusions() {
+        if !cx.has_seen_in(computation, Opcode::TopK) {
+            continue;
+        }
         for id in cx.post_order(computation) {
             if cx.is_alive(id) && cx.opcode(id) == Opcode::TopK {
                 as_sort(cx, id);
@@ -85,7 +87,10 @@ fn comparator(cx: &mut Cx<'_>, types: &[ElementType], direction: &str) -> Comput
 /// Turns sorts of f32 of which only the first elements are read into custom calls; returns whether there was one.
 pub(crate) fn call_runtime(cx: &mut Cx<'_>) -> bool {
     let mut changed = false;
-    for computation in outside_fusions(cx) {
+    for computation in cx.outside_fusions() {
+        if !cx.has_seen_in(computation, Opcode::Sort) {
+            continue;
+        }
         for id in cx.post_order(computation) {
             if cx.is_alive(id) && cx.opcode(id) == Opcode::Sort {
                 changed |= as_custom_call(cx, id).is_some();

@@ -5,12 +5,13 @@ use hlo_ir::{AttrKey, AttrValue, ElementType, Opcode, ScatterDims};
 
 use super::super::build::{row_major, share};
 use super::super::cx::{Cx, Id};
-use super::each;
+use super::super::visit::each_if_any;
 
 /// Rewrites every batched gather and scatter; returns whether there was one.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
-    let gathers = each(cx, Opcode::Gather, gather);
-    each(cx, Opcode::Scatter, scatter) || gathers
+    let lists = |key: AttrKey| move |cx: &Cx<'_>, id: Id| !cx.inst(id).ints(&key).is_empty();
+    let gathers = each_if_any(cx, Opcode::Gather, lists(AttrKey::OperandBatchingDims), gather);
+    each_if_any(cx, Opcode::Scatter, lists(AttrKey::InputBatchingDims), scatter) || gathers
 }
 
 fn gather(cx: &mut Cx<'_>, id: Id) -> Option<Id> {

@@ -16,7 +16,6 @@ use hlo_ir::{AttrKey, AttrValue, Opcode};
 
 use super::build::share;
 use super::cx::{Cx, Id};
-use super::visit::outside_fusions;
 use crate::cpu::graph::Rare;
 use order::Order;
 use points::{Points, first_at};
@@ -25,10 +24,10 @@ use rules::{Program, Rules, Wants, layouts, row_major_layouts};
 /// Assigns layouts in every computation.
 pub(crate) fn run(cx: &mut Cx<'_>) {
     assign::copy_aliased_operands(cx);
-    let computations = outside_fusions(cx);
+    let computations = cx.outside_fusions();
     let points = Points::of(cx, &computations);
     let mut is_body = SideTable::new(false);
-    for &computation in &computations {
+    for &computation in computations.iter() {
         for id in cx.calling(computation) {
             if let (Opcode::While, Some(body)) = (cx.opcode(id), cx.inst(id).computation(&AttrKey::Body)) {
                 is_body.set(body, true);
