@@ -92,6 +92,13 @@ impl<I: Id, T> Arena<I, T> {
     }
 }
 
+/// Entries in the order of their ids.
+impl<I: Id, T> From<Vec<T>> for Arena<I, T> {
+    fn from(items: Vec<T>) -> Self {
+        Self { items, id: PhantomData }
+    }
+}
+
 impl<I: Id, T> Default for Arena<I, T> {
     fn default() -> Self {
         Self::new()

@@ -146,6 +146,10 @@ impl Asked {
 
 /// A name without all numbers behind it.
 fn stem(name: &str) -> &str {
+    if !name.ends_with(|last: char| last.is_ascii_digit()) {
+        // Nearly all names that were only wanted.
+        return name;
+    }
     let mut name = name;
     while let Some((front, number)) = name.rsplit_once('.') {
         if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {

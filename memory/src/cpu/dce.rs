@@ -9,6 +9,9 @@ use super::graph::Graph;
 /// Removes dead instructions of every reachable computation; returns whether there were any. Computations that nothing calls any more need no
 /// removal: nothing walks them.
 pub(crate) fn run(graph: &mut Graph) -> bool {
+    if graph.is_clean() {
+        return false;
+    }
     let mut changed = false;
     for computation in graph.computation_order().into_iter().rev() {
         let dead: Vec<InstructionId> = graph.list(computation).filter(|&id| is_removable(graph, id)).collect();
@@ -16,6 +19,9 @@ pub(crate) fn run(graph: &mut Graph) -> bool {
             graph.remove_with_operands(id);
         }
         changed |= !dead.is_empty();
+    }
+    if !changed {
+        graph.note_clean();
     }
     changed
 }

@@ -51,8 +51,8 @@ fn is_random(inst: &Instruction) -> bool {
 }
 
 fn is_column_major(inst: &Instruction) -> bool {
-    let target = inst.raw(&hlo_ir::AttrKey::CustomCallTarget).unwrap_or("");
-    inst.opcode == Opcode::CustomCall && COLUMN_MAJOR.iter().any(|prefix| target.trim_matches('"').starts_with(prefix))
+    let target = || inst.raw(&hlo_ir::AttrKey::CustomCallTarget).unwrap_or("").trim_matches('"');
+    inst.opcode == Opcode::CustomCall && COLUMN_MAJOR.iter().any(|prefix| target().starts_with(prefix))
 }
 
 fn is_unknown(inst: &Instruction) -> bool {

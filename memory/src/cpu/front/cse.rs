@@ -80,16 +80,18 @@ fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
     let mut seen = Seen { known: IndexMap::default(), passed: vec![false; cx.slots(computation)] };
     let mut changed = false;
     for id in order {
-        if !cx.is_alive(id) || !mergeable(cx, id) {
+        if !cx.is_alive(id) {
             continue;
         }
-        let found = if reads_alone(cx, id) {
+        if reads_alone(cx, id) {
             seen.passed[cx.slot(id)] = true;
-            None
-        } else {
-            seen.find_or_enter(cx, id)
-        };
-        let Some(kept) = found else {
+            changed |= reads_iota(cx, id) && mergeable(cx, id) && merge_equal_iotas(cx, id);
+            continue;
+        }
+        if !mergeable(cx, id) {
+            continue;
+        }
+        let Some(kept) = seen.find_or_enter(cx, id) else {
             changed |= merge_equal_iotas(cx, id);
             continue;
         };
@@ -129,6 +131,7 @@ impl Seen {
         let only = cx.user(id, 0).filter(|_| cx.user_count(id) == 1);
         if let Some(user) = only
             && std::mem::take(&mut self.passed[cx.slot(user)])
+            && mergeable(cx, user)
         {
             self.known.entry(hash(cx, user)).or_default().push(Kept { id: user, callees: Cell::new(None) });
         }
@@ -147,6 +150,10 @@ fn is_free(cx: &Cx<'_>, id: Id) -> bool {
 
 fn mergeable(cx: &Cx<'_>, id: Id) -> bool {
     !is_free(cx, id) && !cx.has_control(id) && !cx.has_side_effect(id)
+}
+
+fn reads_iota(cx: &Cx<'_>, id: Id) -> bool {
+    cx.operands(id).iter().any(|&operand| cx.opcode(operand) == Opcode::Iota)
 }
 
 /// Operands of one instruction that are equal iotas become one.

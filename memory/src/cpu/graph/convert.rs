@@ -11,6 +11,7 @@ use hlo_ir::{
 use smol_str::SmolStr;
 
 use super::birth::Births;
+use super::room::Room;
 use super::{Body, Graph, Rare, Schedule, Seen};
 use crate::names::Names;
 
@@ -52,6 +53,7 @@ impl Graph {
             shapes: IndexSet::default(),
             effects: false,
             version: 0,
+            clean: None,
             partitioned: false,
             opcodes: Vec::new(),
             origins: Vec::new(),
@@ -60,6 +62,7 @@ impl Graph {
             walk: RefCell::default(),
             order: RefCell::new(None),
             outside: RefCell::new(None),
+            room: RefCell::default(),
         };
         graph.expect(module.instruction_count());
         let mut computations = SideTable::new(None);
@@ -88,6 +91,15 @@ impl Graph {
         self.opcodes.reserve(count);
         self.origins.reserve(count);
         self.readers.reserve(count);
+    }
+
+    /// Has room made for the modules that copy insertion and the schedule will ask for: fusions double what there is, and copy insertion
+    /// leaves their bodies out.
+    pub(crate) fn make_room(&mut self) {
+        let count = self.outside_fusions().iter().map(|&id| self.len(id)).sum::<usize>();
+        if count >= LARGE {
+            *self.room.get_mut() = Room::order(vec![count / 2, count / 2, 7 * count / 4]);
+        }
     }
 
     /// Copies the instructions of one computation, parameters first.
@@ -268,6 +280,7 @@ impl<'g> Export<'g> {
 
     fn push(&mut self, id: InstructionId, inst: Instruction) -> InstructionId {
         if self.instructions.is_empty() {
+            self.instructions = Arena::from(self.graph.room.borrow_mut().take(self.instructions_to_come));
             self.instructions.reserve(self.instructions_to_come);
             self.to_graph.reserve(self.instructions_to_come);
         }

@@ -12,6 +12,7 @@ mod convert;
 mod edit;
 mod fuse;
 mod order;
+mod room;
 mod seen;
 mod skeleton;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use smol_str::SmolStr;
 pub(crate) use convert::{Origin, Snapshot};
 pub(crate) use order::Order;
 use order::Walk;
+use room::Room;
 use seen::Seen;
 pub(crate) use skeleton::Skeleton;
 use users::Users;
@@ -151,9 +153,13 @@ pub(crate) struct Graph {
     effects: bool,
     /// Rises with every change.
     version: u64,
+    /// The version in which nothing could be removed, if that was found out.
+    clean: Option<u64>,
     walk: RefCell<Walk>,
     /// The order of computations, while no call has changed since it was asked for.
     order: RefCell<Option<Order<ComputationId>>>,
+    /// For the modules to be made of the graph.
+    room: RefCell<Room>,
     /// Those of them that are not the body of a fusion, once that was asked for.
     outside: RefCell<Option<Order<ComputationId>>>,
 }
@@ -166,6 +172,14 @@ impl Graph {
     /// A number that rises with every change: while it stands, a pass would do what it did before.
     pub(crate) fn version(&self) -> u64 {
         self.version
+    }
+    /// Whether it is known that nothing needs removal.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.clean == Some(self.version)
+    }
+    /// Notes that nothing needs removal.
+    pub(crate) fn note_clean(&mut self) {
+        self.clean = Some(self.version);
     }
     /// Lets another computation be the entry.
     pub(crate) fn set_entry(&mut self, entry: ComputationId) {
