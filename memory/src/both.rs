@@ -3,18 +3,8 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use hlo_ir::Module;
-
-/// Modules with so many instructions are worth a second thread: it takes a twentieth of a millisecond to start.
-const LARGE: usize = 100_000;
-
 /// Bytes of the second thread's stack, as many as programs usually begin with.
 const STACK: usize = 8 << 20;
-
-/// Whether analyses of a module take long enough to run side by side.
-pub(crate) fn is_large(module: &Module) -> bool {
-    module.instruction_count() >= LARGE
-}
 
 /// What both give; if `large`, `aside` runs on a thread of its own, unless the system has none left.
 pub(crate) fn both<A: Send, B>(large: bool, aside: impl FnOnce() -> A + Send, here: impl FnOnce() -> B) -> (A, B) {

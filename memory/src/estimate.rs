@@ -10,7 +10,7 @@ use crate::Bytes;
 use crate::Outlook;
 use crate::assignment::{Assignment, assign_for, assigned};
 use crate::attribution::{self, Details, Holder};
-use crate::both::{both, is_large};
+use crate::both::both;
 
 /// The compiler whose memory use is estimated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -188,7 +188,7 @@ pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), E
         })
     };
     let narrower = || attribution::what_if::narrower(module);
-    let (narrower, explained) = both(is_large(module), narrower, explained);
+    let (narrower, explained) = both(module.is_large(), narrower, explained);
     let (estimate, attribution) = explained?;
     let what_ifs = attribution::what_if::all(module, target, &estimate, narrower);
     Ok((estimate, Details { attribution, what_ifs }))

@@ -8,7 +8,7 @@ use super::in_place::InPlace;
 use super::order::Users;
 use super::places::Places;
 use super::values::Values;
-use crate::both::{both, is_large};
+use crate::both::both;
 
 /// The analyses of one module; also of an unscheduled one.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl<'m> Flow<'m> {
 
     /// Analyses a module that leaves out bodies of fusions that update nothing in place: those with `known` paths.
     pub(crate) fn beside(module: &'m Module, known: &KnownPaths) -> Self {
-        let large = is_large(module);
+        let large = module.is_large();
         let owners = || {
             let classes = Classes::of(module);
             let users = Users::of(module, &classes);

@@ -47,7 +47,7 @@ use self::flow::Flow;
 use self::given::Given;
 use self::greedy::{Greedy, Placed};
 use self::ranges::{Ranges, Schedule};
-use crate::both::{both, is_large};
+use crate::both::both;
 use crate::size::size_of;
 use crate::{Bytes, EstimateError, Target};
 
@@ -82,7 +82,7 @@ pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, Est
         let sizes = buffer_sizes(&flow, &buffers, size_of(target));
         (buffers, sizes)
     };
-    let (schedule, (buffers, sizes)) = both(is_large(module), || Schedule::of(module), buffers);
+    let (schedule, (buffers, sizes)) = both(module.is_large(), || Schedule::of(module), buffers);
     let sizes = sizes?;
     let ranges = Ranges::of(&flow, &buffers, &schedule);
     let Placed { mut blocks, heap } = Greedy::new(&flow, &buffers, &ranges, &sizes).global();

@@ -41,7 +41,7 @@ pub(super) fn sinks(context: &Context<'_>, computation: ComputationId, findings:
             Err(reason) => findings.extend(missed(context, id, reason)),
         }
     }
-    settle_sums(context.module, context.users, &mut sinks, context.options.exactness);
+    settle_sums(context, &mut sinks);
     sinks
 }
 

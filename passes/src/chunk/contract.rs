@@ -3,7 +3,8 @@
 //! XLA may join a product and a sum that it computes in one kernel, and it sums in another order where it computes what it sums on the fly. A
 //! product and a sum that follow each other alone, both inside the loop or both outside, share a kernel (or do not) as before. What can
 //! change is a product inside whose sum stays outside or the other way round, a product with several users of which some leave, a
-//! sum of two products, of which the compiler joins one, and a reduction outside of something that now stands in memory or no longer does.
+//! sum of two products, of which the compiler joins one, a reduction outside of something that now stands in memory or no longer does, and a
+//! quotient or function of floats that a library computed together with a reduction or product outside (softmax).
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
@@ -14,7 +15,7 @@ use super::region::{Region, Source};
 use super::sink::{Kind, Sink};
 use super::waste::twins;
 use crate::flow::{
-    exactness, float_product, is_expensive, is_float_sum, is_fusible, is_rounded, is_total, is_transcendental,
+    exactness, float_product, is_expensive, is_float_sum, is_fusible, is_real, is_rounded, is_total, is_transcendental,
     is_transparent, keeps_product, parameters, producer,
 };
 use crate::{Context, Grade};
@@ -30,6 +31,7 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
             (scene.computed[id] && joins_two(context.module, id))
                 || float_product(context.module, id).is_some_and(|product| scene.parts(product))
                 || (scene.moves(id) && scene.is_reduced(id))
+                || scene.leaves_library(id)
         })
 }
 
@@ -163,6 +165,30 @@ impl<'a> Scene<'a> {
     fn is_held(&self, id: InstructionId, users: &IndexSet<InstructionId>) -> bool {
         let fused = |user: &InstructionId| is_fusible(self.module.instruction(*user).opcode);
         !users.iter().all(fused) || (users.len() > 1 && is_expensive(self.module, id))
+    }
+    /// Whether a quotient or function of floats is computed inside and a sum that it is made of, or that is made of it, outside. XLA:CPU may have
+    /// left both to a library, which computes such functions otherwise than XLA's own kernels.
+    fn leaves_library(&self, id: InstructionId) -> bool {
+        let differs = self.computed[id] && is_real(self.module, id) && is_expensive(self.module, id);
+        differs && self.module.instruction(id).opcode.is_elementwise() && (self.is_reduced(id) || self.follows_sum(id))
+    }
+    /// Whether a value is computed on the fly from a sum outside.
+    fn follows_sum(&self, id: InstructionId) -> bool {
+        let mut seen = IndexSet::from([id]);
+        let mut next = 0;
+        while let Some(&id) = seen.get_index(next) {
+            next += 1;
+            for &operand in &self.module.instruction(id).operands {
+                let inst = self.module.instruction(operand);
+                if !self.computed[operand] && exactness(self.module, inst) > Grade::Bitwise {
+                    return true;
+                }
+                if is_passage(inst.opcode) || is_fusible(inst.opcode) {
+                    seen.insert(operand);
+                }
+            }
+        }
+        false
     }
     /// Whether something outside sums up what it computes from a value on the fly, and could do so otherwise when that changes.
     fn is_reduced(&self, id: InstructionId) -> bool {

@@ -180,7 +180,7 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let context = flow.context;
     masks::keep_masks(flow.graph, &mut plan);
     for sinks in &mut plan.loops {
-        settle_sums(context.module, context.users, sinks, context.options.exactness);
+        settle_sums(context, sinks);
     }
     let mut regions = Vec::new();
     for (sinks, allowed) in plan.loops.iter().zip(&plan.allowed) {

@@ -2,10 +2,11 @@
 
 use hlo_ir::graph::{self, Users};
 use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_memory::Target;
 
 use super::sink::Sink;
-use crate::Grade;
-use crate::flow::{adds_floats, is_summed_elsewhere};
+use crate::flow::{adds_floats, is_summed_elsewhere, takes_sums_on_cpu};
+use crate::{Context, Grade};
 
 /// What becomes of an `add` that is the only user of an adding scatter of floats.
 ///
@@ -35,8 +36,9 @@ pub(super) struct Term {
 
 /// Decides for each sink what becomes of the sum behind it. Taking it in keeps the bits and saves an array of the operand's size; but
 /// when the other operand needs another sink of equal row count, the two can no longer share a loop. Then the sum stays, unless only
-/// equal bits are allowed.
-pub(super) fn settle_sums(module: &Module, users: &Users, sinks: &mut [Sink], exactness: Grade) {
+/// equal bits are allowed. Short floats are left as XLA:CPU leaves them; what other compilers do with these is not known.
+pub(super) fn settle_sums(context: &Context<'_>, sinks: &mut [Sink]) {
+    let (module, users, exactness) = (context.module, context.users, context.options.exactness);
     for index in 0..sinks.len() {
         let scatter = sinks[index].inst;
         let Some(term) = sum_behind(module, users, scatter) else {
@@ -45,6 +47,10 @@ pub(super) fn settle_sums(module: &Module, users: &Users, sinks: &mut [Sink], ex
             }
             continue;
         };
+        if !takes_sums_on_cpu(module, scatter) {
+            sinks[index].sum = if context.options.target == Target::Cpu { Sum::None } else { Sum::Loose };
+            continue;
+        }
         let below = graph::cone(module, [term.other]);
         let sharing = |other: &Sink| other.rows == sinks[index].rows && below[other.inst];
         sinks[index].sum = if sum_behind(module, users, term.other).is_some() {

@@ -119,6 +119,12 @@ pub fn is_fusible(opcode: Opcode) -> bool {
         )
 }
 
+/// Whether a value is an array of floats or complex numbers.
+pub fn is_real(module: &Module, id: InstructionId) -> bool {
+    let array = module.instruction(id).array();
+    array.is_some_and(|array| array.element_type.is_float() || array.element_type.is_complex())
+}
+
 /// Whether XLA gives an instruction with several readers memory of its own, rather than computing it again for each.
 pub fn is_expensive(module: &Module, op: InstructionId) -> bool {
     let inst = module.instruction(op);

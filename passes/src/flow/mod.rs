@@ -20,7 +20,7 @@ mod windowed;
 use hlo_ir::{ArrayShape, Instruction, InstructionId, Module, Opcode, Shape};
 
 pub use exactness::{
-    exactness, float_product, is_expensive, is_float_sum, is_fusible, is_rounded, is_total, is_transcendental,
+    exactness, float_product, is_expensive, is_float_sum, is_fusible, is_real, is_rounded, is_total, is_transcendental,
     keeps_product,
 };
 pub use fused::meets_sum;
@@ -29,7 +29,7 @@ pub use restrict::{block_shape, restrict};
 pub use row_loop::{RowLoop, element as loop_element};
 pub(crate) use rows::gcd;
 pub use rows::{Rows, Step};
-pub(crate) use scatter_sum::{adds_floats, is_summed, is_summed_elsewhere};
+pub(crate) use scatter_sum::{adds_floats, is_summed, is_summed_elsewhere, takes_sums_on_cpu};
 pub(crate) use value::parameters;
 pub use value::{Frames, Value, is_transparent, producer};
 

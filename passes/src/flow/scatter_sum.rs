@@ -9,17 +9,22 @@ use indexmap::IndexSet;
 
 use super::{is_transparent, parameters};
 
-/// Whether an instruction is a scatter that adds its updates, which are not integers. XLA:CPU takes no sums into those of `bf16` and shorter
-/// floats: when it looks, they are scatters of `f32` already, whose combiner rounds.
+/// Whether an instruction is a scatter that adds its updates, which are not integers.
 pub(crate) fn adds_floats(module: &Module, scatter: InstructionId) -> bool {
-    use ElementType as E;
     let inst = module.instruction(scatter);
-    let taken = |element| matches!(element, E::F16 | E::F32 | E::F64 | E::C64 | E::C128);
-    let float = inst.array().is_some_and(|array| taken(array.element_type));
+    let float = inst.array().is_some_and(|array| !array.element_type.is_integer());
     let combiner = inst.computation(&AttrKey::ToApply).map(|id| module.instruction(module.computation(id).root));
     let parameter = |id: &InstructionId| module.instruction(*id).opcode == Opcode::Parameter;
     let adds = combiner.is_some_and(|root| root.opcode == Opcode::Add && root.operands.iter().all(parameter));
     inst.opcode == Opcode::Scatter && float && adds
+}
+
+/// Whether XLA:CPU takes a sum into such a scatter. Those of `bf16` and shorter floats are scatters of `f32` already when it looks, with a
+/// combiner that rounds.
+pub(crate) fn takes_sums_on_cpu(module: &Module, scatter: InstructionId) -> bool {
+    use ElementType as E;
+    let taken = |element| matches!(element, E::F16 | E::F32 | E::F64 | E::C64 | E::C128);
+    module.instruction(scatter).array().is_some_and(|array| taken(array.element_type))
 }
 
 /// Whether an adding scatter of floats is an operand of an `add`, directly or otherwise.

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use hlo_ir::graph::Users;
 use hlo_ir::shape::Dims;
-use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
 use indexmap::IndexSet;
 
 use super::cone::{Cone, Form, Node};
 use super::readers::Taken;
 use crate::Grade;
-use crate::flow::{exactness, is_fusible};
+use crate::flow::{exactness, is_fusible, is_real};
 
 /// The grade of computing these `cones` of `value` where rows are `taken`.
 pub(super) fn grade(
@@ -40,7 +40,7 @@ fn floats(module: &Module, cone: &Cone, value: InstructionId, dim: usize) -> Ind
     let mut found = IndexSet::new();
     let mut work = vec![(value, Form::Part(dim, crate::flow::Rows::IDENTITY))];
     while let Some((id, form)) = work.pop() {
-        let exact = module.instruction(id).array().is_some_and(|array| is_exact(array.element_type));
+        let exact = !is_real(module, id);
         let node = cone.nodes.get(&(id, form)).filter(|node| !exact && **node != Node::Leaf);
         if let Some(node) = node
             && found.insert((id, form))
@@ -56,12 +56,11 @@ fn floats(module: &Module, cone: &Cone, value: InstructionId, dim: usize) -> Ind
 /// conversion with a product of matrices, which may then add in another order.
 fn joins(module: &Module, id: InstructionId) -> bool {
     let inst = module.instruction(id);
-    let exact = inst.array().is_none_or(|array| is_exact(array.element_type));
     let rounds = matches!(
         inst.opcode,
         Opcode::Add | Opcode::Subtract | Opcode::Multiply | Opcode::Divide | Opcode::Power | Opcode::Convert
     );
-    !exact && rounds
+    is_real(module, id) && rounds
 }
 
 /// Whether XLA looks through an operation for something that rounds otherwise, where it sees its readers.
@@ -114,8 +113,4 @@ fn reaches_order(module: &Module, users: &Users, id: InstructionId) -> bool {
         }
     }
     false
-}
-
-fn is_exact(element: ElementType) -> bool {
-    element.is_integer() || element == ElementType::Pred
 }

@@ -12,7 +12,7 @@ use hlo_ir::{InstructionId, Module, Opcode};
 use super::lockstep::{Column, Copies, Role, starts};
 use super::meets::Meets;
 use crate::Grade;
-use crate::flow::{exactness, float_product, is_float_sum, is_rounded, is_total, keeps_product};
+use crate::flow::{exactness, float_product, is_float_sum, is_real, is_rounded, is_total, keeps_product};
 
 /// Whether bits could change.
 pub(super) fn may_contract(module: &Module, users: &Users, copies: &Copies, meets: &Meets) -> bool {
@@ -235,10 +235,4 @@ fn is_fused(opcode: Opcode) -> bool {
     opcode.is_elementwise()
         || keeps_product(opcode)
         || matches!(opcode, Opcode::DynamicSlice | Opcode::Pad | Opcode::Concatenate)
-}
-
-/// Whether a value is an array of floats or complex numbers.
-fn is_real(module: &Module, id: InstructionId) -> bool {
-    let array = module.instruction(id).array();
-    array.is_some_and(|array| array.element_type.is_float() || array.element_type.is_complex())
 }

@@ -1,7 +1,7 @@
 //! Products that a library fusion of XLA:CPU never has whole, because it reduces them tile by tile.
 //!
-//! Found by how much a process grows when XLA:CPU of jaxlib 0.10.2 runs 60 programs around a product of 128 MiB
-//! (`tests/referee/hidden_scratch.py` prints them). A lone product that only meets elementwise operations and reductions takes 1 to 12 MiB at
+//! Found by how much a process grows when XLA:CPU of jaxlib 0.10.2 runs programs around a product of 128 MiB
+//! (`tests/referee/hidden_scratch.py` prints 24 of them). A lone product that only meets elementwise operations and reductions takes 1 to 12 MiB at
 //! 128 MiB; batches of products, products of products, sums across a reshape, values that are reduced over rows and meet their rows again,
 //! and weighted sums along a row (which the library makes products of) take all of it.
 

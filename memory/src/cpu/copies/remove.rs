@@ -14,7 +14,7 @@ use super::uses::{PlacedUse, is_root_of, placed_uses};
 use crate::assignment::aliases::Buffers;
 use crate::assignment::flow::Flow;
 use crate::assignment::values::ValueId;
-use crate::both::{both, is_large};
+use crate::both::both;
 
 /// Removes copies until none can go. The copy instructions stay behind without users. Takes and returns a skeleton of the graph from before.
 pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) -> Option<Skeleton> {
@@ -25,7 +25,7 @@ pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) -> Option<Skelet
     let mut skeleton = graph.skeleton(earlier);
     let snapshot = &skeleton.snapshot;
     let flow = Flow::beside(&snapshot.module, &skeleton.paths);
-    let large = is_large(&snapshot.module);
+    let large = snapshot.module.is_large();
     let (buffers, ordering) = both(large, || Buffers::of(&flow), || Ordering::of(&flow));
     let lists = Lists::of(&flow, &buffers, &ordering);
     let copies = copies(graph, snapshot, &flow);
