@@ -2,8 +2,8 @@
 import dataclasses
 import functools
 import pickle
+import sys
 import threading
-import time
 import typing
 import warnings
 
@@ -236,25 +236,23 @@ def test_each_signature_is_rewritten_once_and_a_verdict_is_remembered(monkeypatc
     assert seen[3:] == ["optimize"] and rewritten(second.memory_report()).before == first.memory_report().before
 
 
-def test_a_call_takes_hardly_longer_than_one_of_jax_jit():
-    def small(x, y):
-        return {"a": x * y + 1, "b": x.sum()}
-
-    mine, theirs = hlo_opt.jit(small), jax.jit(small)
+def test_a_compiled_call_is_dispatched_by_jax_alone():
+    """One frame of Python beside JAX's own fast path, whatever the machine does meanwhile (docs/python.md has the time)."""
+    f = hlo_opt.jit(lambda x, y: {"a": x * y + 1, "b": x.sum()})
     x = jnp.ones(16)
-    jax.block_until_ready((mine(x, x), theirs(x, x)))
+    assert len(frames(f, x, x)) > 10, "the first call traces and compiles"
+    assert frames(f, x, x) == ["Jitted.__call__"]
 
-    def batch(function):
-        """Computing time of this thread for one call: others that use the machine do not count."""
-        begin = time.thread_time()
-        for _ in range(500):
-            function(x, x)
-        return (time.thread_time() - begin) / 500
 
-    # In turns, so that both meet the same machine; the best of each, which nothing disturbed.
-    times = [(batch(mine), batch(theirs)) for _ in range(15)]
-    best = [min(side) for side in zip(*times)]
-    assert best[0] < 1.2 * best[1], f"{best[0] * 1e6:.2f} us against {best[1] * 1e6:.2f}"
+def frames(function, *args):
+    """The Python functions that a call enters."""
+    entered = []
+    sys.setprofile(lambda frame, event, _: event == "call" and entered.append(frame.f_code))
+    try:
+        function(*args)
+    finally:
+        sys.setprofile(None)
+    return [code.co_qualname for code in entered]
 
 
 def test_threads_share_one_function():
