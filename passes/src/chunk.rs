@@ -60,6 +60,7 @@ mod devices;
 mod emit;
 mod outward;
 mod plan;
+mod read;
 mod region;
 mod sharding;
 mod sink;

@@ -37,8 +37,9 @@ pub(super) fn build(module: &Module, target: Target, planned: &mut [Planned<'_>]
             name: first.name.clone(),
             metadata: first.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned(),
             index_type: index_type(module, region, sinks, *size),
+            target,
         };
-        let memory = builder.memory(target, region);
+        let memory = builder.memory(region);
         let accumulators = builder.while_loop(region, &memory);
         let accumulators = builder.rest(region, &memory, accumulators);
         builder.replace(&accumulators);
@@ -104,6 +105,7 @@ struct Builder<'a> {
     name: SmolStr,
     metadata: Option<Attribute>,
     index_type: ElementType,
+    target: Target,
 }
 
 impl Builder<'_> {
@@ -127,7 +129,7 @@ impl Builder<'_> {
     }
 
     /// The values in memory that the region reads, as the parent computation knows them.
-    fn memory(&mut self, target: Target, region: &mut Region) -> Memory {
+    fn memory(&mut self, region: &mut Region) -> Memory {
         let mut in_blocks: IndexSet<Value> = IndexSet::new();
         for (block, source) in &region.blocks {
             match source {
@@ -138,7 +140,7 @@ impl Builder<'_> {
         }
         let mut memory = Memory::default();
         for value in in_blocks {
-            match self.as_bits(target, value.inst) {
+            match self.as_bits(value.inst) {
                 Some(bits) => memory.bits.insert(value, bits),
                 None => memory.values.insert(value, self.now(value.inst)),
             };
@@ -151,9 +153,9 @@ impl Builder<'_> {
         memory
     }
     /// The same bits as integers, for types that XLA:CPU would convert as a whole before it slices them.
-    fn as_bits(&mut self, target: Target, inst: InstructionId) -> Option<InstructionId> {
+    fn as_bits(&mut self, inst: InstructionId) -> Option<InstructionId> {
         let array = self.module.instruction(inst).array()?;
-        if target != Target::Cpu || array.element_type != ElementType::Bf16 {
+        if self.target != Target::Cpu || array.element_type != ElementType::Bf16 {
             return None;
         }
         let shape = Shape::Array(array.with_element_type(ElementType::U16));
@@ -275,6 +277,7 @@ impl Builder<'_> {
             at,
             len,
             index_type: self.index_type,
+            by_column: self.target == Target::Cpu,
             memory,
             metadata: self.metadata.clone(),
             done: Done::default(),

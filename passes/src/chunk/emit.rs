@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hlo_ir::attribute::SliceDim;
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
 use hlo_ir::{
-    ArrayShape, AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode,
-    Shape,
+    ArrayShape, AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
 };
 use indexmap::IndexMap;
 
@@ -35,6 +33,8 @@ pub(super) struct Emitter<'a> {
     pub(super) len: i64,
     /// Type of counters and starts.
     pub(super) index_type: ElementType,
+    /// Whether slices of rows in memory are read without the rows between.
+    pub(super) by_column: bool,
     /// Where the target finds the values that stand in memory.
     pub(super) memory: Memory,
     /// Metadata for instructions without a counterpart in the original.
@@ -78,6 +78,9 @@ impl Emitter<'_> {
                 continue;
             }
             stack.push((block, true));
+            if self.column(block).is_some() {
+                continue;
+            }
             if let Source::Computed(parts) = source {
                 stack.extend(parts.iter().rev().filter_map(|part| match part {
                     Part::Block(operand) => Some((*operand, false)),
@@ -89,10 +92,13 @@ impl Emitter<'_> {
     }
 
     fn emit(&mut self, block: Block, source: &Source) -> InstructionId {
+        if let Some(column) = self.column(block) {
+            return self.read_column(block, &column);
+        }
         match source {
             Source::Computed(parts) => self.compute(block, parts),
-            Source::Read(_) => self.read(block, block.value, None),
-            Source::ReadThrough(value, starts) => self.read(block, *value, Some(starts)),
+            Source::Read(_) => self.read_rows(block),
+            Source::ReadThrough(value, starts) => self.read_through(block, *value, starts),
         }
     }
 
@@ -128,7 +134,7 @@ impl Emitter<'_> {
     }
 
     /// A whole value: a copy of a constant expression, or the value in memory.
-    fn whole(&mut self, value: Value) -> InstructionId {
+    pub(super) fn whole(&mut self, value: Value) -> InstructionId {
         if let Some(&id) = self.done.wholes.get(&value) {
             return id;
         }
@@ -145,55 +151,6 @@ impl Emitter<'_> {
         };
         self.done.wholes.insert(value, id);
         id
-    }
-
-    /// Reads the rows of a block from `value`; `starts` are the places in the other dimensions, all 0 if absent.
-    fn read(&mut self, block: Block, value: Value, starts: Option<&[Value]>) -> InstructionId {
-        let memory = self.memory.bits.get(&value).unwrap_or_else(|| &self.memory.values[&value]);
-        let memory = *memory;
-        let wanted = self.module.instruction(block.value.inst);
-        let Shape::Array(shape) = &*block_shape(&wanted.shape, block.dim, block.rows.len(self.len)) else {
-            unreachable!("only arrays are read in blocks")
-        };
-        let stored = self.patch.instruction(self.module, memory).array().map_or(shape.element_type, |a| a.element_type);
-        let read_shape = Shape::Array(shape.with_element_type(stored)).into();
-        let name = format!("{}.block", wanted.name);
-        let mut read = match (self.at, starts) {
-            (At::Row(row), None) => {
-                let mut bounds: Vec<SliceDim> = shape.dims.iter().map(|&size| SliceDim::full(size)).collect();
-                let start = block.rows.start(row, self.len);
-                bounds[block.dim] = SliceDim { start, limit: start + shape.dims[block.dim], stride: 1 };
-                Instruction::new(name.as_str(), read_shape, Opcode::Slice, [memory])
-                    .with(Attribute::new(AttrKey::Slice, AttrValue::Slice(bounds.into())))
-            }
-            (_, starts) => {
-                let starts = self.starts(block, shape.rank(), starts);
-                Instruction::new(name.as_str(), read_shape, Opcode::DynamicSlice, [memory].into_iter().chain(starts))
-                    .with(Attribute::ints(AttrKey::DynamicSliceSizes, shape.dims.iter().copied()))
-            }
-        };
-        read.attributes.extend(self.metadata.clone());
-        let read = self.patch.add(self.target, read);
-        if stored == shape.element_type {
-            return read;
-        }
-        let mut back = Instruction::new(name, Shape::Array(shape.clone()).into(), Opcode::BitcastConvert, [read]);
-        back.attributes.extend(self.metadata.clone());
-        self.patch.add(self.target, back)
-    }
-
-    /// Start indices of one type for every dimension.
-    fn starts(&mut self, block: Block, rank: usize, others: Option<&[Value]>) -> Vec<InstructionId> {
-        let moving = self.start(block.rows);
-        let Some(others) = others else {
-            return (0..rank).map(|dim| if dim == block.dim { moving } else { self.constant(0) }).collect();
-        };
-        let mut starts = Vec::new();
-        for (dim, value) in others.iter().enumerate() {
-            let start = if dim == block.dim { moving } else { self.whole(*value) };
-            starts.push(self.convert(start, self.index_type));
-        }
-        starts
     }
 
     /// First row of a block.
@@ -217,11 +174,6 @@ impl Emitter<'_> {
         }
         self.done.starts.insert((base, step), start);
         start
-    }
-    /// Start indices of a block of these rows in dimension `dim` of an array.
-    pub(super) fn starts_at(&mut self, rows: Rows, dim: usize, rank: usize) -> Vec<InstructionId> {
-        let moving = self.start(rows);
-        (0..rank).map(|other| if other == dim { moving } else { self.constant(0) }).collect()
     }
 
     /// An iota along the cut dimension starts at the block's first row. Integers wrap like the original; other types are counted in
@@ -254,7 +206,7 @@ impl Emitter<'_> {
     }
 
     /// `value`, a scalar, in another type.
-    fn convert(&mut self, value: InstructionId, to: ElementType) -> InstructionId {
+    pub(super) fn convert(&mut self, value: InstructionId, to: ElementType) -> InstructionId {
         let from = self.patch.instruction(self.module, value).array().map(|array| array.element_type);
         if from == Some(to) {
             return value;
