@@ -67,6 +67,7 @@ mod sink;
 mod size;
 mod sum;
 mod waste;
+mod wide;
 
 use hlo_ir::{ComputationId, Module, Opcode, graph};
 use indexmap::IndexSet;

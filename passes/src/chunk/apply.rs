@@ -1,13 +1,14 @@
 //! Emits the sinks of a loop on one block: everything but what is cut into blocks is as in the original.
 
 use hlo_ir::shape::ShapeRef;
-use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Opcode};
+use hlo_ir::{AttrKey, Attribute, ElementType, Instruction, InstructionId, Opcode};
 use smol_str::format_smolstr;
 
 use super::accumulate::combine;
 use super::emit::Emitter;
 use super::region::Block;
 use super::sink::{Kind, Sink};
+use super::wide::{in_type, widen};
 use crate::flow::block_shape;
 
 /// Applies the emitter's block of every sink to its accumulators and returns the new accumulators.
@@ -44,9 +45,16 @@ fn scatter(
     updated: &[InstructionId],
     blocks: Vec<Block>,
 ) -> Vec<InstructionId> {
-    let blocks: Vec<InstructionId> = blocks.into_iter().map(|block| emitter.block(block)).collect();
+    let mut blocks: Vec<InstructionId> = blocks.into_iter().map(|block| emitter.block(block)).collect();
     let mut scatter = emitter.module.instruction(sink.inst).clone();
     scatter.name = format_smolstr!("{}.block", scatter.name);
+    if let Some(&combiner) = emitter.wide.get(&sink.inst) {
+        widen(&mut scatter, combiner);
+        if let Some(updates) = blocks.last_mut() {
+            let wide = in_type(emitter.module, emitter.patch, *updates, ElementType::F32);
+            *updates = wide.map_or(*updates, |wide| add(emitter, wide));
+        }
+    }
     scatter.operands = updated.iter().copied().chain(blocks).collect();
     scatter.span = None;
     if let Some(dim) = sink.batch_dim {

@@ -18,6 +18,7 @@ use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink};
 use super::size::BlockSize;
 use super::sum::{Sum, Term};
+use super::wide::{self, Combiners};
 use crate::flow::Value;
 
 /// The patch that replaces the sinks of each plan by a loop over blocks; `None` if two loops would need each other's results.
@@ -27,6 +28,7 @@ pub(super) fn build(module: &Module, target: Target, planned: &mut [Planned<'_>]
     for plan in in_order(module, planned)? {
         let Planned { sinks, region, size, .. } = &mut planned[plan];
         let first = module.instruction(sinks[0].inst);
+        let wide = wide::combiners(module, target, sinks, &mut patch);
         let mut builder = Builder {
             module,
             sinks,
@@ -38,10 +40,12 @@ pub(super) fn build(module: &Module, target: Target, planned: &mut [Planned<'_>]
             metadata: first.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned(),
             index_type: index_type(module, region, sinks, *size),
             target,
+            wide,
         };
         let memory = builder.memory(region);
         let accumulators = builder.while_loop(region, &memory);
-        let accumulators = builder.rest(region, &memory, accumulators);
+        let mut accumulators = builder.rest(region, &memory, accumulators);
+        builder.retype(&mut accumulators, ElementType::Bf16);
         builder.replace(&accumulators);
     }
     Some(patch)
@@ -106,6 +110,7 @@ struct Builder<'a> {
     metadata: Option<Attribute>,
     index_type: ElementType,
     target: Target,
+    wide: Combiners,
 }
 
 impl Builder<'_> {
@@ -178,6 +183,17 @@ impl Builder<'_> {
         }
         initial
     }
+    /// Converts the accumulators that are wider inside the loop.
+    fn retype(&mut self, accumulators: &mut [InstructionId], to: ElementType) {
+        let mut next = 0;
+        for sink in self.sinks {
+            if self.wide.contains_key(&sink.inst) {
+                let converted = wide::in_type(self.module, self.patch, accumulators[next], to);
+                accumulators[next] = converted.map_or(accumulators[next], |inst| self.add(self.parent, inst));
+            }
+            next += sink.inputs(self.module);
+        }
+    }
     /// An array of zeros to write into or add to, or of the initial value of a reduction.
     fn started(&mut self, sink: &Sink, value: Option<InstructionId>) -> Option<InstructionId> {
         let array = self.module.instruction(sink.inst).array()?;
@@ -199,7 +215,8 @@ impl Builder<'_> {
     /// Emits the `while` and returns the accumulators behind it.
     fn while_loop(&mut self, region: &mut Region, memory: &Memory) -> Vec<InstructionId> {
         let zero = self.patch.add(self.parent, constant(self.index_type, 0));
-        let initial = self.initial();
+        let mut initial = self.initial();
+        self.retype(&mut initial, ElementType::F32);
         let held = memory.values.values().chain(memory.bits.values()).copied();
         let carried: Vec<InstructionId> = [zero].into_iter().chain(initial.iter().copied()).chain(held).collect();
         let parts: Vec<Part> = carried.iter().enumerate().map(|(index, &id)| self.named_part(index, id)).collect();
@@ -278,6 +295,7 @@ impl Builder<'_> {
             len,
             index_type: self.index_type,
             by_column: self.target == Target::Cpu,
+            wide: &self.wide,
             memory,
             metadata: self.metadata.clone(),
             done: Done::default(),

@@ -10,6 +10,7 @@ use hlo_ir::{
 use indexmap::IndexMap;
 
 use super::region::{Block, Part, Region, Source, is_constant, row_loop};
+use super::wide::Combiners;
 use crate::flow::{Rows, Value, block_shape, loop_element, producer, restrict};
 
 /// Which block of the loop is emitted.
@@ -35,6 +36,8 @@ pub(super) struct Emitter<'a> {
     pub(super) index_type: ElementType,
     /// Whether slices of rows in memory are read without the rows between.
     pub(super) by_column: bool,
+    /// The combiners of scatters whose accumulators are wider than in the original.
+    pub(super) wide: &'a Combiners,
     /// Where the target finds the values that stand in memory.
     pub(super) memory: Memory,
     /// Metadata for instructions without a counterpart in the original.

@@ -14,7 +14,7 @@ pub(super) fn compute(module: &Module, inst: &Instruction, arrays: &[&Tensor]) -
     Some(Tensor::build(shape, |index| {
         let operands: Vec<i64> = arrays.iter().map(|array| array.at_or_scalar(index)).collect();
         match inst.opcode {
-            _ if free::applies(module, inst) => free::element(inst, &operands),
+            _ if free::applies(module, inst) => free::element(module, inst, &operands),
             Opcode::Map => super::scalar(module, inst, &AttrKey::ToApply, &operands)[0],
             _ => element(inst, &operands),
         }

@@ -57,8 +57,15 @@ fn name(inst: &Instruction) -> i64 {
 }
 
 /// An elementwise operation on terms.
-pub(super) fn element(inst: &Instruction, operands: &[i64]) -> i64 {
+pub(super) fn element(module: &Module, inst: &Instruction, operands: &[i64]) -> i64 {
     let element_type = inst.array().expect("elementwise results are arrays").element_type;
+    if let (Opcode::Convert, &[operand], &[term]) = (inst.opcode, inst.operands.as_slice(), operands) {
+        let from = module.instruction(operand).array().map(|array| array.element_type);
+        // A float in a longer type is the same number, and the same once more when it is made short again.
+        if is_free(element_type) && from.is_some_and(is_free) && fit(element_type, term as u64) == term {
+            return term;
+        }
+    }
     if let (Opcode::Add, true, &[a, b]) = (inst.opcode, SUMS.get() && is_free(element_type), operands) {
         return fit(element_type, a.wrapping_add(b) as u64);
     }
