@@ -107,6 +107,23 @@ fn a_reduction_outside_of_what_no_longer_stands_may_sum_in_another_order() {
 
 /// XLA:CPU widens a scatter of `bf16` before it looks at sums: updates are rounded one by one, and then the sum.
 #[test]
+fn functions_may_leave_the_library_that_sums_what_they_are_made_of() {
+    let softmax = "  %e = f32[64] exponential(%v)\n  %zero = f32[] constant(0)
+  %s = f32[] reduce(%e, %zero), dimensions={0}, to_apply=%add_f32
+  %d = f32[64] broadcast(%s), dimensions={}\n  %u = f32[64] divide(%e, %d)";
+    assert_eq!(
+        grade(softmax, ALONE),
+        Grade::HloExact,
+        "the exponentials are summed outside, the quotient divides by that"
+    );
+    assert_eq!(grade("  %e = f32[64] exponential(%v)\n  %u = f32[64] divide(%e, %w)", ALONE), Grade::Bitwise);
+    let shifted = softmax.replace("divide", "subtract").replace("reduce(%e", "reduce(%w");
+    assert_eq!(grade(&shifted, ALONE), Grade::Bitwise, "no function is made of the sum or summed");
+    let behind = softmax.replace("reduce(%e", "reduce(%w");
+    assert_eq!(grade(&behind, ALONE), Grade::HloExact, "a quotient by a sum");
+}
+
+#[test]
 fn a_sum_of_short_floats_stays_behind_the_loop_as_xla_leaves_it() {
     let rooted = |element: &str| {
         let mut module = parse(&source(element, "  %u = f32[64] negate(%v)", "ROOT %r = f32[7] add(%y, %x)"));
