@@ -4,6 +4,7 @@
 //! findings, keeps those that lower the estimated peak and undoes the others. One file or folder per pass; its header is its manual.
 
 pub mod chunk;
+mod columns;
 pub mod dead_code;
 pub mod direct_index;
 pub mod flow;

@@ -294,7 +294,6 @@ impl Builder<'_> {
             at,
             len,
             index_type: self.index_type,
-            by_column: self.target == Target::Cpu,
             wide: &self.wide,
             memory,
             metadata: self.metadata.clone(),

@@ -34,8 +34,6 @@ pub(super) struct Emitter<'a> {
     pub(super) len: i64,
     /// Type of counters and starts.
     pub(super) index_type: ElementType,
-    /// Whether slices of rows in memory are read without the rows between.
-    pub(super) by_column: bool,
     /// The combiners of scatters whose accumulators are wider than in the original.
     pub(super) wide: &'a Combiners,
     /// Where the target finds the values that stand in memory.
@@ -81,9 +79,6 @@ impl Emitter<'_> {
                 continue;
             }
             stack.push((block, true));
-            if self.column(block).is_some() {
-                continue;
-            }
             if let Source::Computed(parts) = source {
                 stack.extend(parts.iter().rev().filter_map(|part| match part {
                     Part::Block(operand) => Some((*operand, false)),
@@ -95,9 +90,6 @@ impl Emitter<'_> {
     }
 
     fn emit(&mut self, block: Block, source: &Source) -> InstructionId {
-        if let Some(column) = self.column(block) {
-            return self.read_column(block, &column);
-        }
         match source {
             Source::Computed(parts) => self.compute(block, parts),
             Source::Read(_) => self.read_rows(block),

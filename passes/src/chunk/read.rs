@@ -1,50 +1,13 @@
-//! Reads blocks from memory: rows of a value that stands there, or the columns of them that a slice takes.
-//!
-//! Why columns: XLA:CPU makes what several slices of a fusion read, a block, a function of its own. LLVM hands it the number of the block as
-//! a number, and forgets meanwhile that no store changes the memory it comes from: it is loaded again for every element, and the kernel is not
-//! vectorized. A fusion that gathers by three columns of indices ran at a quarter of its speed. A column read for itself stays in the kernel.
-//!
-//! Source: the code of the kernels in XLA's dumps (`*.ir-with-opt.ll`).
+//! Reads blocks from memory: the rows of a value that stands there.
 
 use hlo_ir::attribute::SliceDim;
 use hlo_ir::{ArrayShape, AttrKey, AttrValue, Attribute, Instruction, InstructionId, Opcode, Shape};
 
 use super::emit::{At, Emitter};
-use super::region::{Block, Part, Source};
+use super::region::Block;
 use crate::flow::{Rows, Value, block_shape};
 
-/// A slice of a block in memory.
-pub(super) struct Column {
-    /// The block.
-    from: Block,
-    /// Where the slice begins in each dimension but that of the rows.
-    starts: Vec<i64>,
-}
-
 impl Emitter<'_> {
-    /// The column that a block is; `None` if it is no slice, or one that leaves out rows or takes elements that do not touch.
-    pub(super) fn column(&self, block: Block) -> Option<Column> {
-        let (true, At::Counter(_)) = (self.by_column, self.at) else { return None };
-        let Source::Computed(parts) = &self.region.blocks[&block] else { return None };
-        let slice = self.module.instruction(block.value.inst);
-        let (Opcode::Slice, &[Part::Block(from)]) = (slice.opcode, &parts[..]) else { return None };
-        let Some(AttrValue::Slice(bounds)) = slice.attribute(&AttrKey::Slice) else { return None };
-        let counted = self.index_type.integer_range()?;
-        let plain = |bound: &SliceDim| bound.stride == 1 && i128::from(bound.start) <= counted.1;
-        let all_rows = from.dim == block.dim && from.rows.len(self.len) == block.rows.len(self.len);
-        let in_memory = matches!(self.region.blocks.get(&from), Some(Source::Read(_)));
-        let starts = bounds.iter().map(|bound| bound.start).collect();
-        (in_memory && all_rows && bounds.iter().all(plain)).then_some(Column { from, starts })
-    }
-
-    /// Reads a column: the block of a slice.
-    pub(super) fn read_column(&mut self, block: Block, column: &Column) -> InstructionId {
-        let moving = self.start(column.from.rows);
-        let place = |(dim, &start)| if dim == block.dim { moving } else { self.constant(start) };
-        let starts: Vec<InstructionId> = column.starts.iter().enumerate().map(place).collect();
-        self.read(block, column.from.value, |memory, shape| sliced(memory, shape, &starts))
-    }
-
     /// Reads the rows of a block from its value.
     pub(super) fn read_rows(&mut self, block: Block) -> InstructionId {
         if let At::Row(row) = self.at {

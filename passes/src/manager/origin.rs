@@ -17,6 +17,10 @@ impl Origins {
     pub(super) fn new(input: &Module) -> Self {
         Self { input_count: input.instruction_count(), added: Vec::new() }
     }
+    /// Whether a patch added the instruction.
+    pub(super) fn is_new(&self, id: InstructionId) -> bool {
+        id.index() >= self.input_count
+    }
     /// The instruction of the input that `id` stems from.
     pub(super) fn of(&self, id: InstructionId) -> InstructionId {
         match id.index().checked_sub(self.input_count) {

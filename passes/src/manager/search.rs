@@ -3,6 +3,7 @@
 mod again;
 mod companions;
 mod known;
+mod polish;
 
 use std::time::Instant;
 
@@ -147,6 +148,7 @@ impl<'a> Search<'a> {
             return Err(error);
         }
         let remarks = remarks::collect(&mut self);
+        self.polish()?;
         let mut statistics = self.statistics;
         statistics.instructions.1 = self.module.live_instructions().count();
         statistics.total = self.start.elapsed();
