@@ -23,7 +23,10 @@ impl Search<'_> {
         let (module, estimator) = (&*self.module, self.estimator);
         let estimate = self.statistics.estimates.measure(|| estimator.estimate(module));
         match (violation, estimate) {
-            (None, Ok(estimate)) if estimate.charged() <= self.now.charged() => self.now = estimate,
+            (None, Ok(estimate)) if estimate.charged() <= self.now.charged() => {
+                self.now = estimate;
+                self.observer.polished(self.steps.len() + 1, self.module);
+            }
             (None, Ok(_)) => undo.revert(self.module),
             (violation, estimate) => {
                 undo.revert(self.module);
