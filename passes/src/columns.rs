@@ -33,7 +33,9 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
         let slices = users.get(block);
         let columns: Option<Vec<Column>> = slices.iter().map(|&slice| Column::of(module, inst, slice)).collect();
         if let (Some(columns), true) = (columns, slices.len() > 1) {
-            columns.into_iter().for_each(|column| column.read(module, inst, &mut patch));
+            for column in columns {
+                column.read(module, inst, &mut patch);
+            }
             patch.remove(block);
         }
     }
