@@ -11,7 +11,7 @@ use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
 use hlo_passes::{Context, Options, Outcome, Pass};
 
-use chunking::{find, missed, options};
+use chunking::{find, missed, options, rewrite};
 use common::parse;
 
 /// Wraps the negative indices of `rows` updates of a vector; `%u` are the updates.
@@ -150,4 +150,23 @@ fn a_tpu_makes_no_loop_for_less_than_the_copy_of_what_it_multiplies() {
     assert!(offers(16, Target::Tpu) > 0, "the copy is an eighth of the product");
     assert_eq!(offers(512, Target::Tpu), 0, "the copy is four times the product");
     assert!(offers(512, Target::Gpu) > 0, "no other compiler makes it");
+}
+
+/// The type of the scatter inside the loop, in a program whose floats are of type `t` and whose combiner is `combine`.
+fn carried(target: Target, t: &str, combine: &str) -> String {
+    let source = program(1 << 20, &CONSTANT.replace("16777216", "1048576")).replace("f32[", &format!("{t}["));
+    let mut module = parse(&source.replace("] add(%a, %b)", &format!("] {combine}(%a, %b)")));
+    let notes = rewrite(&mut module, &Options { target, ..options(1 << 16) });
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let scatters: Vec<_> = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::Scatter).collect();
+    let [(_, scatter)] = scatters.as_slice() else { panic!("one scatter: {scatters:?}") };
+    scatter.array().expect("an array").element_type.name().to_owned()
+}
+
+#[test]
+fn accumulators_are_as_wide_as_the_compiler_makes_them() {
+    assert_eq!(carried(Target::Cpu, "bf16", "add"), "f32", "XLA:CPU would widen it for every block");
+    assert_eq!(carried(Target::Cpu, "bf16", "maximum"), "f32");
+    assert_eq!(carried(Target::Cpu, "f16", "add"), "f16", "which XLA:CPU does not widen");
+    assert_eq!(carried(Target::Tpu, "bf16", "add"), "bf16", "not known of others");
 }

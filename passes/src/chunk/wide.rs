@@ -7,7 +7,9 @@
 //! Source: `FloatNormalization` (xla/hlo/transforms/simplifiers/float_normalization.cc).
 
 use hlo_ir::edit::Patch;
-use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_ir::{
+    AttrKey, AttrValue, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape, graph,
+};
 use hlo_memory::Target;
 use indexmap::IndexMap;
 use smol_str::format_smolstr;
@@ -29,16 +31,26 @@ pub(super) fn combiners(module: &Module, target: Target, sinks: &[&Sink], patch:
     };
     let wide = |sink: &&Sink| {
         let narrow = module.instruction(sink.inst).computation(&AttrKey::ToApply)?;
-        Some((sink.inst, combiner(module, narrow, patch)))
+        is_plain(module, narrow).then(|| (sink.inst, combiner(module, narrow, patch)))
     };
     sinks.iter().filter(widened).filter_map(wide).collect()
+}
+
+/// Whether a combiner takes and gives `bf16`, and nothing in it waits for anything but its operands.
+fn is_plain(module: &Module, combiner: ComputationId) -> bool {
+    let short = |id| module.instruction(id).array().is_some_and(|array| array.element_type == ElementType::Bf16);
+    let computation = module.computation(combiner);
+    short(computation.root)
+        && module.parameters(combiner).into_iter().all(short)
+        && module.instructions_of(combiner).all(|(_, inst)| inst.control_predecessors().is_empty())
 }
 
 /// A computation that does on `f32` numbers what `narrow` does on these as `bf16`.
 fn combiner(module: &Module, narrow: ComputationId, patch: &mut Patch) -> ComputationId {
     let wide = patch.add_computation(format_smolstr!("{}.wide", module.computation(narrow).name));
     let mut made: IndexMap<InstructionId, InstructionId> = IndexMap::new();
-    for (id, inst) in module.instructions_of(narrow) {
+    for id in graph::post_order(module, narrow) {
+        let inst = module.instruction(id);
         let operands = inst.operands.iter().map(|operand| made[operand]).collect();
         let mut new = Instruction { operands, span: None, ..inst.clone() };
         if inst.opcode == Opcode::Parameter {
