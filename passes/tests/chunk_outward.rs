@@ -55,6 +55,40 @@ fn rows_of_a_product_are_reduced_block_by_block() {
     assert!(notes(&program(NEAREST), Grade::Bitwise).is_empty(), "a dot on blocks is not the same bits");
 }
 
+/// A scatter cut along its windows is written block by block: it is no accumulator that the loop could start from the sum behind it.
+#[test]
+fn a_sum_behind_a_scatter_that_is_written_in_columns_stays() {
+    let lines = "  %v = f32[40,6] parameter(0)
+  %i = s32[40,1] parameter(1)
+  %t = f32[5,6] parameter(2)
+  %w = f32[40,6] multiply(%v, %v)
+  %s = f32[40,6] sort(%w), dimensions={0}, is_stable=true, to_apply=%less
+  %zero = f32[] constant(0)
+  %z = f32[5,6] broadcast(%zero), dimensions={}
+  %g = f32[5,6] scatter(%z, %i, %s), update_window_dims={1}, inserted_window_dims={0}, \
+         scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%sum
+  ROOT %y = f32[5,6] add(%g, %t)";
+    let less = "%less (p: f32[], q: f32[]) -> pred[] {
+  %p = f32[] parameter(0)
+  %q = f32[] parameter(1)
+  ROOT %l = pred[] compare(%p, %q), direction=LT
+}";
+    let before = parse(&format!("HloModule m\n{COMBINERS}\n{less}\nENTRY %main {{\n{lines}\n}}\n"));
+    // How many offers scatter inside the loop.
+    let inside = |exactness: Grade| {
+        let of = |finding| {
+            let mut after = before.clone();
+            apply(&mut after, finding);
+            assert_same_results(&before, &after, 1);
+            let entry = after.entry();
+            after.live_instructions().any(|(_, inst)| inst.opcode == Opcode::Scatter && inst.parent != entry)
+        };
+        offers(&before, 40, exactness).into_iter().map(of).filter(|&inside| inside).count()
+    };
+    assert!(inside(Grade::HloExact) > 0, "no loop writes columns");
+    assert_eq!(inside(Grade::Bitwise), 0, "XLA would have scattered into the sum");
+}
+
 /// Groups of `width` numbers, made of a row, are reduced.
 fn groups(width: i64, t: &str, init: &str, combiner: &str) -> Vec<String> {
     let rows = 4096 / width;

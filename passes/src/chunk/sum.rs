@@ -4,7 +4,7 @@ use hlo_ir::graph::{self, Users};
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::Target;
 
-use super::sink::Sink;
+use super::sink::{Kind, Sink};
 use crate::flow::{adds_floats, is_summed_elsewhere, takes_sums_on_cpu};
 use crate::{Context, Grade};
 
@@ -47,6 +47,11 @@ pub(super) fn settle_sums(context: &Context<'_>, sinks: &mut [Sink]) {
             }
             continue;
         };
+        // A scatter whose result is written block by block is no accumulator that could start from the sum.
+        if !matches!(sinks[index].kind, Kind::Scatter { .. }) {
+            sinks[index].sum = Sum::Loose;
+            continue;
+        }
         if !takes_sums_on_cpu(module, scatter) {
             sinks[index].sum = if context.options.target == Target::Cpu { Sum::None } else { Sum::Loose };
             continue;
