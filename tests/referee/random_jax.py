@@ -317,6 +317,7 @@ class Maker(Columns, Updates):
             columns, _ = self.columns(dims)
             return self.let(f"{name}[{', '.join(columns)}]")
         if kind == "index" and dtype not in ("complex64", "bool"):
+            self.plain = False
             column = self.let(f"{name}.astype('int32').reshape(-1)")
             other = self.arg(dims[:1], "float32")
             return self.let(f"{other}.at[{column}].add(1.5)")
