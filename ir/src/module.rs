@@ -412,6 +412,11 @@ impl Module {
             _ => 1,
         }
     }
+    /// Whether the module will be partitioned: it says so, or some annotation cuts a value. Lowered text has annotations only.
+    pub fn is_partitioned(&self) -> bool {
+        let cut = |inst: &Instruction| inst.raw(&AttrKey::Sharding).is_some_and(|text| text.contains("devices="));
+        self.num_partitions() > 1 || self.live_instructions().any(|(_, inst)| cut(inst))
+    }
     /// Shapes with layouts of the entry's parameters and of its result, from `entry_computation_layout`; `None` if the header
     /// has no such attribute or it cannot be read.
     pub fn entry_layout(&self) -> Option<(Vec<ShapeRef>, ShapeRef)> {

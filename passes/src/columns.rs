@@ -12,7 +12,8 @@
 //! in the kernel.
 //!
 //! Sound where each dimension is either whole in the slice, or whole in the block: its start is then 0 in either case, as `dynamic-slice` moves
-//! a start that is out of bounds. Stays away from instructions of the input, from slices with gaps, and from blocks that someone reads whole.
+//! a start that is out of bounds. Stays away from instructions of the input, from slices with gaps, from blocks that someone reads whole or that
+//! wait for anything but their operands, and from modules to be partitioned, where the columns could be on several devices.
 //!
 //! Source: the code of the kernels in XLA's dumps (`*.ir-with-opt.ll`).
 
@@ -24,10 +25,13 @@ use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, 
 
 /// What reads each column of a block for itself, of blocks whose instructions are `new`; empty if there is none.
 pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Patch {
-    let users = Users::of(module);
     let mut patch = Patch::new(module);
+    if module.is_partitioned() {
+        return patch;
+    }
+    let users = Users::of(module);
     for (block, inst) in module.live_instructions() {
-        if inst.opcode != Opcode::DynamicSlice || !new(block) || module.computation(inst.parent).root == block {
+        if !new(block) || !is_plain(module, inst) || module.computation(inst.parent).root == block {
             continue;
         }
         let slices = users.get(block);
@@ -40,6 +44,15 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
         }
     }
     patch
+}
+
+/// Whether an instruction is a block with a start of its own for each dimension (there may be a vector of them) that waits for nothing else.
+fn is_plain(module: &Module, inst: &Instruction) -> bool {
+    let scalar = |&id: &InstructionId| module.instruction(id).array().is_some_and(|array| array.rank() == 0);
+    inst.opcode == Opcode::DynamicSlice
+        && inst.array().is_some_and(|array| !array.is_dynamic())
+        && inst.operands[1..].iter().all(scalar)
+        && inst.control_predecessors().is_empty()
 }
 
 /// A slice of a block.
@@ -149,6 +162,17 @@ ENTRY %main {
             .replace("[1:3]", "[200:201]");
         let module = text::parse(&wide).expect("legal text");
         assert!(patch(&module, |_| true).is_empty(), "column 200 is no s8");
+        let vector = BLOCK
+            .replace("%start = s8[] parameter", "%start = s8[2] parameter")
+            .replace("dynamic-slice(%i, %start, %zero)", "dynamic-slice(%i, %start)");
+        let module = text::parse(&vector).expect("legal text");
+        assert_eq!(hlo_ir::verify::verify(&module), []);
+        assert!(patch(&module, |_| true).is_empty(), "a vector of starts");
+        let waiting = BLOCK.replace("sizes={10,3}", "sizes={10,3}, control-predecessors={%i}");
+        let module = text::parse(&waiting).expect("legal text");
+        assert!(patch(&module, |_| true).is_empty(), "the block waits for something else");
+        let module = text::parse(&BLOCK.replace("HloModule m", "HloModule m, num_partitions=2")).expect("legal text");
+        assert!(patch(&module, |_| true).is_empty(), "columns may lie on several devices");
         let module = text::parse(BLOCK).expect("legal text");
         assert!(patch(&module, |_| false).is_empty(), "the input stays as it is");
     }

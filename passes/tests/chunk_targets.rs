@@ -170,3 +170,20 @@ fn accumulators_are_as_wide_as_the_compiler_makes_them() {
     assert_eq!(carried(Target::Cpu, "f16", "add"), "f16", "which XLA:CPU does not widen");
     assert_eq!(carried(Target::Tpu, "bf16", "add"), "bf16", "not known of others");
 }
+
+#[test]
+fn columns_that_the_program_reads_itself_stay() {
+    let own = "  %q = f32[8,3] parameter(2)
+  %at = s32[] parameter(3)
+  %rows = f32[4,3] dynamic-slice(%q, %at, %none), dynamic_slice_sizes={4,3}
+  %left = f32[4,1] slice(%rows), slice={[0:4], [0:1]}
+  %right = f32[4,1] slice(%rows), slice={[0:4], [1:2]}
+  %both = f32[4,1] add(%left, %right)
+  %total = f32[] reduce(%both, %one), dimensions={0,1}, to_apply=%add
+  %u = f32[16777216] broadcast(%total), dimensions={}";
+    let (module, report) = optimized(&program(1 << 24, own), Target::Cpu);
+    assert!(!report.rewrites.is_empty());
+    let rows =
+        module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::DynamicSlice && inst.name == "rows");
+    assert_eq!(rows.count(), 1, "{}", hlo_ir::text::print(&module));
+}

@@ -101,7 +101,8 @@ def judge(before, afters, count, seed, flags=()):
 def within(data, text):
     """The same data with indices that are in bounds whichever dimension of whichever table they go to."""
     smallest = max(min(min(table, default=1) for table in cases.table_dims(text)), 1)
-    return [array % array.dtype.type(smallest) if array.dtype.kind in "iu" else array for array in data]
+    modulus = lambda dtype: dtype.type(min(smallest, np.iinfo(dtype).max))  # noqa: E731
+    return [array % modulus(array.dtype) if array.dtype.kind in "iu" else array for array in data]
 
 
 def keep_promise(original, running, data, known):

@@ -43,6 +43,7 @@ def main():
         (CRASHING, 2, "exit-101: ", "0 passed, 2 failed"),
     ]
     verdicts()
+    promises()
     failed = [change for change, *rest in checks if not check(change, *rest)]
     print(f"{len(checks) - len(failed)} passed, {len(failed)} failed")
     sys.exit(1 if failed else 0)
@@ -69,6 +70,24 @@ def verdicts():
             random_jobs.note(answer, compare.compare(before, after), equal, 0)
             random_check.settle(outcome, answer, 1)
             assert outcome.problem.split(":")[0] == kind, (before, after, grade, outcome.problem)
+
+
+def promises():
+    """Data for `--assume` keep what it promises, in every type of index, and verdicts on it look at nothing else."""
+    text = "%t = f32[300,200] parameter(0)\n%y = f32[5,1] gather(%t, %i)"
+    for dtype in (np.int8, np.uint8, np.int32, np.uint64):
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        [made, floats] = random_jobs.within([np.array([low, high, 0, 7], dtype), np.array([-1.5])], text)
+        assert made.dtype == dtype and (made >= 0).all() and (made < 200).all() and made[3] == 7 and floats[0] == -1.5, made
+    for promised, kind in (([1.0], ""), ([2.0], "values")):
+        outcome = random_check.Outcome(random_check.Config("assume", [], promise=True), "", "", [{"grade": "assume"}], [])
+        found = compare.compare([np.array([1.0], np.float32)], [np.array(promised, np.float32)])
+        other = compare.compare([np.array([1.0], np.float32)], [np.array([3.0], np.float32)])
+        answer = {"total": 1, "bitwise": True, "max_rel_error": 0.0, "numbers_equal": False, "first_difference": None, "cases": [],
+                  "promised": random_jobs.fact(found, True)}
+        random_jobs.note(answer, other, True, 0)
+        random_check.settle(outcome, answer, 1)
+        assert outcome.problem.split(":")[0] == kind, (promised, outcome.problem)
 
 
 def check(change, count, said, last):

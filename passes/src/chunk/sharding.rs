@@ -11,7 +11,7 @@ use crate::flow::producer;
 /// Cutting a dimension that lies across devices would fetch every block from all of them. In a partitioned module each value read in
 /// blocks must say that the dimension is not cut, and no value of the region may say that it is.
 pub(super) fn sharded(module: &Module, sinks: &[&Sink], region: &Region) -> Option<Reason> {
-    if !is_partitioned(module) || is_manual(module, module.instruction(sinks[0].inst).parent) {
+    if !module.is_partitioned() || is_manual(module, module.instruction(sinks[0].inst).parent) {
         return None;
     }
     if let Some(sink) = sinks.iter().find(|sink| sink.batch_dim.is_some()) {
@@ -35,12 +35,6 @@ pub(super) fn sharded(module: &Module, sinks: &[&Sink], region: &Region) -> Opti
         }
     }
     None
-}
-
-/// Whether the module will be partitioned: it says so, or some annotation cuts a value. Lowered text has annotations only.
-fn is_partitioned(module: &Module) -> bool {
-    let cut = |inst: &Instruction| inst.raw(&AttrKey::Sharding).is_some_and(|text| text.contains("devices="));
-    module.num_partitions() > 1 || module.live_instructions().any(|(_, inst)| cut(inst))
 }
 
 /// Whether a sharding may cut dimension `dim`; an annotation that is not understood counts as a cut.

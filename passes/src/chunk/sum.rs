@@ -2,7 +2,6 @@
 
 use hlo_ir::graph::{self, Users};
 use hlo_ir::{InstructionId, Module, Opcode};
-use hlo_memory::Target;
 
 use super::sink::{Kind, Sink};
 use crate::flow::{adds_floats, is_summed_elsewhere, takes_sums_on_cpu};
@@ -36,7 +35,8 @@ pub(super) struct Term {
 
 /// Decides for each sink what becomes of the sum behind it. Taking it in keeps the bits and saves an array of the operand's size; but
 /// when the other operand needs another sink of equal row count, the two can no longer share a loop. Then the sum stays, unless only
-/// equal bits are allowed. Short floats are left as XLA:CPU leaves them; what other compilers do with these is not known.
+/// equal bits are allowed. Short floats are left as XLA:CPU leaves them; what other compilers do with these is not known, but a sum of them behind
+/// a loop is no `bitwise` in any case.
 pub(super) fn settle_sums(context: &Context<'_>, sinks: &mut [Sink]) {
     let (module, users, exactness) = (context.module, context.users, context.options.exactness);
     for index in 0..sinks.len() {
@@ -53,7 +53,6 @@ pub(super) fn settle_sums(context: &Context<'_>, sinks: &mut [Sink]) {
             continue;
         }
         if !takes_sums_on_cpu(module, scatter) {
-            sinks[index].sum = if context.options.target == Target::Cpu { Sum::None } else { Sum::Loose };
             continue;
         }
         let below = graph::cone(module, [term.other]);

@@ -148,7 +148,10 @@ impl<'a> Search<'a> {
             return Err(error);
         }
         let remarks = remarks::collect(&mut self);
-        self.polish()?;
+        if let Err(error) = self.polish() {
+            self.roll_back(0);
+            return Err(error);
+        }
         let mut statistics = self.statistics;
         statistics.instructions.1 = self.module.live_instructions().count();
         statistics.total = self.start.elapsed();

@@ -12,7 +12,7 @@ pub(super) struct Scope {
 
 /// The entry and what it reaches through calls, loops and branches, but not combiners or fusions.
 pub(super) fn running(module: &Module) -> Vec<Scope> {
-    let mut found = IndexMap::from([(module.entry(), is_partitioned(module))]);
+    let mut found = IndexMap::from([(module.entry(), module.is_partitioned())]);
     let mut next = 0;
     while let Some((&computation, &sharded)) = found.get_index(next) {
         next += 1;
@@ -30,10 +30,4 @@ pub(super) fn running(module: &Module) -> Vec<Scope> {
 fn is_manual(call: &Instruction) -> bool {
     let key = AttrKey::FrontendAttributes;
     call.opcode == Opcode::Call && call.raw(&key).is_some_and(|text| text.contains("inlineable=\"false\""))
-}
-
-/// Whether the module will be partitioned: it says so, or some annotation cuts a value.
-fn is_partitioned(module: &Module) -> bool {
-    let cut = |inst: &Instruction| inst.raw(&AttrKey::Sharding).is_some_and(|text| text.contains("devices="));
-    module.num_partitions() > 1 || module.live_instructions().any(|(_, inst)| cut(inst))
 }

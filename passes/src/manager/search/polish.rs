@@ -1,38 +1,31 @@
 //! What is done to the result once the search has ended.
 
-use hlo_memory::Target;
+use hlo_memory::{Bytes, Target};
 
 use super::Search;
-use crate::columns;
 use crate::manager::RunError;
+use crate::manager::trial::{self, Claim};
+use crate::{PassKind, columns};
 
 impl Search<'_> {
     /// Lets the loops that were made run faster, if that takes no memory; the input's own instructions stay as they are.
     pub(super) fn polish(&mut self) -> Result<(), RunError> {
-        if self.steps.is_empty() || self.options.target != Target::Cpu {
-            return Ok(());
-        }
+        let Some(last) = self.steps.last().filter(|_| self.options.target == Target::Cpu) else { return Ok(()) };
         let origins = &self.origins;
         let patch = columns::patch(self.module, |id| origins.is_new(id));
         if patch.is_empty() {
             return Ok(());
         }
-        let broken = |message: String| RunError::Broken { pass: "columns", message };
-        let undo = patch.apply(self.module).map_err(|error| broken(error.to_string()))?;
-        let violation = hlo_ir::verify::verify(self.module).into_iter().next();
+        let instruction = origins.of(last.instruction);
+        let claim = Claim { pass: "columns", kind: PassKind::Enabling, instruction, wasted: Bytes::ZERO };
+        let undo = trial::apply(self.module, claim, patch, self.options)?;
         let (module, estimator) = (&*self.module, self.estimator);
-        let estimate = self.statistics.estimates.measure(|| estimator.estimate(module));
-        match (violation, estimate) {
-            (None, Ok(estimate)) if estimate.charged() <= self.now.charged() => {
+        match self.statistics.estimates.measure(|| estimator.estimate(module)) {
+            Ok(estimate) if estimate.charged() <= self.now.charged() => {
                 self.now = estimate;
                 self.observer.polished(self.steps.len() + 1, self.module);
             }
-            (None, Ok(_)) => undo.revert(self.module),
-            (violation, estimate) => {
-                undo.revert(self.module);
-                estimate?;
-                return Err(broken(violation.map_or_else(String::new, |violation| violation.message)));
-            }
+            _ => undo.revert(self.module),
         }
         Ok(())
     }
