@@ -170,7 +170,7 @@ impl Estimator for ModelEstimator {
 /// Estimates `module` with the built-in model: exact if it is scheduled, predicted otherwise.
 pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateError> {
     Compiled::ask(module, target, |compiled, assignment| {
-        compiled.trusted(assignment.estimate_called(compiled.unnamed), assignment)
+        compiled.trusted(assignment, || (assignment.estimate_called(compiled.unnamed), ())).0
     })
 }
 
@@ -183,8 +183,7 @@ fn holders(module: &Module, target: Target) -> Result<Vec<Holder>, EstimateError
 pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), EstimateError> {
     let explained = || {
         Compiled::ask(module, target, |compiled, assignment| {
-            let (estimate, attribution) = attribution::explained(assignment, compiled.unnamed);
-            (compiled.trusted(estimate, assignment), attribution)
+            compiled.trusted(assignment, || attribution::explained(assignment, compiled.unnamed))
         })
     };
     let narrower = || attribution::what_if::narrower(module);
@@ -263,13 +262,13 @@ impl<'m> Compiled<'m> {
         assign_for(&self.module, self.target)
     }
 
-    /// The figures of an assignment with what can be said about their trust.
-    fn trusted(&self, mut estimate: Estimate, assignment: &Assignment<'_>) -> Estimate {
+    /// The figures of an assignment with what can be said about their trust, and what comes with them.
+    fn trusted<T>(&self, assignment: &Assignment<'_>, figures: impl FnOnce() -> (Estimate, T)) -> (Estimate, T) {
+        let hidden = || (self.target == Target::Cpu).then(|| attribution::most_hidden(assignment));
+        let (hidden, (mut estimate, with)) = both(self.module.is_large(), hidden, figures);
         estimate.model = self.model;
-        if self.target == Target::Cpu {
-            estimate.hidden = attribution::most_hidden(assignment);
-        }
+        estimate.hidden = hidden.unwrap_or(estimate.hidden);
         estimate.caveats.extend(self.caveats.iter().cloned());
-        estimate
+        (estimate, with)
     }
 }

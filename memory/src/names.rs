@@ -11,27 +11,22 @@ use smol_str::{SmolStr, format_smolstr};
 
 use crate::hash::{IndexMap, IndexSet};
 
-/// Names handed out so far, each with the number its next duplicate will carry; `None` if duplicates do not matter.
+/// Names handed out so far, each with the number its next duplicate will carry.
 pub(crate) struct Names {
-    next: Option<IndexMap<SmolStr, u32>>,
+    next: IndexMap<SmolStr, u32>,
 }
 
 impl Names {
     pub(crate) fn unique() -> Self {
-        Self { next: Some(IndexMap::default()) }
-    }
-    pub(crate) fn as_they_are() -> Self {
-        Self { next: None }
+        Self { next: IndexMap::default() }
     }
     /// Makes room for that many names.
     pub(crate) fn expect(&mut self, count: usize) {
-        if let Some(next) = &mut self.next {
-            next.reserve(count);
-        }
+        self.next.reserve(count);
     }
     /// `wanted`, or `wanted.1`, `wanted.2`, ... whichever is free.
     pub(crate) fn take(&mut self, wanted: SmolStr) -> SmolStr {
-        let Some(next) = &mut self.next else { return wanted };
+        let next = &mut self.next;
         let place = match next.entry(wanted.clone()) {
             Entry::Vacant(entry) => {
                 entry.insert(1);

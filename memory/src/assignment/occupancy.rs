@@ -1,25 +1,26 @@
 //! The times at which a block is in use: ranges that at most touch, sorted.
 
+use std::collections::BTreeSet;
+
 use super::ranges::{Range, Time};
 use super::values::ValueId;
 
-/// Ranges of the values stored in one block. No two overlap in more than a hand-over point, so both ends rise together.
+/// Ranges of the values stored in one block. No two overlap in more than a hand-over point, so both ends rise together. A tree, because the
+/// block of a chain that is written over again and again holds as many as the chain is long, and they come in no order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Occupancy {
-    ranges: Vec<(Time, Time, ValueId)>,
+    ranges: BTreeSet<(Time, Time, ValueId)>,
 }
 
 impl Occupancy {
     /// Adds a range that overlaps none of the others but in a hand-over point.
     pub(crate) fn insert(&mut self, value: ValueId, range: Range) {
-        let entry = (range.start, range.end, value);
-        let at = self.ranges.partition_point(|other| *other < entry);
-        self.ranges.insert(at, entry);
+        self.ranges.insert((range.start, range.end, value));
     }
     /// The values whose ranges meet a range, with their ranges.
     pub(crate) fn meeting(&self, range: Range) -> impl Iterator<Item = (ValueId, Time, Time)> + '_ {
-        let until = self.ranges.partition_point(|&(start, _, _)| start <= range.end);
-        let meets = self.ranges[..until].iter().rev().take_while(move |&&(_, end, _)| end >= range.start);
+        let until = (range.end, Time::MAX, ValueId(u32::MAX));
+        let meets = self.ranges.range(..=until).rev().take_while(move |&&(_, end, _)| end >= range.start);
         meets.map(|&(start, end, value)| (value, start, end))
     }
 }

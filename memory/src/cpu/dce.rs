@@ -14,9 +14,15 @@ pub(crate) fn run(graph: &mut Graph) -> bool {
     }
     let mut changed = false;
     for computation in graph.computation_order().into_iter().rev() {
+        if !graph.may_need_removal(computation) {
+            continue;
+        }
         let dead: Vec<InstructionId> = graph.list(computation).filter(|&id| is_removable(graph, id)).collect();
         for &id in &dead {
             graph.remove_with_operands(id);
+        }
+        if dead.is_empty() {
+            graph.note_settled(computation);
         }
         changed |= !dead.is_empty();
     }

@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 
-use crate::hash::IndexSet;
 use hlo_ir::{ComputationId, InstructionId};
 use smallvec::SmallVec;
 
@@ -12,17 +11,9 @@ use super::graph::{Graph, Schedule};
 
 /// Orders every computation that is not the body of a fusion.
 pub(crate) fn schedule(graph: &Graph) -> Schedule {
-    let fused: IndexSet<ComputationId> = graph
-        .computation_order()
-        .into_iter()
-        .flat_map(|computation| graph.calling(computation))
-        .filter_map(|id| graph.fused(id))
-        .collect();
     let mut schedule = Schedule::new(Vec::new());
-    for computation in graph.computation_order() {
-        if !fused.contains(&computation) {
-            schedule.set(computation, breadth_first(graph, computation));
-        }
+    for computation in graph.outside_fusions() {
+        schedule.set(computation, breadth_first(graph, computation));
     }
     schedule
 }
@@ -41,7 +32,7 @@ fn breadth_first(graph: &Graph, computation: ComputationId) -> Vec<InstructionId
     }
     let mut sequence = Vec::with_capacity(graph.len(computation));
     while let Some(id) = ready.pop_front() {
-        for next in graph.users(id).into_iter().chain(graph.control_successors(id).iter().copied()) {
+        for next in graph.each_user(id).chain(graph.control_successors(id).iter().copied()) {
             let waiting = &mut waiting_for[graph.slot(next)];
             *waiting -= 1;
             if *waiting == 0 {

@@ -78,7 +78,7 @@ fn parameter_bytes(graph: &Graph, parameter: InstructionId) -> u64 {
     let whole = bytes(graph, parameter);
     let mut total = 0_u64;
     let mut seen_whole = false;
-    for user in graph.users(parameter) {
+    for user in graph.each_user(parameter) {
         let first = graph.operand(user, 0) == parameter;
         total += match graph.opcode(user) {
             Opcode::Slice => bytes(graph, user),

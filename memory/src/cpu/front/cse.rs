@@ -71,12 +71,14 @@ impl Kept {
 }
 
 fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
-    let order = cx.post_order(computation);
-    let mut alone = order.iter().copied().filter(|&id| !is_free(cx, id));
-    if let (first, None) = (alone.next(), alone.next()) {
+    let mut alone = cx.list(computation).filter(|&id| !is_free(cx, id));
+    let first_two = (alone.next(), alone.next());
+    drop(alone);
+    if let (first, None) = first_two {
         // Most bodies of fusions: nothing to compare with.
         return first.is_some_and(|id| mergeable(cx, id) && merge_equal_iotas(cx, id));
     }
+    let order = cx.post_order(computation);
     let mut seen = Seen { known: IndexMap::default(), passed: vec![false; cx.slots(computation)] };
     let mut changed = false;
     for id in order {

@@ -63,7 +63,7 @@ fn rearranges_after(graph: &Graph, producer: InstructionId, fusion: InstructionI
             if id != root && is_rearranging(graph, id) {
                 return true;
             }
-            work.extend(graph.users(id));
+            work.extend(graph.each_user(id));
         }
     }
     false
@@ -122,7 +122,7 @@ fn only_the_update_rearranges(
         if !plain {
             return false;
         }
-        work.extend(graph.users(id));
+        work.extend(graph.each_user(id));
     }
     true
 }

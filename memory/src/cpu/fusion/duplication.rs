@@ -2,10 +2,10 @@
 //!
 //! Source: `FusionNodeIndexingEvaluation` (xla/service/fusion_node_indexing_evaluation.cc).
 
-use crate::hash::{IndexMap, IndexSet};
+use crate::hash::IndexMap;
 use hlo_ir::{InstructionId, Opcode};
 
-use super::super::graph::Graph;
+use super::super::graph::{Graph, Users};
 use super::super::traits;
 
 /// Most copies of an instruction's code inside one fusion.
@@ -15,25 +15,37 @@ const ALLOWED: u64 = 15;
 #[derive(Debug)]
 pub(super) struct Indexing {
     fusion: InstructionId,
+    asked: IndexMap<InstructionId, Asked>,
+}
+
+/// What is asked of one instruction.
+#[derive(Debug, Default)]
+struct Asked {
     /// Instructions that ask this one for elements, each at an index of its own.
-    users: IndexMap<InstructionId, IndexSet<InstructionId>>,
-    /// How often each instruction is evaluated per result element.
-    evaluations: IndexMap<InstructionId, u64>,
+    users: Users,
+    /// How often it is evaluated per result element.
+    evaluations: u64,
 }
 
 impl Indexing {
     pub(super) fn new(graph: &Graph, fusion: InstructionId) -> Self {
+        let mut indexing = Self { fusion, asked: IndexMap::default() };
+        indexing.begin(graph, fusion);
+        indexing
+    }
+
+    /// Turns to another fusion.
+    pub(super) fn begin(&mut self, graph: &Graph, fusion: InstructionId) {
         let body = graph.fused(fusion).expect("a fusion has a body");
-        let root = graph.root(body);
-        let mut indexing = Self { fusion, users: IndexMap::default(), evaluations: IndexMap::default() };
-        indexing.users.entry(root).or_default().insert(fusion);
-        indexing.evaluations.insert(fusion, 1);
+        self.fusion = fusion;
+        self.asked.clear();
+        self.asked.entry(graph.root(body)).or_default().users.add(fusion);
+        self.asked.entry(fusion).or_default().evaluations = 1;
         for id in graph.post_order(body).into_iter().rev() {
             if graph.opcode(id) != Opcode::Parameter {
-                indexing.enter(graph, id);
+                self.enter(graph, id);
             }
         }
-        indexing
     }
 
     pub(super) fn is_of(&self, fusion: InstructionId) -> bool {
@@ -50,34 +62,36 @@ impl Indexing {
     }
 
     /// The instructions that ask for elements of an operand that is about to be fused; forgets the operand.
-    pub(super) fn take(&mut self, operand: InstructionId) -> IndexSet<InstructionId> {
-        self.users.swap_remove(&operand).unwrap_or_default()
+    pub(super) fn take(&mut self, operand: InstructionId) -> Users {
+        self.asked.swap_remove(&operand).unwrap_or_default().users
     }
 
     /// Records `copy`, which now stands inside the fusion for an operand whose users were `users`.
-    pub(super) fn fused(&mut self, graph: &Graph, copy: InstructionId, users: IndexSet<InstructionId>) {
-        self.users.insert(copy, users);
+    pub(super) fn fused(&mut self, graph: &Graph, copy: InstructionId, users: Users) {
+        self.asked.insert(copy, Asked { users, evaluations: 0 });
         self.enter(graph, copy);
     }
 
     fn count(&self, id: InstructionId) -> u64 {
-        let users = self.users.get(&id).into_iter().flatten();
-        users.map(|user| self.evaluations.get(user).copied().unwrap_or(0)).sum()
+        let evaluations = |user| self.asked.get(&user).map_or(0, |asked| asked.evaluations);
+        self.asked.get(&id).map_or(0, |asked| asked.users.iter().map(evaluations).sum())
     }
 
     /// Counts the evaluations of `id` and passes its users, or itself, on to its operands.
     fn enter(&mut self, graph: &Graph, id: InstructionId) {
-        self.evaluations.insert(id, self.count(id));
+        let evaluations = self.count(id);
+        self.asked.entry(id).or_default().evaluations = evaluations;
         for &operand in graph.operands(id) {
             let source = match graph.inst(operand).parameter_number() {
                 Some(number) => graph.operand(self.fusion, number as usize),
                 None => operand,
             };
             if keeps_index(graph, source, id) {
-                let users = self.users.get(&id).cloned().unwrap_or_default();
-                self.users.entry(source).or_default().extend(users);
+                let users = self.asked.get(&id).map(|asked| asked.users.clone()).unwrap_or_default();
+                let known = &mut self.asked.entry(source).or_default().users;
+                users.iter().for_each(|user| known.add(user));
             } else {
-                self.users.entry(source).or_default().insert(id);
+                self.asked.entry(source).or_default().users.add(id);
             }
         }
     }
@@ -109,5 +123,5 @@ fn real_users(graph: &Graph, id: InstructionId) -> usize {
         }
         None => 1,
     };
-    graph.users(id).into_iter().map(count).sum()
+    graph.each_user(id).map(count).sum()
 }

@@ -34,8 +34,8 @@ pub(super) fn globally_unfusible(
             reach: reach.get_or_insert_with(|| reach_in(graph, &order, &position)),
             known: IndexMap::default(),
         };
-        let everywhere = traits::is_fusible(graph, producer)
-            && graph.users(producer).into_iter().all(|user| paths.can_fuse(user, fuser));
+        let everywhere =
+            traits::is_fusible(graph, producer) && graph.each_user(producer).all(|user| paths.can_fuse(user, fuser));
         if !everywhere {
             barred.insert(producer);
         }

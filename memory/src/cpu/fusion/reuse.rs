@@ -2,10 +2,9 @@
 //!
 //! Source: `OperandElementUse` and `FusionReusesParamElements` (xla/hlo/ir/hlo_instruction.cc).
 
-use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::{InstructionId, Opcode};
 
-use super::super::graph::Graph;
+use super::super::graph::{Graph, Users};
 use super::super::traits;
 
 /// How an operand is read; the smaller, the more often.
@@ -17,9 +16,23 @@ enum Use {
 }
 
 /// The operands that `id` reads more than once.
-pub(super) fn reused_operands(graph: &Graph, id: InstructionId) -> IndexSet<InstructionId> {
-    let numbers = 0..graph.operands(id).len();
-    numbers.filter(|&n| operand_use(graph, id, n) == Use::Again).map(|n| graph.operand(id, n)).collect()
+pub(super) fn reused_operands(graph: &Graph, id: InstructionId) -> Users {
+    let mut reused = Users::new();
+    let body = graph.fused(id);
+    let mut known = body.map_or_else(Vec::new, |body| vec![None; graph.slots(body)]);
+    for (number, &operand) in graph.operands(id).iter().enumerate() {
+        let own = match body {
+            Some(body) => {
+                known.fill(None);
+                through(graph, graph.root(body), number as i64, &mut known)
+            }
+            None => operand_use(graph, id, number),
+        };
+        if own == Use::Again {
+            reused.add(operand);
+        }
+    }
+    reused
 }
 
 fn operand_use(graph: &Graph, id: InstructionId, number: usize) -> Use {
@@ -36,19 +49,19 @@ fn operand_use(graph: &Graph, id: InstructionId, number: usize) -> Use {
             again_if(rank(id) > 1 || !other_is_vector)
         }
         O::Fusion => match graph.fused(id) {
-            Some(body) => through(graph, graph.root(body), number as i64, &mut IndexMap::default()),
+            Some(body) => through(graph, graph.root(body), number as i64, &mut vec![None; graph.slots(body)]),
             None => Use::Again,
         },
         _ => again_if(!traits::is_elementwise(graph, id)),
     }
 }
 
-/// How the value of `id`, inside a fusion, reads the fusion's parameter `number`.
-fn through(graph: &Graph, id: InstructionId, number: i64, known: &mut IndexMap<InstructionId, Use>) -> Use {
-    if graph.inst(id).parameter_number() == Some(number) {
-        return Use::Once;
+/// How the value of `id`, inside a fusion, reads the fusion's parameter `number`. `known` holds what was found, by slot.
+fn through(graph: &Graph, id: InstructionId, number: i64, known: &mut [Option<Use>]) -> Use {
+    if graph.opcode(id) == Opcode::Parameter {
+        return if graph.inst(id).parameter_number() == Some(number) { Use::Once } else { Use::Never };
     }
-    if let Some(&found) = known.get(&id) {
+    if let Some(found) = known[graph.slot(id)] {
         return found;
     }
     let mut found = Use::Never;
@@ -62,6 +75,6 @@ fn through(graph: &Graph, id: InstructionId, number: i64, known: &mut IndexMap<I
             break;
         }
     }
-    known.insert(id, found);
+    known[graph.slot(id)] = Some(found);
     found
 }

@@ -3,10 +3,9 @@
 //! Source: `CpuInstructionFusion::ShouldFuse` (xla/service/cpu/cpu_instruction_fusion.cc) and `InstructionFusion::ShouldFuse`
 //! (xla/service/instruction_fusion.cc).
 
-use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 
-use super::super::graph::Graph;
+use super::super::graph::{Graph, Users};
 use super::super::traits;
 use super::conflict::is_safe_in_place;
 use super::cost::{is_expensive, is_loop_fusible};
@@ -29,7 +28,8 @@ const SMALL_VECTOR_BYTES: u64 = 16 * 1024;
 pub(super) struct Fuser {
     target: Target,
     indexing: Option<Indexing>,
-    reused: Option<(InstructionId, IndexSet<InstructionId>)>,
+    /// The fusion, and what it reads more than once.
+    reused: Option<(InstructionId, Users)>,
 }
 
 impl Fuser {
@@ -79,10 +79,11 @@ impl Fuser {
     pub(super) fn before_fusing(&mut self, graph: &Graph, fusion: InstructionId, producer: InstructionId) {
         let from_producer = reused_operands(graph, producer);
         let reused = self.reused_of(graph, fusion);
-        if reused.swap_remove(&producer) {
-            reused.extend(graph.operands(producer).iter().copied());
+        if reused.contains(producer) {
+            reused.remove(producer);
+            graph.operands(producer).iter().for_each(|&operand| reused.add(operand));
         } else {
-            reused.extend(from_producer);
+            from_producer.iter().for_each(|operand| reused.add(operand));
         }
         self.indexing_of(graph, fusion);
     }
@@ -102,12 +103,12 @@ impl Fuser {
 
     fn reuses(&mut self, graph: &Graph, consumer: InstructionId, producer: InstructionId) -> bool {
         if graph.opcode(consumer) == Opcode::Fusion {
-            return self.reused_of(graph, consumer).contains(&producer);
+            return self.reused_of(graph, consumer).contains(producer);
         }
-        reused_operands(graph, consumer).contains(&producer)
+        reused_operands(graph, consumer).contains(producer)
     }
 
-    fn reused_of(&mut self, graph: &Graph, fusion: InstructionId) -> &mut IndexSet<InstructionId> {
+    fn reused_of(&mut self, graph: &Graph, fusion: InstructionId) -> &mut Users {
         if self.reused.as_ref().is_none_or(|known| known.0 != fusion) {
             self.reused = Some((fusion, reused_operands(graph, fusion)));
         }
@@ -115,10 +116,11 @@ impl Fuser {
     }
 
     fn indexing_of(&mut self, graph: &Graph, fusion: InstructionId) -> &mut Indexing {
-        if self.indexing.as_ref().is_none_or(|known| !known.is_of(fusion)) {
-            self.indexing = Some(Indexing::new(graph, fusion));
+        let indexing = self.indexing.get_or_insert_with(|| Indexing::new(graph, fusion));
+        if !indexing.is_of(fusion) {
+            indexing.begin(graph, fusion);
         }
-        self.indexing.as_mut().expect("set above")
+        indexing
     }
 
     fn emits_too_much(&mut self, graph: &Graph, producer: InstructionId, consumer: InstructionId) -> bool {

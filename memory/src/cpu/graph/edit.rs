@@ -1,7 +1,7 @@
 //! Changes of the graph, with XLA's effect on instruction lists and user lists.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 use crate::hash::IndexMap;
 use hlo_ir::arena::Id as _;
@@ -17,31 +17,26 @@ impl Graph {
     /// see [`Graph::add_control`].
     pub(crate) fn add(&mut self, computation: ComputationId, mut inst: Instruction) -> InstructionId {
         inst.parent = computation;
-        inst.attributes.retain(|attribute| attribute.key != AttrKey::ControlPredecessors);
-        for rare in inst.attributes.iter().filter_map(|attribute| Rare::of(&attribute.key)) {
-            self.rare[rare as usize].add(inst.opcode);
-        }
+        let Said { calls, effects } = self.read_attributes(&mut inst);
         inst.shape = self.shared(inst.shape);
         let operands = std::mem::take(&mut inst.operands);
+        let (opcode, number) = (inst.opcode, inst.parameter_number());
         let slot = self.bodies[computation].list.len() as u32;
-        self.seen.add(inst.opcode);
-        self.bodies[computation].seen.add(inst.opcode);
-        let effects = inst.opcode.has_side_effect() || inst.flag(&AttrKey::CustomCallHasSideEffect);
+        self.seen.add(opcode);
         self.effects |= effects;
-        self.bodies[computation].effects |= effects;
-        self.opcodes.push(inst.opcode);
+        self.opcodes.push(opcode);
+        self.results.push(inst.shape.clone());
         self.origins.push(None);
         self.readers.push(0);
-        let (number, calls) = (inst.parameter_number(), inst.called_computations().next().is_some());
         self.insts.push(inst);
         let id = self.nodes.push(Node { operands, users: Users::new(), parent: computation, slot });
-        self.touch(computation);
         if let Some(number) = number {
-            let before = |&other: &InstructionId| self.inst(other).parameter_number() <= Some(number);
-            let place = self.bodies[computation].parameters.partition_point(before);
-            self.bodies[computation].parameters.insert(place, id);
+            self.enter_parameter(computation, id, number);
         }
+        self.touch(computation);
         let body = &mut self.bodies[computation];
+        body.seen.add(opcode);
+        body.effects |= effects;
         body.list.push(Some(id));
         body.live += 1;
         for index in 0..self.nodes[id].operands.len() {
@@ -49,11 +44,39 @@ impl Graph {
             self.add_user(operand, id);
         }
         if calls {
-            self.calls.add(self.opcodes[id.index()]);
+            self.calls.add(opcode);
             self.note_calls(id);
             self.note_fused(id);
         }
         id
+    }
+
+    /// Looks at the attributes of an instruction that is about to be added, once, and takes control predecessors out.
+    fn read_attributes(&mut self, inst: &mut Instruction) -> Said {
+        let mut said = Said { calls: false, effects: inst.opcode.has_side_effect() };
+        let mut control = false;
+        for Attribute { key, value } in &inst.attributes {
+            control |= *key == AttrKey::ControlPredecessors;
+            said.calls |= matches!(value, AttrValue::Computation(_))
+                || matches!(value, AttrValue::Computations(callees) if !callees.is_empty());
+            if let Some(rare) = Rare::of(key) {
+                self.rare[rare as usize].add(inst.opcode);
+                said.effects |= rare == Rare::SideEffect && inst.flag(key);
+            }
+        }
+        if control {
+            inst.attributes.retain(|attribute| attribute.key != AttrKey::ControlPredecessors);
+        }
+        said
+    }
+
+    /// Puts a new parameter behind those with its number or a smaller one.
+    fn enter_parameter(&mut self, computation: ComputationId, id: InstructionId, number: i64) {
+        let before = |&other: &InstructionId| self.insts[other].parameter_number() <= Some(number);
+        let parameters = &self.bodies[computation].parameters;
+        let is_last = parameters.last().is_none_or(before);
+        let place = if is_last { parameters.len() } else { parameters.partition_point(before) };
+        self.bodies[computation].parameters.insert(place, id);
     }
 
     /// Puts `user` at the end of the users of `id`, unless it is there already.
@@ -73,7 +96,8 @@ impl Graph {
     /// Notes that the edges of a computation changed.
     fn touch(&mut self, computation: ComputationId) {
         self.version += 1;
-        *self.bodies[computation].post_order.get_mut() = None;
+        self.stirred[computation.index()] = true;
+        self.bodies[computation].post_order.take();
     }
 
     /// The same for the computation of an instruction.
@@ -98,13 +122,14 @@ impl Graph {
     /// Adds a computation without instructions; its root must be set before anything else looks at it.
     pub(crate) fn add_computation(&mut self, name: impl Into<SmolStr>) -> ComputationId {
         let root = <InstructionId as hlo_ir::arena::Id>::new(0);
+        self.stirred.push(true);
         self.bodies.push(Body {
             name: name.into(),
             list: Vec::new(),
             parameters: Vec::new(),
             seen: Seen::default(),
             calling: Vec::new(),
-            post_order: RefCell::new(None),
+            post_order: OnceLock::new(),
             live: 0,
             root,
             attributes: Vec::new(),
@@ -116,6 +141,7 @@ impl Graph {
     pub(crate) fn set_root(&mut self, root: InstructionId) {
         self.version += 1;
         let parent = self.parent(root);
+        self.stirred[parent.index()] = true;
         self.bodies[parent].root = root;
     }
 
@@ -175,11 +201,7 @@ impl Graph {
 
     fn redirect(&mut self, old: InstructionId, user: InstructionId, new: InstructionId) {
         self.touch_around(user);
-        for operand in &mut self.nodes[user].operands {
-            if *operand == old {
-                *operand = new;
-            }
-        }
+        exchange(&mut self.nodes[user].operands, old, new);
         self.add_user(new, user);
         self.merge_equal_fusion_operands(user);
     }
@@ -218,6 +240,28 @@ impl Graph {
         self.remove_with_operands(old);
     }
 
+    /// Lets a new instruction without users take the place of `old` in the user lists of its operands, which both have, and in those of all users
+    /// and as the root; `old` goes. What the two functions above do to the graph, without the way there.
+    pub(super) fn take_place(&mut self, old: InstructionId, new: InstructionId) {
+        debug_assert!(!self.has_control(old) && self.user_count(new) == 0, "see above");
+        for operand in std::mem::take(&mut self.nodes[old].operands) {
+            self.nodes[operand].users.exchange(old, new);
+        }
+        let users = std::mem::take(&mut self.nodes[old].users);
+        self.readers[new.index()] = std::mem::take(&mut self.readers[old.index()]);
+        for user in users.iter() {
+            exchange(&mut self.nodes[user].operands, old, new);
+        }
+        let fusions: SmallVec<[InstructionId; 4]> =
+            users.iter().filter(|&user| self.opcode(user) == Opcode::Fusion).collect();
+        self.nodes[new].users = users;
+        fusions.into_iter().for_each(|user| self.merge_equal_fusion_operands(user));
+        if self.is_root(old) {
+            self.set_root(new);
+        }
+        self.take_out(old);
+    }
+
     /// Gives `new` the metadata of `old` if it has none.
     pub(crate) fn pass_metadata(&mut self, old: InstructionId, new: InstructionId) {
         if self.origin(new).is_none() {
@@ -233,12 +277,17 @@ impl Graph {
 
     /// Takes a dead instruction out of its computation.
     pub(crate) fn remove(&mut self, id: InstructionId) {
-        self.touch_around(id);
         debug_assert!(self.is_dead(id) && !self.has_control(id), "only dead instructions are removed");
         let operands = std::mem::take(&mut self.nodes[id].operands);
         for operand in operands {
             self.remove_user(operand, id);
         }
+        self.take_out(id);
+    }
+
+    /// The same for an instruction that reads nothing any more.
+    fn take_out(&mut self, id: InstructionId) {
+        self.touch_around(id);
         let slot = std::mem::replace(&mut self.nodes[id].slot, REMOVED);
         let parent = self.parent(id);
         self.bodies[parent].list[slot as usize] = None;
@@ -382,6 +431,22 @@ impl Graph {
             }
         }
         target
+    }
+}
+
+/// What the attributes of an instruction say that the graph keeps beside it.
+struct Said {
+    /// It calls computations.
+    calls: bool,
+    /// It may have a side effect of its own.
+    effects: bool,
+}
+
+/// Puts `new` wherever `old` stands. Each place is written to, which takes several at a time: the tuple of a program's results has thousands of
+/// operands, and passes exchange one after the other.
+fn exchange(operands: &mut [InstructionId], old: InstructionId, new: InstructionId) {
+    for operand in operands {
+        *operand = if *operand == old { new } else { *operand };
     }
 }
 

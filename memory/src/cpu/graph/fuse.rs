@@ -3,7 +3,8 @@
 //! Source: `HloFusionInstruction` and `HloCallableInstruction::CloneAndAppendInstructionIntoCalledComputation`
 //! (xla/hlo/ir/hlo_instructions.cc).
 
-use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Opcode, Payload};
+use hlo_ir::module::Operands;
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode, Payload};
 use smol_str::SmolStr;
 
 use super::Graph;
@@ -13,21 +14,28 @@ impl Graph {
     /// order of first use; the fusion takes the place of `root` in their user lists.
     pub(crate) fn fuse_alone(&mut self, root: InstructionId, kind: &str, name: SmolStr) -> InstructionId {
         let fusion = self.add_fusion(root, kind, name);
-        self.replace(root, fusion);
+        if self.has_control(root) || self.opcode(root) == Opcode::Parameter {
+            let copy = self.copy_into(fusion, root);
+            self.set_root(copy);
+            self.replace(root, fusion);
+            return fusion;
+        }
+        self.pass_metadata(root, fusion);
+        self.move_into(fusion, root);
+        self.take_place(root, fusion);
         fusion
     }
 
-    /// The fusion of [`Graph::fuse_alone`] beside `root`, which stays.
+    /// An empty fusion for `root` beside it.
     fn add_fusion(&mut self, root: InstructionId, kind: &str, name: SmolStr) -> InstructionId {
         let body = self.add_computation("fused_computation");
         let shape = self.shape(root).clone();
         let mut fusion = Instruction::new(name, shape, Opcode::Fusion, []);
+        // One more will be the metadata.
+        fusion.attributes.reserve_exact(3);
         fusion.attributes.push(Attribute::new(AttrKey::Kind, self.word(kind)));
         fusion.attributes.push(Attribute::new(AttrKey::Calls, AttrValue::Computation(body)));
-        let fusion = self.add(self.parent(root), fusion);
-        let copy = self.copy_into(fusion, root);
-        self.set_root(copy);
-        fusion
+        self.add(self.parent(root), fusion)
     }
 
     /// Copies `producer`, an operand of `fusion`, into it. The copy takes the place of the parameter; operands of `producer` that the fusion
@@ -98,11 +106,15 @@ impl Graph {
         if let Some(number) = self.operands(fusion).iter().position(|&other| other == operand) {
             return self.parameter(body, number);
         }
+        self.append_operand(fusion, operand);
+        self.add_parameter(body, operand)
+    }
+
+    /// Adds the next parameter of a fused computation, of the shape of `operand`.
+    fn add_parameter(&mut self, body: ComputationId, operand: InstructionId) -> InstructionId {
         let number = Payload::Parameter(self.bodies[body].parameters.len() as i64);
         let parameter = Instruction::new("param", self.shape(operand).clone(), Opcode::Parameter, []);
-        let parameter = self.add(body, parameter.with_payload(number));
-        self.append_operand(fusion, operand);
-        parameter
+        self.add(body, parameter.with_payload(number))
     }
 
     /// Adds a copy of `inst` to the body of `fusion`, with parameters in place of its operands.
@@ -113,5 +125,27 @@ impl Graph {
             *operand = self.parameter_for(fusion, *operand);
         }
         self.add(body, copy)
+    }
+
+    /// Moves what `root` says into the empty `fusion` beside it, as its root. The fusion reads what `root` reads, but is not yet among the users
+    /// of its operands.
+    fn move_into(&mut self, fusion: InstructionId, root: InstructionId) {
+        let body = self.fused(fusion).expect("a fusion has a body");
+        let inst = &mut self.insts[root];
+        let attributes = std::mem::take(&mut inst.attributes);
+        let (name, shape, payload) = (inst.name.clone(), inst.shape.clone(), inst.payload.clone());
+        let mut copy = Instruction { name, shape, payload, attributes, operands: Operands::new(), ..*inst };
+        copy.operands.clone_from(&self.nodes[root].operands);
+        for operand in &mut copy.operands {
+            let known = self.operands(fusion).iter().position(|other| other == operand);
+            *operand = if let Some(number) = known {
+                self.parameter(body, number)
+            } else {
+                self.nodes[fusion].operands.push(*operand);
+                self.add_parameter(body, *operand)
+            };
+        }
+        let copy = self.add(body, copy);
+        self.set_root(copy);
     }
 }

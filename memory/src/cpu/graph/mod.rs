@@ -10,6 +10,7 @@
 mod birth;
 mod convert;
 mod edit;
+mod export;
 mod fuse;
 mod order;
 mod room;
@@ -19,8 +20,7 @@ mod skeleton;
 mod tests;
 mod users;
 
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hlo_ir::arena::{Arena, Id as _, SideTable};
 use hlo_ir::module::Operands;
@@ -38,7 +38,7 @@ use order::Walk;
 use room::Room;
 use seen::Seen;
 pub(crate) use skeleton::Skeleton;
-use users::Users;
+pub(crate) use users::Users;
 
 /// A schedule: the order in which each computation runs. Computations without an entry run nothing (fusion bodies, reducers).
 pub(crate) type Schedule = SideTable<ComputationId, Vec<InstructionId>>;
@@ -91,6 +91,24 @@ impl Rare {
     }
 }
 
+/// Memory to work with, which is no part of what a graph says: a copy has its own.
+#[derive(Debug, Default)]
+struct Working<T>(Mutex<T>);
+
+impl<T: Default> Clone for Working<T> {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl<T> Working<T> {
+    /// Nobody else has it: what several threads read of a graph needs none of it, or they take turns.
+    fn take_turn(&self) -> MutexGuard<'_, T> {
+        // What a panic left behind is as good as anything else.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A computation: its instruction list, with holes where instructions were removed.
 #[derive(Clone, Debug)]
 struct Body {
@@ -103,7 +121,7 @@ struct Body {
     /// Slots of instructions that call computations, ascending; some may be removed by now.
     calling: Vec<u32>,
     /// The post-order, while no edge has changed since it was asked for.
-    post_order: RefCell<Option<Order<InstructionId>>>,
+    post_order: OnceLock<Order<InstructionId>>,
     live: usize,
     root: InstructionId,
     attributes: Vec<Attribute>,
@@ -124,6 +142,8 @@ pub(crate) struct Graph {
     nodes: Arena<InstructionId, Node>,
     /// The opcode of each instruction once more: most questions are about it.
     opcodes: Vec<Opcode>,
+    /// What each instruction produces once more: asked for nearly as often, and eight stand where half an instruction does.
+    results: Vec<ShapeRef>,
     /// How many users each instruction has, once more: sweeps over a computation ask for it.
     readers: Vec<u32>,
     /// The rest of each instruction: its operands are empty, and its control predecessors stand in `controls`, not among its attributes.
@@ -153,15 +173,17 @@ pub(crate) struct Graph {
     effects: bool,
     /// Rises with every change.
     version: u64,
+    /// By computation: whether anything in it changed since nothing could be removed from it.
+    stirred: Vec<bool>,
     /// The version in which nothing could be removed, if that was found out.
     clean: Option<u64>,
-    walk: RefCell<Walk>,
+    walk: Working<Walk>,
     /// The order of computations, while no call has changed since it was asked for.
-    order: RefCell<Option<Order<ComputationId>>>,
+    order: OnceLock<Order<ComputationId>>,
     /// For the modules to be made of the graph.
-    room: RefCell<Room>,
+    room: Working<Room>,
     /// Those of them that are not the body of a fusion, once that was asked for.
-    outside: RefCell<Option<Order<ComputationId>>>,
+    outside: OnceLock<Order<ComputationId>>,
 }
 
 impl Graph {
@@ -180,6 +202,15 @@ impl Graph {
     /// Notes that nothing needs removal.
     pub(crate) fn note_clean(&mut self) {
         self.clean = Some(self.version);
+    }
+    /// Whether something may need removal from a computation: `false` says that nothing does. Where there are side effects, those of one
+    /// computation may keep an instruction of another, so nothing is ever known.
+    pub(crate) fn may_need_removal(&self, computation: ComputationId) -> bool {
+        self.effects || self.stirred[computation.index()]
+    }
+    /// Notes that nothing needs removal from a computation.
+    pub(crate) fn note_settled(&mut self, computation: ComputationId) {
+        self.stirred[computation.index()] = false;
     }
     /// Lets another computation be the entry.
     pub(crate) fn set_entry(&mut self, entry: ComputationId) {
@@ -249,11 +280,11 @@ impl Graph {
     }
     /// What an instruction produces.
     pub(crate) fn shape(&self, id: InstructionId) -> &ShapeRef {
-        &self.insts[id].shape
+        &self.results[id.index()]
     }
     /// The array an instruction produces; `None` for tuples and tokens.
     pub(crate) fn array(&self, id: InstructionId) -> Option<&ArrayShape> {
-        self.insts[id].shape.as_array()
+        self.results[id.index()].as_array()
     }
     /// Operands in order.
     pub(crate) fn operands(&self, id: InstructionId) -> &[InstructionId] {
@@ -270,6 +301,10 @@ impl Graph {
     /// A snapshot of the users in XLA's order, each once.
     pub(crate) fn users(&self, id: InstructionId) -> Ids {
         self.nodes[id].users.to_vec()
+    }
+    /// The users in XLA's order, each once, while nothing changes: a constant may have thousands, and few are looked at.
+    pub(crate) fn each_user(&self, id: InstructionId) -> impl Iterator<Item = InstructionId> + '_ {
+        self.nodes[id].users.iter()
     }
     /// How many instructions use `id`.
     pub(crate) fn user_count(&self, id: InstructionId) -> usize {
@@ -397,7 +432,9 @@ impl Graph {
     /// Sets the shape of an instruction (a layout was chosen, an element type changed).
     pub(crate) fn set_shape(&mut self, id: InstructionId, shape: ShapeRef) {
         self.version += 1;
-        self.insts[id].shape = self.shared(shape);
+        let shape = self.shared(shape);
+        self.results[id.index()] = shape.clone();
+        self.insts[id].shape = shape;
     }
     /// Sets or adds an attribute. Callees may be exchanged this way; control predecessors may not.
     pub(crate) fn set_attribute(&mut self, id: InstructionId, key: AttrKey, value: AttrValue) {

@@ -52,7 +52,7 @@ impl<T: Copy> DoubleEndedIterator for Steps<T> {
 }
 
 /// The memory of the last walk, so that the many small computations need none of their own.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Walk {
     /// By instruction: twice the number of the walk that last met it, and one more once that walk was done with it.
     mark: Vec<u32>,
@@ -83,17 +83,16 @@ impl Graph {
     /// Source: `HloComputation::MakeInstructionPostOrder` (xla/hlo/ir/hlo_computation.cc).
     pub(crate) fn post_order(&self, computation: ComputationId) -> Order<InstructionId> {
         let body = &self.bodies[computation];
-        if let Some(known) = &*body.post_order.borrow() {
+        if let Some(known) = body.post_order.get() {
             return known.clone();
         }
-        let mut walk = self.walk.borrow_mut();
+        let mut walk = self.walk.take_turn();
         walk.begin(self.nodes.len());
         for sink in self.list(computation).filter(|&id| self.user_count(id) == 0) {
             self.walk_from(sink, &mut walk);
         }
         let order = Order(walk.order.as_slice().into());
-        *body.post_order.borrow_mut() = Some(order.clone());
-        order
+        body.post_order.get_or_init(|| order).clone()
     }
 
     fn walk_from(&self, root: InstructionId, Walk { mark, number, stack, order }: &mut Walk) {
@@ -127,7 +126,7 @@ impl Graph {
     ///
     /// Source: `HloModule::MakeComputationPostOrder` with `dfs_postorder` (xla/hlo/ir/hlo_module.cc).
     pub(crate) fn computation_order(&self) -> Order<ComputationId> {
-        if let Some(known) = &*self.order.borrow() {
+        if let Some(known) = self.order.get() {
             return known.clone();
         }
         let mut visited = SideTable::new(false);
@@ -150,21 +149,20 @@ impl Graph {
             }
         }
         let order = Order(order.into());
-        *self.order.borrow_mut() = Some(order.clone());
-        order
+        self.order.get_or_init(|| order).clone()
     }
 
     /// Forgets the order of computations, because a call changed.
     pub(super) fn forget_order(&mut self) {
-        *self.order.get_mut() = None;
-        *self.outside.get_mut() = None;
+        self.order.take();
+        self.outside.take();
     }
 
     /// Reachable computations that are not the body of a fusion, in their order.
     ///
     /// Source: `HloModule::MakeNonfusionComputations`.
     pub(crate) fn outside_fusions(&self) -> Order<ComputationId> {
-        if let Some(known) = &*self.outside.borrow() {
+        if let Some(known) = self.outside.get() {
             return known.clone();
         }
         let order = self.computation_order();
@@ -173,8 +171,7 @@ impl Graph {
             self.calling(id).filter_map(|inst| self.fused(inst)).for_each(|body| fused.set(body, true));
         }
         let outside = Order(order.iter().copied().filter(|&id| !fused[id]).collect());
-        *self.outside.borrow_mut() = Some(outside.clone());
-        outside
+        self.outside.get_or_init(|| outside).clone()
     }
 
     /// The instructions that call each computation, in list order of reachable computations.

@@ -4,12 +4,13 @@
 //! parameters reach the root, what it updates in place, and whom it calls. Where it updates nothing in place, the paths are read off the graph, and
 //! of the body the module keeps the calls alone.
 
-use hlo_ir::arena::{Arena, Id as _, SideTable};
+use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::module::{Operands, Payload, StackTables};
-use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode};
 use smol_str::SmolStr;
 
-use super::convert::{Export, Snapshot};
+use super::convert::Snapshot;
+use super::export::{Export, Source};
 use super::{Graph, Order, Seen};
 use crate::assignment::elementwise::{BodyPaths, KnownPaths, Paths};
 
@@ -70,18 +71,25 @@ struct Bodies {
 /// The instructions of an earlier skeleton, to be used again.
 #[derive(Default)]
 struct Old {
-    instructions: Vec<Option<Instruction>>,
+    instructions: Vec<Instruction>,
     /// By instruction of the graph.
     map: Vec<Option<InstructionId>>,
 }
 
 impl Old {
-    /// What an earlier skeleton says of an instruction: callees are those of its module, operands and control predecessors are left out.
-    fn take(&mut self, id: InstructionId) -> Option<Instruction> {
+    /// What an earlier skeleton says of an instruction: operands and control predecessors are left out, and callees are those of its module.
+    fn get(&self, id: InstructionId) -> Option<Instruction> {
         let place = (*self.map.get(id.index())?)?;
-        let mut inst = self.instructions[place.index()].take()?;
-        inst.attributes.retain(|attribute| attribute.key != AttrKey::ControlPredecessors);
-        Some(inst)
+        let inst = &self.instructions[place.index()];
+        let lasts = |attribute: &&Attribute| attribute.key != AttrKey::ControlPredecessors;
+        Some(Instruction {
+            attributes: inst.attributes.iter().filter(lasts).cloned().collect(),
+            name: SmolStr::default(),
+            shape: inst.shape.clone(),
+            operands: Operands::new(),
+            payload: inst.payload.clone(),
+            ..*inst
+        })
     }
 }
 
@@ -111,8 +119,7 @@ const KEPT: Seen = Seen::of(&[
 
 impl Snapshot {
     fn into_old(self) -> Old {
-        let instructions = self.module.into_parts().instructions.into_items().into_iter().map(Some).collect();
-        Old { instructions, map: self.to_module }
+        Old { instructions: self.module.into_parts().instructions.into_items(), map: self.to_module }
     }
 }
 
@@ -126,7 +133,7 @@ impl Graph {
             earlier => earlier,
         };
         let order = self.computation_order();
-        let (bodies, known, mut old) = match earlier {
+        let (bodies, known, old) = match earlier {
             Some(earlier) if *earlier.order == *order => {
                 (earlier.bodies, Some(earlier.paths), earlier.snapshot.into_old())
             }
@@ -135,35 +142,27 @@ impl Graph {
         let Bodies { plain, fused } = &bodies;
         let is_known = known.is_some();
         let mut paths = known.unwrap_or_else(|| KnownPaths::new(None));
-        let mut export = Export::new(self, &order);
-        let calling = |id: ComputationId| self.bodies[id].calling.len();
-        export.expect(order.iter().map(|&id| if plain[id] { calling(id) } else { self.len(id) }).sum());
-        let mut computations: Arena<ComputationId, Computation> = Arena::new();
-        computations.reserve(order.len());
+        let count = |&id: &ComputationId| if plain[id] { self.bodies[id].calling.len() } else { self.len(id) };
+        let mut export = Export::new(self, &order, order.iter().map(count).sum());
         let mut state = Vec::new();
         for &id in order.iter() {
-            let parent = export.computation(id);
-            let (list, root): (Vec<InstructionId>, _) = if plain[id] {
-                if !is_known {
-                    paths.set(parent, Some(self.paths_through(id, &mut state)));
-                }
-                let calls = self.calling(id).map(|inst| export.add_alone(inst, for_aliases(self.inst(inst)), parent));
-                (calls.collect(), None)
-            } else {
-                let add = |inst| match if fused[id] { None } else { old.take(inst) } {
-                    Some(known) => export.add_again(inst, known),
-                    None => export.add(inst, for_aliases(self.inst(inst)), parent),
-                };
-                (self.post_order(id).into_iter().map(add).collect(), export.map[self.root(id).index()])
-            };
-            // Nobody asks for the root of a body that is left out.
-            let root = root.unwrap_or(InstructionId::new(0));
-            let name = SmolStr::default();
-            computations.push(Computation { name, instructions: list, root, attributes: Vec::new(), span: None });
+            if !plain[id] {
+                export.body(id, &self.post_order(id), SmolStr::default(), Vec::new());
+                continue;
+            }
+            if !is_known {
+                let through = self.paths_through(id, &mut state);
+                paths.set(export.computation(id), Some(through));
+            }
+            export.calls(self.calling(id));
         }
-        let mut attributes = self.attributes.clone();
-        attributes.retain(|attribute| attribute.key != AttrKey::IsScheduled);
-        let snapshot = export.finish(attributes, StackTables::default(), computations);
+        let known = |id: InstructionId| if fused[self.parent(id)] { None } else { old.get(id) };
+        let source = |id: InstructionId| match known(id) {
+            Some(inst) => Source { inst, names_ours: false },
+            None => Source::ours(for_aliases(self.inst(id))),
+        };
+        let instructions = export.make(export.room(), source);
+        let snapshot = export.finish(self.header(false), StackTables::default(), instructions);
         Skeleton { snapshot, paths, bodies, order, version: self.version }
     }
 

@@ -18,6 +18,12 @@ pub(crate) enum Users {
     Many(Box<IndexSet<InstructionId>>),
 }
 
+impl Default for Users {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Users {
     pub(crate) fn new() -> Self {
         Self::Few(SmallVec::new())
@@ -28,6 +34,14 @@ impl Users {
             Self::Few(list) => list.iter().copied().collect(),
             Self::Many(set) => set.iter().copied().collect(),
         }
+    }
+    /// The users in order, as they stand.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = InstructionId> + '_ {
+        let (few, many) = match self {
+            Self::Few(list) => (list.as_slice(), None),
+            Self::Many(set) => (&[][..], Some(set.iter())),
+        };
+        few.iter().chain(many.into_iter().flatten()).copied()
     }
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -76,6 +90,22 @@ impl Users {
             }
         }
     }
+    /// Lets `new`, which is no user yet, stand where `old` stands, if it does: what adding the one and removing the other comes to.
+    pub(crate) fn exchange(&mut self, old: InstructionId, new: InstructionId) {
+        match self {
+            Self::Few(list) => {
+                if let Some(user) = list.iter_mut().find(|user| **user == old) {
+                    *user = new;
+                }
+            }
+            Self::Many(set) => {
+                if set.contains(&old) {
+                    set.insert(new);
+                    set.swap_remove(&old);
+                }
+            }
+        }
+    }
     /// Forgets all users and returns them in order.
     pub(crate) fn take(&mut self) -> SmallVec<[InstructionId; 8]> {
         let list = self.to_vec();
@@ -92,6 +122,23 @@ mod tests {
 
     fn id(index: usize) -> InstructionId {
         InstructionId::new(index)
+    }
+
+    #[test]
+    fn exchange_is_what_adding_and_removing_comes_to() {
+        for count in [3, 16, 40] {
+            let mut users = Users::new();
+            (0..count).for_each(|index| users.add(id(index)));
+            let mut other = users.clone();
+            users.exchange(id(1), id(100));
+            other.add(id(100));
+            other.remove(id(1));
+            assert_eq!(users.to_vec(), other.to_vec(), "{count}");
+            assert_eq!(users.iter().collect::<Vec<_>>(), other.to_vec().to_vec(), "{count}");
+            // One that is not there is not exchanged, as for an operand that is read twice.
+            users.exchange(id(1), id(101));
+            assert_eq!(users.to_vec(), other.to_vec(), "{count}");
+        }
     }
 
     #[test]

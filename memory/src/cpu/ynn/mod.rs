@@ -106,9 +106,9 @@ impl Frontier {
     ) {
         if side != Side::Down {
             for &operand in graph.operands(id) {
-                let inside = |user: &InstructionId| *user == fusion || *user == id || fused.contains(user);
+                let inside = |user: InstructionId| user == fusion || user == id || fused.contains(&user);
                 let free = !fused.contains(&operand) && !self.seen.contains(&operand);
-                if free && graph.users(operand).iter().all(inside) {
+                if free && graph.each_user(operand).all(inside) {
                     self.queue.push_back((operand, Side::Up));
                     self.seen.insert(operand);
                 }

@@ -108,7 +108,7 @@ fn into_rearranging_user(cx: &mut Cx<'_>, id: Id, scalar: Id) -> Option<Id> {
         O::DynamicSlice => cx.operand(user, 0) == id && !cx.operands(user)[1..].contains(&id),
         _ => false,
     };
-    let user = cx.users(id).into_iter().find(|&user| rearranges(cx, user) && !cx.is_dead(user))?;
+    let user = cx.each_user(id).find(|&user| rearranges(cx, user) && !cx.is_dead(user))?;
     let shape = cx.shape(user).clone();
     let new = cx.broadcast(user, shape, scalar, &[]);
     cx.replace_all_uses(user, new);

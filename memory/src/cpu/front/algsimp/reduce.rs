@@ -94,7 +94,7 @@ fn of_transpose(cx: &mut Cx<'_>, parts: &Parts) -> Option<Id> {
     let inner = cx.of(parts.operand, Opcode::Transpose)?;
     let worth = cx.rank(parts.id) < 2
         || cx.user_count(parts.operand) == 1
-        || cx.users(parts.operand).into_iter().all(|user| cx.opcode(user) == Opcode::Reduce);
+        || cx.each_user(parts.operand).all(|user| cx.opcode(user) == Opcode::Reduce);
     if !worth {
         return None;
     }
@@ -209,7 +209,7 @@ fn also_argument(cx: &mut Cx<'_>, parts: &Parts) -> Option<Id> {
         return None;
     }
     let maximum = limit < 0.0;
-    let argument = cx.users(parts.operand).into_iter().find(|&user| {
+    let argument = cx.each_user(parts.operand).find(|&user| {
         user != parts.id
             && cx.opcode(user) == Opcode::Reduce
             && cx.operands(user).len() == 4
