@@ -4,7 +4,6 @@
 //! findings, keeps those that lower the estimated peak and undoes the others. One file or folder per pass; its header is its manual.
 
 pub mod chunk;
-mod columns;
 pub mod dead_code;
 pub mod direct_index;
 pub mod flow;
@@ -16,6 +15,7 @@ pub mod loop_residuals;
 pub mod manager;
 pub mod own_slice;
 pub mod pass;
+mod polish;
 pub mod range;
 pub mod replication;
 pub mod roll;

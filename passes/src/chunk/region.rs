@@ -326,7 +326,15 @@ impl<'a> Growth<'a> {
             let value = self.region.frames.resolve(self.module, operand, block.value.frame);
             Some(match *flow {
                 OperandFlow::Whole => Part::Whole(value),
-                OperandFlow::Block { dim, step } => Part::Block(Block { value, dim, rows: block.rows.then(step)? }),
+                OperandFlow::Block { dim, step } => {
+                    let rows = block.rows.then(step)?;
+                    // Half of an odd number of rows is none: what they are taken from is read instead.
+                    let array = self.module.instruction(value.inst).array();
+                    if array.is_some_and(|array| !rows.fits(self.rows, array.dims[dim])) {
+                        return None;
+                    }
+                    Part::Block(Block { value, dim, rows })
+                }
             })
         };
         operands.iter().zip(flows).map(part).collect()

@@ -1,0 +1,135 @@
+//! Blocks that kernels compute from at several places are read once, by a call that stays a call.
+//!
+//! ```text
+//! %rows = s32[4096] dynamic-slice(%i, %start)       =>   %rows = s32[4096] call(%i, %start), to_apply=%read_block
+//! %x = s32[4096] remainder(%rows, %n)                    %x = s32[4096] remainder(%rows, %n)
+//! %y = s32[4096] divide(%rows, %n)                       %y = s32[4096] divide(%rows, %n)
+//! %xy = s32[8192] concatenate(%x, %y)                    %xy = s32[8192] concatenate(%x, %y)
+//! ```
+//!
+//! It takes memory for the block and saves time. XLA:CPU would make the block a function of its own within the kernel and call it from each
+//! place. LLVM hands such a function the start of the block as a number, and forgets meanwhile that no store changes the memory it comes
+//! from: it is loaded again for every element, and the kernel is not vectorized. Indices computed from one integer (`unravel_index`) ran at
+//! a quarter of their speed. From memory of its own the kernel reads the block like any array.
+//!
+//! Sound because a call computes what its body computes. Calls marked `inlineable="false"` are not inlined by XLA. Stays away from
+//! instructions of the input, from the entry computation, from blocks that wait for anything but their operands, and from modules to be partitioned,
+//! where such a call would mean one device. The manager undoes it where the block is dear.
+//!
+//! Source: the code of the kernels in XLA's dumps (`*.ir-with-opt.ll`); `xla/service/call_inliner.cc`.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::edit::Patch;
+use hlo_ir::graph::Users;
+use hlo_ir::module::Payload;
+use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, Opcode};
+use indexmap::IndexMap;
+
+use super::{is_plain_block, kernel};
+
+/// What reads blocks for themselves that are `new` and that kernels compute from at several places; empty if there is none.
+pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Patch {
+    let mut patch = Patch::new(module);
+    if module.is_partitioned() {
+        return patch;
+    }
+    let users = Users::of(module);
+    let mut computations: IndexMap<_, SideTable<InstructionId, bool>> = IndexMap::new();
+    for (block, inst) in module.live_instructions() {
+        if inst.parent == module.entry() || !new(block) || !is_plain_block(module, inst) {
+            continue;
+        }
+        let several = computations
+            .entry(inst.parent)
+            .or_insert_with(|| kernel::computed_several_times(module, &users, inst.parent));
+        if several[block] {
+            read(module, block, &mut patch);
+        }
+    }
+    patch
+}
+
+/// Lets a call do what `block` does.
+fn read(module: &Module, block: InstructionId, patch: &mut Patch) {
+    let inst = module.instruction(block);
+    let body = patch.add_computation(format!("{}.read", inst.name));
+    let mut slice = inst.clone();
+    for (k, operand) in slice.operands.iter_mut().enumerate() {
+        let parameter = Instruction::new("read", module.instruction(*operand).shape.clone(), Opcode::Parameter, []);
+        *operand = patch.add(body, parameter.with_payload(Payload::Parameter(k as i64)));
+    }
+    patch.add(body, slice);
+    let mut call = inst.clone();
+    call.opcode = Opcode::Call;
+    call.attributes.retain(|attribute| attribute.key == AttrKey::Metadata);
+    let kept = AttrValue::Raw("{inlineable=\"false\"}".into());
+    let own = [(AttrKey::ToApply, AttrValue::Computation(body)), (AttrKey::FrontendAttributes, kept)];
+    call.attributes.splice(0..0, own.map(|(key, value)| Attribute::new(key, value)));
+    patch.rewrite(block, call);
+}
+
+#[cfg(test)]
+mod tests {
+    use hlo_ir::text;
+
+    use super::*;
+
+    const LOOP: &str = "HloModule m
+
+%body (s: (s32[], s32[20], s32[100])) -> (s32[], s32[20], s32[100]) {
+  %s = (s32[], s32[20], s32[100]) parameter(0)
+  %k = s32[] get-tuple-element(%s), index=0
+  %i = s32[100] get-tuple-element(%s), index=2
+  %x = s32[10] dynamic-slice(%i, %k), dynamic_slice_sizes={10}, metadata={op_name=\"read\"}
+  %q = s32[10] abs(%x)
+  %r = s32[10] sign(%x)
+  %qr = s32[20] concatenate(%q, %r), dimensions={0}
+  %one = s32[] constant(1)
+  %next = s32[] add(%k, %one)
+  ROOT %t = (s32[], s32[20], s32[100]) tuple(%next, %qr, %i)
+}
+
+%more (s: (s32[], s32[20], s32[100])) -> pred[] {
+  %s = (s32[], s32[20], s32[100]) parameter(0)
+  %k = s32[] get-tuple-element(%s), index=0
+  %ten = s32[] constant(10)
+  ROOT %c = pred[] compare(%k, %ten), direction=LT
+}
+
+ENTRY %main {
+  %i = s32[100] parameter(0)
+  %zero = s32[] constant(0)
+  %zeros = s32[20] broadcast(%zero), dimensions={}
+  %init = (s32[], s32[20], s32[100]) tuple(%zero, %zeros, %i)
+  ROOT %w = (s32[], s32[20], s32[100]) while(%init), condition=%more, body=%body
+}
+";
+
+    #[test]
+    fn a_block_read_at_several_places_is_read_by_a_call() {
+        let mut module = text::parse(LOOP).expect("legal text");
+        let before = module.clone();
+        let undo = patch(&module, |_| true).apply(&mut module).expect("it fits");
+        assert_eq!(hlo_ir::verify::verify(&module), []);
+        let text = text::print(&module);
+        let call = "%x = s32[10] call(%i, %k), to_apply=%x.read, frontend_attributes={inlineable=\"false\"}, metadata={op_name=\"read\"}";
+        assert!(text.contains(call), "{text}");
+        assert!(text.contains("dynamic_slice_sizes={10}"), "{text}");
+        assert!(patch(&module, |_| true).is_empty(), "once is enough");
+        undo.revert(&mut module);
+        assert_eq!(text::print(&module), text::print(&before));
+    }
+
+    #[test]
+    fn other_blocks_stay() {
+        let parse = |source: &str| text::parse(source).expect("legal text");
+        assert!(patch(&parse(LOOP), |_| false).is_empty(), "the input stays as it is");
+        assert!(patch(&parse(&LOOP.replace("m\n", "m, num_partitions=2\n")), |_| true).is_empty());
+        let once = LOOP.replace("%r = s32[10] sign(%x)", "%r = s32[10] sign(%w)").replace(
+            "%q =",
+            "%w = s32[10] iota(), iota_dimension=0
+  %q =",
+        );
+        assert!(patch(&parse(&once), |_| true).is_empty(), "a kernel reads it in one place");
+    }
+}

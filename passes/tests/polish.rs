@@ -1,0 +1,118 @@
+//! What is done to loops once the search has ended: the same results, faster forms, and no more memory than they are worth.
+
+mod chunking;
+mod common;
+mod interpreter;
+
+use hlo_ir::{Module, Opcode, text};
+use hlo_memory::{Bytes, Estimator, ModelEstimator, Target};
+use hlo_passes::Options;
+use hlo_passes::manager::{default_pipeline, run};
+
+use chunking::{assert_same_results, options};
+use common::parse;
+
+/// Counts the rows that three indices, computed by `lines` from `%p` as `%a`, `%b` and `%c`, name.
+fn program(parameter: &str, lines: &str) -> String {
+    let body = lines.replace("ROWS", "4096");
+    format!(
+        "HloModule m
+%add (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+ENTRY %main {{
+  %x = f32[4,5,6] parameter(0)
+  %p = {parameter} parameter(1)
+{body}
+  %i = s32[4096,3] concatenate(%a, %b, %c), dimensions={{1}}
+  %one = f32[] constant(1)
+  %ones = f32[4096] broadcast(%one), dimensions={{}}
+  ROOT %y = f32[4,5,6] scatter(%x, %i, %ones), update_window_dims={{}}, inserted_window_dims={{0,1,2}}, \
+         scatter_dims_to_operand_dims={{0,1,2}}, index_vector_dim=1, to_apply=%add
+}}
+"
+    )
+}
+
+/// Three indices out of one integer.
+const UNRAVELLED: &str = "  %five = s32[] constant(5)
+  %fives = s32[ROWS] broadcast(%five), dimensions={}
+  %q = s32[ROWS] divide(%p, %fives)
+  %r = s32[ROWS] remainder(%p, %fives)
+  %s = s32[ROWS] divide(%q, %fives)
+  %a = s32[ROWS,1] reshape(%s)
+  %b = s32[ROWS,1] reshape(%r)
+  %c = s32[ROWS,1] reshape(%q)";
+
+/// Columns of an array that is converted and wrapped as a whole.
+const COLUMNS: &str = "  %w = s32[ROWS,3] convert(%p)
+  %two = s32[] constant(2)
+  %twos = s32[ROWS,3] broadcast(%two), dimensions={}
+  %v = s32[ROWS,3] add(%w, %twos)
+  %t = s32[3,ROWS] transpose(%v), dimensions={1,0}
+  %d = s32[1,ROWS] slice(%t), slice={[0:1], [0:ROWS]}
+  %e = s32[1,ROWS] slice(%t), slice={[1:2], [0:ROWS]}
+  %f = s32[1,ROWS] slice(%t), slice={[2:3], [0:ROWS]}
+  %a = s32[ROWS,1] transpose(%d), dimensions={1,0}
+  %b = s32[ROWS,1] transpose(%e), dimensions={1,0}
+  %c = s32[ROWS,1] transpose(%f), dimensions={1,0}";
+
+/// The program after the default pipeline with blocks of `bytes`, which must compute the same.
+fn optimized(source: &str, options: &Options) -> Module {
+    let before = parse(source);
+    let mut module = before.clone();
+    let estimator = ModelEstimator { target: options.target };
+    let report = run(&mut module, &default_pipeline(), options, &estimator).expect("it has an estimate");
+    assert!(!report.rewrites.is_empty(), "{:?}", report.remarks);
+    assert_eq!(
+        report.after,
+        estimator.estimate(&module).expect("so has this"),
+        "what is said of the result is of the result"
+    );
+    for seed in 0..4 {
+        assert_same_results(&before, &module, seed);
+    }
+    module
+}
+
+/// Blocks of so few bytes that one takes less than a hundredth of the peak.
+fn small() -> Options {
+    options(512)
+}
+
+fn count(module: &Module, opcode: Opcode) -> usize {
+    module.live_instructions().filter(|(_, inst)| inst.opcode == opcode).count()
+}
+
+#[test]
+fn indices_out_of_one_integer_are_computed_from_a_block_in_memory() {
+    let source = program("s32[4096]", UNRAVELLED);
+    let module = optimized(&source, &small());
+    assert_eq!((count(&module, Opcode::While), count(&module, Opcode::Call)), (1, 1), "{}", text::print(&module));
+    let dear = optimized(&source, &options(2048));
+    assert_eq!((count(&dear, Opcode::While), count(&dear, Opcode::Call)), (1, 0), "a block is no hundredth");
+    let tpu = optimized(&source, &Options { target: Target::Tpu, ..small() });
+    assert_eq!(count(&tpu, Opcode::Call), 0, "kernels of other compilers are others");
+}
+
+#[test]
+fn a_budget_is_kept() {
+    let source = program("s32[4096]", UNRAVELLED);
+    let peak = |module: &Module| ModelEstimator { target: Target::Cpu }.estimate(module).expect("it has one").total;
+    let with_call = peak(&optimized(&source, &small()));
+    for (budget, calls) in [(with_call, 1), (Bytes(with_call.get() - 1), 0)] {
+        let module = optimized(&source, &Options { budget: Some(budget), ..small() });
+        assert_eq!(count(&module, Opcode::Call), calls, "{}", text::print(&module));
+        assert!(peak(&module) <= budget);
+    }
+}
+
+#[test]
+fn columns_of_what_is_computed_of_an_array_are_read_one_by_one() {
+    let module = optimized(&program("s8[4096,3]", COLUMNS), &small());
+    assert_eq!(count(&module, Opcode::While), 1);
+    let sliced = count(&module, Opcode::Slice);
+    assert_eq!((count(&module, Opcode::DynamicSlice), sliced), (3, 0), "{}", text::print(&module));
+}
