@@ -1,6 +1,6 @@
 //! What is done to the result once the search has ended.
 
-use hlo_ir::edit::Patch;
+use hlo_ir::edit::{Patch, Undo};
 use hlo_memory::{Bytes, Target};
 
 use super::Search;
@@ -22,13 +22,31 @@ impl Search<'_> {
         }
         let origins = &self.origins;
         let columns = columns::patch(self.module, |id| origins.is_new(id));
-        let changed = self.touch("columns", columns, self.now.charged())?;
+        let changed = self.touch("columns", columns, self.now.charged())?.is_some();
         let origins = &self.origins;
         let reads = reads::patch(self.module, |id| origins.is_new(id));
-        if self.touch("reads", reads, self.most_for_reads())? || changed {
+        let before = self.now.clone();
+        let mut kept = self.touch("reads", reads, self.most_for_reads())?;
+        // A result that the next run would rewrite is none: the block counts for more than it is worth.
+        if kept.is_some() && self.would_go_on()? {
+            kept.take().into_iter().for_each(|undo| undo.revert(self.module));
+            self.now = before;
+        }
+        if changed || kept.is_some() {
             self.observer.polished(self.steps.len() + 1, self.module);
         }
         Ok(())
+    }
+    /// Whether a search of what the module is now would find something.
+    fn would_go_on(&mut self) -> Result<bool, RunError> {
+        let ended = self.fits() || !self.left_out.is_empty() || self.room() < self.least().max(Bytes(1));
+        let (taken, estimate, state) = (self.steps.len(), self.now.clone(), self.said.step());
+        let found = !ended && self.next_step()?.is_some();
+        // What was done on the way to it.
+        self.roll_back(taken);
+        self.now = estimate;
+        self.said.step_back(state);
+        Ok(found)
     }
     /// What the result may need when blocks are read for themselves.
     fn most_for_reads(&self) -> Bytes {
@@ -36,9 +54,9 @@ impl Search<'_> {
         let most = now + Bytes((now.get() / SHARE_OF_PEAK).min((before - now).get() / SHARE_OF_SAVING));
         self.options.budget.map_or(most, |budget| most.min(budget.max(now)))
     }
-    /// Makes one change if the result needs no more than `most`; tells whether it was made.
-    fn touch(&mut self, name: &'static str, patch: Patch, most: Bytes) -> Result<bool, RunError> {
-        let Some(last) = self.steps.last().filter(|_| !patch.is_empty()) else { return Ok(false) };
+    /// Makes one change if the result needs no more than `most`; how to undo it, if it was made.
+    fn touch(&mut self, name: &'static str, patch: Patch, most: Bytes) -> Result<Option<Undo>, RunError> {
+        let Some(last) = self.steps.last().filter(|_| !patch.is_empty()) else { return Ok(None) };
         let instruction = self.origins.of(last.instruction);
         let claim = Claim { pass: name, kind: PassKind::Enabling, instruction, wasted: Bytes::ZERO };
         let undo = trial::apply(self.module, claim, patch, self.options)?;
@@ -46,11 +64,11 @@ impl Search<'_> {
         match self.statistics.estimates.measure(|| estimator.estimate(module)) {
             Ok(estimate) if estimate.charged() <= most => {
                 self.now = estimate;
-                Ok(true)
+                Ok(Some(undo))
             }
             _ => {
                 undo.revert(self.module);
-                Ok(false)
+                Ok(None)
             }
         }
     }
