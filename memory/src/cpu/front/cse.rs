@@ -13,6 +13,7 @@ use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
 use super::cx::{Cx, Id};
+use crate::cpu::graph::OpcodeSet;
 
 /// Merges equal constants, then equal instructions; returns whether any were.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
@@ -71,12 +72,9 @@ impl Kept {
 }
 
 fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
-    let mut alone = cx.list(computation).filter(|&id| !is_free(cx, id));
-    let first_two = (alone.next(), alone.next());
-    drop(alone);
-    if let (first, None) = first_two {
-        // Most bodies of fusions: nothing to compare with.
-        return first.is_some_and(|id| mergeable(cx, id) && merge_equal_iotas(cx, id));
+    if !cx.has_seen_in(computation, Opcode::Iota) && all_differ(cx, computation) {
+        // Most bodies of fusions.
+        return false;
     }
     let order = cx.post_order(computation);
     let mut seen = Seen { known: IndexMap::default(), passed: vec![false; cx.slots(computation)] };
@@ -104,6 +102,19 @@ fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
         changed = true;
     }
     changed
+}
+
+/// Whether every instruction that computes from something does it by an opcode of its own, so that there is nothing to compare with.
+fn all_differ(cx: &Cx<'_>, computation: ComputationId) -> bool {
+    let mut seen = OpcodeSet::default();
+    let opcodes = cx.list(computation).filter(|&id| !is_free(cx, id)).map(|id| cx.opcode(id));
+    for opcode in opcodes {
+        if seen.has(opcode) {
+            return false;
+        }
+        seen.add(opcode);
+    }
+    true
 }
 
 /// Instructions that may stand for later ones.

@@ -95,7 +95,7 @@ impl<'g> Cx<'g> {
 
     /// Sizes of the array.
     pub(crate) fn dims(&self, id: Id) -> Dims {
-        self.array(id).map(|array| array.dims.clone()).unwrap_or_default()
+        self.array(id).map(|array| Dims::from_slice(&array.dims)).unwrap_or_default()
     }
 
     /// Number of dimensions.
@@ -145,7 +145,7 @@ impl<'g> Cx<'g> {
 
     /// The attribute `dimensions={...}`.
     pub(crate) fn dimensions(&self, id: Id) -> Dims {
-        self.inst(id).ints(&AttrKey::Dimensions).into()
+        Dims::from_slice(self.inst(id).ints(&AttrKey::Dimensions))
     }
 
     /// The one operand of `id` if `id` has this opcode.

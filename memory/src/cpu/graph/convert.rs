@@ -12,7 +12,7 @@ use super::birth::Births;
 use super::export::{Export, Source};
 use super::room::Room;
 use super::{Graph, Rare, Schedule, Seen, Working};
-use crate::both::both;
+use crate::both::{ahead, both, drop_aside};
 use crate::names::Names;
 
 /// Where a module comes from, which decides the order of its instruction lists: the text has lost it.
@@ -40,7 +40,9 @@ impl Graph {
             name: module.name.clone(),
             attributes: module.attributes.clone(),
             stack_tables: module.stack_tables.clone(),
-            nodes: Arena::new(),
+            inputs: Arena::new(),
+            users: Arena::new(),
+            places: Arena::new(),
             insts: Arena::new(),
             controls: IndexMap::default(),
             bodies: Arena::new(),
@@ -88,7 +90,9 @@ impl Graph {
     /// Makes room for the graph of a module with that many instructions: fusions copy what they compute, and room that nobody uses costs nothing.
     fn expect(&mut self, instructions: usize) {
         let count = 4 * instructions;
-        self.nodes.reserve(count);
+        self.inputs.reserve(count);
+        self.users.reserve(count);
+        self.places.reserve(count);
         self.insts.reserve(count);
         self.opcodes.reserve(count);
         self.results.reserve(count);
@@ -116,8 +120,8 @@ impl Graph {
         computations: &SideTable<ComputationId, Option<ComputationId>>,
         map: &mut SideTable<InstructionId, Option<InstructionId>>,
     ) {
-        for &id in order {
-            let mut inst = module.instruction(id).clone();
+        let copied = |&id: &InstructionId| module.instruction(id).clone();
+        ahead(order, copied, |&id, mut inst| {
             for operand in &mut inst.operands {
                 *operand = map[*operand].expect("text defines operands before users");
             }
@@ -129,7 +133,7 @@ impl Graph {
                 let before = map[before].expect("text defines control predecessors before successors");
                 self.add_control(before, new);
             }
-        }
+        });
         let body = module.computation(source);
         self.bodies[target].attributes.clone_from(&body.attributes);
         self.bodies[target].root = map[body.root].expect("the root is an instruction of its computation");
@@ -168,21 +172,13 @@ impl Graph {
         let module = export.finish(self.header(true), self.stack_tables.clone(), instructions).module;
         // To be freed with the rest.
         self.insts = Arena::from(insts);
-        self.drop_aside();
+        drop_aside(self.is_large(), self);
         module
     }
 
     /// Whether there is enough to do for two threads.
     pub(super) fn is_large(&self) -> bool {
-        self.nodes.len() >= LARGE
-    }
-
-    /// Frees the graph: a large one on a thread of its own, because nobody need wait for it.
-    fn drop_aside(self) {
-        if self.is_large() {
-            // Where no thread can be had, the graph goes with what should have run there.
-            let _ = std::thread::Builder::new().spawn(move || drop(self));
-        }
+        self.users.len() >= LARGE
     }
 
     /// The same without names and metadata; which instruction is which tells the rest.

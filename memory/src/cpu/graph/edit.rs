@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 use super::users::Users;
-use super::{Body, Control, Graph, Node, REMOVED, Rare, Seen};
+use super::{Body, Control, Graph, Place, REMOVED, Rare, Seen};
 
 impl Graph {
     /// Appends an instruction to a computation and to the user lists of its operands. Control predecessors among its attributes are ignored;
@@ -29,7 +29,9 @@ impl Graph {
         self.origins.push(None);
         self.readers.push(0);
         self.insts.push(inst);
-        let id = self.nodes.push(Node { operands, users: Users::new(), parent: computation, slot });
+        self.inputs.push(operands);
+        self.users.push(Users::new());
+        let id = self.places.push(Place { parent: computation, slot });
         if let Some(number) = number {
             self.enter_parameter(computation, id, number);
         }
@@ -39,8 +41,8 @@ impl Graph {
         body.effects |= effects;
         body.list.push(Some(id));
         body.live += 1;
-        for index in 0..self.nodes[id].operands.len() {
-            let operand = self.nodes[id].operands[index];
+        for index in 0..self.inputs[id].len() {
+            let operand = self.inputs[id][index];
             self.add_user(operand, id);
         }
         if calls {
@@ -81,14 +83,14 @@ impl Graph {
 
     /// Puts `user` at the end of the users of `id`, unless it is there already.
     fn add_user(&mut self, id: InstructionId, user: InstructionId) {
-        let users = &mut self.nodes[id].users;
+        let users = &mut self.users[id];
         users.add(user);
         self.readers[id.index()] = users.len() as u32;
     }
 
     /// Takes `user` out of the users of `id`, if it is there.
     fn remove_user(&mut self, id: InstructionId, user: InstructionId) {
-        let users = &mut self.nodes[id].users;
+        let users = &mut self.users[id];
         users.remove(user);
         self.readers[id.index()] = users.len() as u32;
     }
@@ -102,16 +104,15 @@ impl Graph {
 
     /// The same for the computation of an instruction.
     fn touch_around(&mut self, id: InstructionId) {
-        self.touch(self.nodes[id].parent);
+        self.touch(self.places[id].parent);
     }
 
     /// Keeps the list of instructions that call computations.
     pub(super) fn note_calls(&mut self, id: InstructionId) {
-        let node = &self.nodes[id];
-        if node.slot == REMOVED || self.insts[id].called_computations().next().is_none() {
+        let Place { parent, slot } = self.places[id];
+        if slot == REMOVED || self.insts[id].called_computations().next().is_none() {
             return;
         }
-        let (slot, parent) = (node.slot, node.parent);
         self.forget_order();
         let calling = &mut self.bodies[parent].calling;
         if let Err(place) = calling.binary_search(&slot) {
@@ -180,7 +181,7 @@ impl Graph {
     /// Source: `HloInstruction::ReplaceOperandWithDifferentShape`.
     pub(crate) fn replace_operand(&mut self, user: InstructionId, index: usize, new: InstructionId) {
         self.touch_around(user);
-        let old = std::mem::replace(&mut self.nodes[user].operands[index], new);
+        let old = std::mem::replace(&mut self.inputs[user][index], new);
         if old == new {
             return;
         }
@@ -201,7 +202,7 @@ impl Graph {
 
     fn redirect(&mut self, old: InstructionId, user: InstructionId, new: InstructionId) {
         self.touch_around(user);
-        exchange(&mut self.nodes[user].operands, old, new);
+        exchange(&mut self.inputs[user], old, new);
         self.add_user(new, user);
         self.merge_equal_fusion_operands(user);
     }
@@ -211,7 +212,7 @@ impl Graph {
     /// Source: `HloInstruction::ReplaceAllUsesWithDifferentShape`.
     pub(crate) fn replace_all_uses(&mut self, old: InstructionId, new: InstructionId) {
         self.touch_around(old);
-        let users = self.nodes[old].users.take();
+        let users = self.users[old].take();
         self.readers[old.index()] = 0;
         let new_is_user = users.contains(&new);
         for user in users.into_iter().filter(|&user| user != new) {
@@ -244,17 +245,17 @@ impl Graph {
     /// and as the root; `old` goes. What the two functions above do to the graph, without the way there.
     pub(super) fn take_place(&mut self, old: InstructionId, new: InstructionId) {
         debug_assert!(!self.has_control(old) && self.user_count(new) == 0, "see above");
-        for operand in std::mem::take(&mut self.nodes[old].operands) {
-            self.nodes[operand].users.exchange(old, new);
+        for operand in std::mem::take(&mut self.inputs[old]) {
+            self.users[operand].exchange(old, new);
         }
-        let users = std::mem::take(&mut self.nodes[old].users);
+        let users = std::mem::take(&mut self.users[old]);
         self.readers[new.index()] = std::mem::take(&mut self.readers[old.index()]);
         for user in users.iter() {
-            exchange(&mut self.nodes[user].operands, old, new);
+            exchange(&mut self.inputs[user], old, new);
         }
         let fusions: SmallVec<[InstructionId; 4]> =
             users.iter().filter(|&user| self.opcode(user) == Opcode::Fusion).collect();
-        self.nodes[new].users = users;
+        self.users[new] = users;
         fusions.into_iter().for_each(|user| self.merge_equal_fusion_operands(user));
         if self.is_root(old) {
             self.set_root(new);
@@ -278,7 +279,7 @@ impl Graph {
     /// Takes a dead instruction out of its computation.
     pub(crate) fn remove(&mut self, id: InstructionId) {
         debug_assert!(self.is_dead(id) && !self.has_control(id), "only dead instructions are removed");
-        let operands = std::mem::take(&mut self.nodes[id].operands);
+        let operands = std::mem::take(&mut self.inputs[id]);
         for operand in operands {
             self.remove_user(operand, id);
         }
@@ -288,7 +289,7 @@ impl Graph {
     /// The same for an instruction that reads nothing any more.
     fn take_out(&mut self, id: InstructionId) {
         self.touch_around(id);
-        let slot = std::mem::replace(&mut self.nodes[id].slot, REMOVED);
+        let slot = std::mem::replace(&mut self.places[id].slot, REMOVED);
         let parent = self.parent(id);
         self.bodies[parent].list[slot as usize] = None;
         if self.opcode(id) == Opcode::Parameter {
@@ -337,7 +338,7 @@ impl Graph {
         self.renumber_parameters(body, twice[0].0);
         let again = |index: usize| twice.iter().any(|&(other, _)| other == index);
         let kept = self.operands(fusion).iter().enumerate().filter(|&(index, _)| !again(index)).map(|(_, &id)| id);
-        self.nodes[fusion].operands = kept.collect();
+        self.inputs[fusion] = kept.collect();
     }
 
     /// Removes parameter `number` of a fused computation, which nothing uses any more, together with the fusion's operand.
@@ -346,7 +347,7 @@ impl Graph {
         let Some(body) = self.fused(fusion) else { return };
         self.remove(self.parameter(body, number));
         self.renumber_parameters(body, number);
-        let operand = self.nodes[fusion].operands.remove(number);
+        let operand = self.inputs[fusion].remove(number);
         if !self.operands(fusion).contains(&operand) {
             self.remove_user(operand, fusion);
         }
@@ -355,7 +356,7 @@ impl Graph {
     /// Appends an operand to an instruction.
     pub(crate) fn append_operand(&mut self, user: InstructionId, operand: InstructionId) {
         self.touch_around(user);
-        self.nodes[user].operands.push(operand);
+        self.inputs[user].push(operand);
         self.add_user(operand, user);
     }
 
@@ -394,10 +395,9 @@ impl Graph {
                 let successors = control.successors.iter().map(|&other| mapped(other)).collect();
                 self.controls.insert(copy, Control { predecessors, successors });
             }
-            let node = &mut self.nodes[copy];
             self.readers[copy.index()] = users.len() as u32;
-            node.users = users;
-            node.slot = slot as u32;
+            self.users[copy] = users;
+            self.places[copy].slot = slot as u32;
             self.bodies[target].list[slot] = Some(copy);
         }
         self.touch(target);
@@ -442,11 +442,13 @@ struct Said {
     effects: bool,
 }
 
-/// Puts `new` wherever `old` stands. Each place is written to, which takes several at a time: the tuple of a program's results has thousands of
-/// operands, and passes exchange one after the other.
+/// Puts `new` wherever `old` stands. Looks at all of some operands before it goes to the one, which takes several at a time: the tuple of a
+/// program's results has thousands, and passes exchange one after the other.
 fn exchange(operands: &mut [InstructionId], old: InstructionId, new: InstructionId) {
-    for operand in operands {
-        *operand = if *operand == old { new } else { *operand };
+    for some in operands.chunks_mut(64) {
+        if some.iter().fold(false, |found, operand| found | (*operand == old)) {
+            some.iter_mut().filter(|operand| **operand == old).for_each(|operand| *operand = new);
+        }
     }
 }
 

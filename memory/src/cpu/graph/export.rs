@@ -2,7 +2,7 @@
 
 use crate::both::both;
 use hlo_ir::arena::{Arena, Id as _, SideTable};
-use hlo_ir::module::{ModuleParts, StackTables, TextStyle};
+use hlo_ir::module::{ModuleParts, Operands, StackTables, TextStyle};
 use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module};
 use smol_str::SmolStr;
 
@@ -153,7 +153,8 @@ impl<'g> Export<'g> {
             return;
         }
         let mapped = |id: &InstructionId| self.map[id.index()].expect("operands stand in the same computation");
-        inst.operands = self.graph.operands(id).iter().map(mapped).collect();
+        inst.operands = Operands::from_slice(self.graph.operands(id));
+        inst.operands.iter_mut().for_each(|operand| *operand = mapped(operand));
         let before = self.graph.control_predecessors(id);
         if !before.is_empty() {
             let before: Vec<InstructionId> = before.iter().map(mapped).collect();

@@ -134,14 +134,14 @@ impl Graph {
         let inst = &mut self.insts[root];
         let attributes = std::mem::take(&mut inst.attributes);
         let (name, shape, payload) = (inst.name.clone(), inst.shape.clone(), inst.payload.clone());
-        let mut copy = Instruction { name, shape, payload, attributes, operands: Operands::new(), ..*inst };
-        copy.operands.clone_from(&self.nodes[root].operands);
+        let operands = Operands::from_slice(&self.inputs[root]);
+        let mut copy = Instruction { name, shape, payload, attributes, operands, ..*inst };
         for operand in &mut copy.operands {
             let known = self.operands(fusion).iter().position(|other| other == operand);
             *operand = if let Some(number) = known {
                 self.parameter(body, number)
             } else {
-                self.nodes[fusion].operands.push(*operand);
+                self.inputs[fusion].push(*operand);
                 self.add_parameter(body, *operand)
             };
         }

@@ -37,6 +37,7 @@ pub(crate) use order::Order;
 use order::Walk;
 use room::Room;
 use seen::Seen;
+pub(crate) use seen::Seen as OpcodeSet;
 pub(crate) use skeleton::Skeleton;
 pub(crate) use users::Users;
 
@@ -46,11 +47,9 @@ pub(crate) type Schedule = SideTable<ComputationId, Vec<InstructionId>>;
 /// A list of instructions, short enough to stay on the stack in the common case.
 pub(crate) type Ids = SmallVec<[InstructionId; 8]>;
 
-/// What walks over the graph read of an instruction, apart from the rest: they wait for memory, and this is a fifth of it.
-#[derive(Clone, Debug)]
-struct Node {
-    operands: Operands,
-    users: Users,
+/// Where an instruction stands.
+#[derive(Clone, Copy, Debug)]
+struct Place {
     /// The computation it stands in.
     parent: ComputationId,
     /// Position in the list of its computation; [`REMOVED`] once it was taken out.
@@ -76,16 +75,22 @@ pub(crate) enum Rare {
     OperandLayouts,
     /// `custom_call_has_side_effect`
     SideEffect,
+    /// `sharding`
+    Sharding,
+    /// `frontend_attributes`
+    Frontend,
 }
 
 impl Rare {
-    const COUNT: usize = 3;
+    const COUNT: usize = 5;
 
     fn of(key: &AttrKey) -> Option<Self> {
         match key {
             AttrKey::OutputToOperandAliasing => Some(Self::Aliasing),
             AttrKey::OperandLayoutConstraints => Some(Self::OperandLayouts),
             AttrKey::CustomCallHasSideEffect => Some(Self::SideEffect),
+            AttrKey::Sharding => Some(Self::Sharding),
+            AttrKey::FrontendAttributes => Some(Self::Frontend),
             _ => None,
         }
     }
@@ -139,7 +144,12 @@ pub(crate) struct Graph {
     /// Whether the program for several devices was replaced by the one that each of them runs.
     pub(crate) partitioned: bool,
     stack_tables: StackTables,
-    nodes: Arena<InstructionId, Node>,
+    /// Operands. What walks read of an instruction stands in tables of its own, because they wait for memory.
+    inputs: Arena<InstructionId, Operands>,
+    /// Users in XLA's order.
+    users: Arena<InstructionId, Users>,
+    /// Where each instruction stands.
+    places: Arena<InstructionId, Place>,
     /// The opcode of each instruction once more: most questions are about it.
     opcodes: Vec<Opcode>,
     /// What each instruction produces once more: asked for nearly as often, and eight stand where half an instruction does.
@@ -225,7 +235,7 @@ impl Graph {
     /// A copy of an instruction, operands included.
     pub(crate) fn copied(&self, id: InstructionId) -> Instruction {
         let mut inst = self.insts[id].clone();
-        inst.operands.clone_from(&self.nodes[id].operands);
+        inst.operands = Operands::from_slice(&self.inputs[id]);
         inst
     }
     /// Whether an instruction may call computations: `false` says that it calls none.
@@ -288,23 +298,23 @@ impl Graph {
     }
     /// Operands in order.
     pub(crate) fn operands(&self, id: InstructionId) -> &[InstructionId] {
-        &self.nodes[id].operands
+        &self.inputs[id]
     }
     /// One operand.
     pub(crate) fn operand(&self, id: InstructionId, index: usize) -> InstructionId {
-        self.nodes[id].operands[index]
+        self.inputs[id][index]
     }
     /// The computation an instruction stands in.
     pub(crate) fn parent(&self, id: InstructionId) -> ComputationId {
-        self.nodes[id].parent
+        self.places[id].parent
     }
     /// A snapshot of the users in XLA's order, each once.
     pub(crate) fn users(&self, id: InstructionId) -> Ids {
-        self.nodes[id].users.to_vec()
+        self.users[id].to_vec()
     }
     /// The users in XLA's order, each once, while nothing changes: a constant may have thousands, and few are looked at.
     pub(crate) fn each_user(&self, id: InstructionId) -> impl Iterator<Item = InstructionId> + '_ {
-        self.nodes[id].users.iter()
+        self.users[id].iter()
     }
     /// How many instructions use `id`.
     pub(crate) fn user_count(&self, id: InstructionId) -> usize {
@@ -312,11 +322,11 @@ impl Graph {
     }
     /// The user at a position of the user list.
     pub(crate) fn user(&self, id: InstructionId, position: usize) -> Option<InstructionId> {
-        self.nodes[id].users.get(position)
+        self.users[id].get(position)
     }
     /// Whether `user` has `id` as an operand.
     pub(crate) fn is_user(&self, id: InstructionId, user: InstructionId) -> bool {
-        self.nodes[id].users.contains(user)
+        self.users[id].contains(user)
     }
     /// Instructions that must run before `id` without giving it a value.
     pub(crate) fn control_predecessors(&self, id: InstructionId) -> &[InstructionId] {
@@ -328,11 +338,11 @@ impl Graph {
     }
     /// Whether the instruction still stands in its computation.
     pub(crate) fn is_alive(&self, id: InstructionId) -> bool {
-        self.nodes[id].slot != REMOVED
+        self.places[id].slot != REMOVED
     }
     /// Position in the instruction list of the computation: dense enough for tables over one computation.
     pub(crate) fn slot(&self, id: InstructionId) -> usize {
-        self.nodes[id].slot as usize
+        self.places[id].slot as usize
     }
     /// One more than the largest slot of a computation.
     pub(crate) fn slots(&self, id: ComputationId) -> usize {
@@ -340,7 +350,7 @@ impl Graph {
     }
     /// Number of instruction ids ever handed out.
     pub(crate) fn instruction_count(&self) -> usize {
-        self.nodes.len()
+        self.users.len()
     }
     /// Name of a computation.
     pub(crate) fn computation_name(&self, id: ComputationId) -> &SmolStr {
@@ -376,6 +386,7 @@ impl Graph {
         self.bodies[id].parameters[number]
     }
     /// Computations an instruction calls, in XLA's order: a `while` calls its body, then its condition.
+    #[inline]
     pub(crate) fn callees(&self, id: InstructionId) -> SmallVec<[ComputationId; 2]> {
         if !self.calls.has(self.opcode(id)) {
             return SmallVec::new();
@@ -442,7 +453,7 @@ impl Graph {
         self.version += 1;
         let effects = key == AttrKey::CustomCallHasSideEffect;
         self.effects |= effects;
-        self.bodies[self.nodes[id].parent].effects |= effects;
+        self.bodies[self.places[id].parent].effects |= effects;
         if let Some(rare) = Rare::of(&key) {
             self.rare[rare as usize].add(self.opcodes[id.index()]);
         }

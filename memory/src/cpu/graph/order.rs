@@ -87,7 +87,7 @@ impl Graph {
             return known.clone();
         }
         let mut walk = self.walk.take_turn();
-        walk.begin(self.nodes.len());
+        walk.begin(self.users.len());
         for sink in self.list(computation).filter(|&id| self.user_count(id) == 0) {
             self.walk_from(sink, &mut walk);
         }

@@ -4,6 +4,7 @@
 use std::mem;
 use std::thread::{Builder, JoinHandle};
 
+use hlo_ir::shape::ShapeRef;
 use hlo_ir::{Instruction, Opcode, Shape};
 use smol_str::SmolStr;
 
@@ -47,7 +48,9 @@ impl Room {
 
 /// An empty list whose memory was written to.
 fn list(count: usize) -> Vec<Instruction> {
-    let mut list = vec![Instruction::new(SmolStr::default(), Shape::Token.into(), Opcode::Tuple, []); count];
+    let shape = ShapeRef::from(Shape::Token);
+    let hollow = || Instruction::new(SmolStr::default(), shape.clone(), Opcode::Tuple, []);
+    let mut list: Vec<Instruction> = std::iter::repeat_with(hollow).take(count).collect();
     list.clear();
     list
 }

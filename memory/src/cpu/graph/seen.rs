@@ -6,7 +6,7 @@ const WORDS: usize = 4;
 
 /// A set of opcodes, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Seen([u64; WORDS]);
+pub(crate) struct Seen([u64; WORDS]);
 
 impl Seen {
     /// The set of these opcodes.
@@ -20,11 +20,11 @@ impl Seen {
         set
     }
     /// Adds an opcode.
-    pub(super) fn add(&mut self, opcode: Opcode) {
+    pub(crate) fn add(&mut self, opcode: Opcode) {
         self.0[opcode as usize / 64] |= 1 << (opcode as usize % 64);
     }
     /// Whether the opcode is in the set.
-    pub(super) fn has(self, opcode: Opcode) -> bool {
+    pub(crate) fn has(self, opcode: Opcode) -> bool {
         self.0[opcode as usize / 64] & (1 << (opcode as usize % 64)) != 0
     }
     /// Whether the sets have an opcode in common.

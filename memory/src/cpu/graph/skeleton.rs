@@ -13,6 +13,7 @@ use super::convert::Snapshot;
 use super::export::{Export, Source};
 use super::{Graph, Order, Seen};
 use crate::assignment::elementwise::{BodyPaths, KnownPaths, Paths};
+use crate::both::drop_aside;
 
 /// A snapshot, and what it leaves out.
 pub(crate) struct Skeleton {
@@ -162,6 +163,7 @@ impl Graph {
             None => Source::ours(for_aliases(self.inst(id))),
         };
         let instructions = export.make(export.room(), source);
+        drop_aside(self.is_large(), old);
         let snapshot = export.finish(self.header(false), StackTables::default(), instructions);
         Skeleton { snapshot, paths, bodies, order, version: self.version }
     }

@@ -31,7 +31,7 @@ impl Users {
     /// The users in order.
     pub(crate) fn to_vec(&self) -> SmallVec<[InstructionId; 8]> {
         match self {
-            Self::Few(list) => list.iter().copied().collect(),
+            Self::Few(list) => SmallVec::from_slice(list),
             Self::Many(set) => set.iter().copied().collect(),
         }
     }

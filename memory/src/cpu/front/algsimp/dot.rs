@@ -25,10 +25,10 @@ impl Numbers {
     pub(crate) fn of(cx: &Cx<'_>, id: Id) -> Option<Self> {
         let dims = DotDims::of(cx.inst(id))?;
         Some(Self {
-            lhs_batch: dims.lhs_batch.into(),
-            lhs_contracting: dims.lhs_contracting.into(),
-            rhs_batch: dims.rhs_batch.into(),
-            rhs_contracting: dims.rhs_contracting.into(),
+            lhs_batch: Dims::from_slice(dims.lhs_batch),
+            lhs_contracting: Dims::from_slice(dims.lhs_contracting),
+            rhs_batch: Dims::from_slice(dims.rhs_batch),
+            rhs_contracting: Dims::from_slice(dims.rhs_contracting),
         })
     }
     /// The dimensions of a side of this rank that are neither batch nor contracted.

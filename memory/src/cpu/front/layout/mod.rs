@@ -10,6 +10,8 @@ mod points;
 mod rules;
 mod spread;
 
+use std::collections::VecDeque;
+
 use hlo_ir::arena::SideTable;
 use hlo_ir::shape::{ArrayShape, Layout, Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, Opcode};
@@ -46,6 +48,7 @@ pub(crate) fn run(cx: &mut Cx<'_>) {
         mismatched: SideTable::new(false),
         is_body,
         added: Vec::new(),
+        waiting: VecDeque::new(),
     };
     rules.solve(&computations);
     let plan = assign::Plan::of(rules);

@@ -6,6 +6,7 @@
 //! Source: `BufferLayoutConstraint`, `OperandLayoutConstraint`, `ComputationLayoutConstraint`, `LayoutAssignment::AddMandatoryConstraints`
 //! (xla/service/layout_assignment.cc), `CpuLayoutAssignment::AddBackendConstraints` (xla/service/cpu/cpu_layout_assignment.cc).
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use hlo_ir::arena::SideTable;
@@ -108,6 +109,8 @@ pub(super) struct Rules<'a, 'g> {
     pub(super) is_body: SideTable<ComputationId, bool>,
     /// Rules that were added since the last look.
     pub(super) added: Vec<Rule>,
+    /// Rules that wait to be spread.
+    pub(super) waiting: VecDeque<Rule>,
 }
 
 /// The layout an array is made in.
@@ -180,7 +183,7 @@ impl Rules<'_, '_> {
 
     /// Says in which layouts all arrays of a result are made.
     pub(super) fn make_all(&mut self, id: Id, layouts: &[Order]) {
-        for (buffer, layout) in self.points.leaves(id).iter().copied().collect::<Leaves>().into_iter().zip(layouts) {
+        for (buffer, layout) in Leaves::from_slice(self.points.leaves(id)).into_iter().zip(layouts) {
             self.make(buffer, layout, true, true);
         }
     }

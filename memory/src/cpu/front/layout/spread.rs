@@ -6,8 +6,6 @@
 //! Source: `LayoutAssignment::RunOnComputation`, `PropagateConstraints`, `PropagateOperandConstraint`, `PropagateBufferConstraint`,
 //! `ChooseOutputLayoutFromOperandLayout`, `CalculateComputationLayout` (xla/service/layout_assignment.cc).
 
-use std::collections::VecDeque;
-
 use hlo_ir::shape::{ArrayShape, Dims, Layout};
 use hlo_ir::{AttrKey, ComputationId, Opcode};
 use smallvec::smallvec;
@@ -92,13 +90,16 @@ impl Rules<'_, '_> {
     }
 
     fn spread(&mut self, left: &mut usize) {
-        let (mut waiting, mut added) = (VecDeque::new(), Vec::new());
+        // What is left over when there were too many steps is forgotten.
+        self.waiting.clear();
         loop {
-            std::mem::swap(&mut added, &mut self.added);
+            let mut added = std::mem::take(&mut self.added);
             for rule in added.drain(..) {
-                if self.is_first(rule) { waiting.push_front(rule) } else { waiting.push_back(rule) }
+                if self.is_first(rule) { self.waiting.push_front(rule) } else { self.waiting.push_back(rule) }
             }
-            let Some(rule) = waiting.pop_front() else { return };
+            // With its memory.
+            self.added = added;
+            let Some(rule) = self.waiting.pop_front() else { return };
             let Some(less) = left.checked_sub(1) else { return };
             *left = less;
             match rule {
@@ -123,7 +124,7 @@ impl Rules<'_, '_> {
 
     /// Asks for the arrays of a value in these layouts.
     fn reach(&mut self, id: Id, layouts: &[Order]) {
-        for (buffer, layout) in self.points.leaves(id).iter().copied().collect::<Leaves>().into_iter().zip(layouts) {
+        for (buffer, layout) in Leaves::from_slice(self.points.leaves(id)).into_iter().zip(layouts) {
             let by = self.points.made[buffer].by;
             let pair = self.cx.opcode(by) == Opcode::Reduce && self.cx.shape(by).as_tuple().is_some();
             if !pair {
@@ -151,7 +152,7 @@ impl Rules<'_, '_> {
             self.agree(id, operand, array.rank(), layout);
             return;
         }
-        for buffer in self.points.leaves(id).iter().copied().collect::<Leaves>() {
+        for buffer in Leaves::from_slice(self.points.leaves(id)) {
             if self.points.made[buffer].rank <= 1 {
                 continue;
             }
@@ -187,7 +188,7 @@ impl Rules<'_, '_> {
                 self.want(id, slot, smallvec![layout.clone()], true);
             }
         }
-        for buffer in self.points.leaves(id).iter().copied().collect::<Leaves>() {
+        for buffer in Leaves::from_slice(self.points.leaves(id)) {
             let made = &self.points.made[buffer];
             if made.by == id && made.rank == rank && rank > 1 {
                 self.make(buffer, layout, true, true);

@@ -10,10 +10,13 @@ use smol_str::SmolStr;
 use super::factors::{self, Factor};
 use super::sharding::{self, Sharding};
 use crate::cpu::front::cx::{Cx, Id};
+use crate::cpu::graph::Rare;
 
 /// What is known of the arrays of the entry computation.
 pub(super) struct Shardings {
     of: SideTable<Id, Option<Sharding>>,
+    /// Whether anything is known of an array, once more: sweeps ask, and the answer is nearly always no.
+    known: SideTable<Id, bool>,
     /// Stated by the program: not to be changed.
     closed: SideTable<Id, bool>,
     /// Whether anything is known of any array.
@@ -23,7 +26,8 @@ pub(super) struct Shardings {
 impl Shardings {
     /// Reads what the program states about a computation and propagates it. `None` if a statement is not understood.
     pub(super) fn of(cx: &Cx<'_>, computation: ComputationId) -> Option<Self> {
-        let mut found = Self { of: SideTable::new(None), closed: SideTable::new(false), any: false };
+        let mut found =
+            Self { of: SideTable::new(None), known: SideTable::new(false), closed: SideTable::new(false), any: false };
         let order = cx.post_order(computation);
         for &id in order.iter() {
             found.state(cx, id)?;
@@ -54,7 +58,7 @@ impl Shardings {
 
     /// Whether anything is known of an instruction or its operands.
     fn is_known_around(&self, cx: &Cx<'_>, id: Id) -> bool {
-        self.of[id].is_some() || cx.operands(id).iter().any(|&operand| self.of[operand].is_some())
+        self.known[id] || cx.operands(id).iter().any(|&operand| self.known[operand])
     }
 
     /// The sharding of an array; whole if nothing divides it.
@@ -71,7 +75,7 @@ impl Shardings {
                 for (&operand, wanted) in cx.operands(id).iter().zip(wanted) {
                     if self.of[operand].is_none() {
                         self.any = true;
-                        self.of.set(operand, Some(wanted));
+                        self.note(operand, wanted);
                     }
                 }
             }
@@ -90,7 +94,7 @@ impl Shardings {
                 let wanted = sharding::all_in(inst, "xla.sdy.sharding")?.into_iter().next()?;
                 self.close(id, wanted);
             }
-            _ if inst.array().is_some() && states_its_own(cx, id) => {
+            _ if states_its_own(cx, id) && inst.array().is_some() => {
                 self.close(id, Sharding::stated(inst)?);
             }
             _ => {}
@@ -100,8 +104,13 @@ impl Shardings {
 
     fn close(&mut self, id: Id, sharding: Sharding) {
         self.any = true;
-        self.of.set(id, Some(sharding));
+        self.note(id, sharding);
         self.closed.set(id, true);
+    }
+
+    fn note(&mut self, id: Id, sharding: Sharding) {
+        self.of.set(id, Some(sharding));
+        self.known.set(id, true);
     }
 
     /// Lets the dimensions of each factor agree where they are open.
@@ -133,7 +142,7 @@ impl Shardings {
             return false;
         }
         dims[dim] = axes.to_vec();
-        self.of.set(id, Some(Sharding::of(dims)));
+        self.note(id, Sharding::of(dims));
         true
     }
 }
@@ -143,6 +152,9 @@ const MOST_ROUNDS: usize = 64;
 
 /// Parameters and annotations state their shardings; on anything else an attribute is only a hint of an earlier propagation.
 fn states_its_own(cx: &Cx<'_>, id: Id) -> bool {
+    if !cx.may_have(id, Rare::Sharding) && !cx.may_have(id, Rare::Frontend) && cx.opcode(id) != Opcode::CustomCall {
+        return false;
+    }
     let says = Sharding::stated(cx.inst(id)).is_some();
     let annotated = cx.inst(id).raw(&hlo_ir::AttrKey::Sharding).is_some();
     (cx.opcode(id) == Opcode::Parameter && annotated) || target(cx, id) == Some("Sharding") || says
