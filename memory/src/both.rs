@@ -42,8 +42,8 @@ pub(crate) fn ahead<I: Sync, T: Send>(items: &[I], make: impl Fn(&I) -> T + Sync
             .stack_size(STACK)
             .spawn_scoped(scope, move || items.chunks(PIECE).try_for_each(|piece| send.send(all(piece))));
         for piece in items.chunks(PIECE) {
-            let made = receive.recv().unwrap_or_else(|_| all(piece));
-            piece.iter().zip(made).for_each(|(item, made)| take(item, made));
+            let ready = receive.recv().unwrap_or_else(|_| all(piece));
+            piece.iter().zip(ready).for_each(|(item, done)| take(item, done));
         }
     });
 }

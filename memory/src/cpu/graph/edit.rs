@@ -446,7 +446,7 @@ struct Said {
 /// program's results has thousands, and passes exchange one after the other.
 fn exchange(operands: &mut [InstructionId], old: InstructionId, new: InstructionId) {
     for some in operands.chunks_mut(64) {
-        if some.iter().fold(false, |found, operand| found | (*operand == old)) {
+        if some.iter().map(|operand| u32::from(*operand == old)).sum::<u32>() > 0 {
             some.iter_mut().filter(|operand| **operand == old).for_each(|operand| *operand = new);
         }
     }

@@ -3,8 +3,8 @@
 //! Source: `DotDecomposer` (xla/hlo/transforms/expanders/dot_decomposer.cc), `BatchDotSimplification`
 //! (xla/hlo/transforms/simplifiers/batch_dot_simplification.cc).
 
-use hlo_ir::Opcode;
 use hlo_ir::shape::Dims;
+use hlo_ir::{AttrKey, Opcode};
 
 use super::super::algsimp::dot::{Numbers, make_dot};
 use super::super::build::row_major;
@@ -97,6 +97,10 @@ pub(crate) fn drop_unit_batches(cx: &mut Cx<'_>) -> bool {
 }
 
 fn without_unit_batches(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
+    if cx.inst(id).ints(&AttrKey::LhsBatchDims).is_empty() {
+        // Nearly all.
+        return None;
+    }
     let numbers = Numbers::of(cx, id)?;
     let batch = numbers.lhs_batch.len() as i64;
     let leading = numbers.lhs_batch == numbers.rhs_batch && numbers.lhs_batch.iter().copied().eq(0..batch);
