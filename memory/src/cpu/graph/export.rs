@@ -119,8 +119,9 @@ impl<'g> Export<'g> {
             self.wire(id, &mut inst);
             inst
         };
-        let large = self.graph.is_large();
-        let (here, aside) = self.to_graph.split_at(if large { self.to_graph.len() / 2 } else { self.to_graph.len() });
+        let (large, count) = (self.graph.is_large(), self.to_graph.len());
+        // The other thread has to fetch the memory it writes to, so it gets the smaller part.
+        let (here, aside) = self.to_graph.split_at(if large { count * 3 / 5 } else { count });
         let (later, ()) =
             both(large, || aside.iter().map(made).collect::<Vec<_>>(), || room.extend(here.iter().map(made)));
         room.extend(later);
