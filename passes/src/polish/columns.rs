@@ -89,8 +89,9 @@ impl<'a> Columns<'a> {
                 return None;
             }
             for &user in users.get(value) {
-                match module.instruction(user).opcode {
-                    Opcode::Slice => columns.slices.push(user),
+                let reader = module.instruction(user);
+                match reader.opcode {
+                    Opcode::Slice if reader.control_predecessors().is_empty() => columns.slices.push(user),
                     _ if !new(user) || !columns.is_place_by_place(user) => return None,
                     _ if columns.between.insert(user) => work.push(user),
                     _ => {}
@@ -372,6 +373,8 @@ ENTRY %main {
                 "ROOT %both = (s32[1,10], s32[3,10]) tuple(%x, %sum)",
             ),
             ("s32[3,10] transpose(%rows), dimensions={1,0}", "s32[3,10] reshape(%rows)"),
+            ("slice={[2:3], [0:10]}", "slice={[2:3], [0:10]}, control-predecessors={%zero}"),
+            ("remainder(%sum, %sevens)", "remainder(%sum, %sevens), control-predecessors={%zero}"),
             (
                 "ROOT %both = (s32[1,10], s32[1,10]) tuple(%x, %y)",
                 "ROOT %both = (s32[1,10], s32[10,3]) tuple(%x, %rows)",
