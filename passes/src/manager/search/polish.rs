@@ -30,6 +30,7 @@ impl Search<'_> {
         // A result that the next run would rewrite is none: the block counts for more than it is worth.
         if kept.is_some() && self.would_go_on()? {
             kept.take().into_iter().for_each(|undo| undo.revert(self.module));
+            self.origins.truncate(self.module.instruction_count());
             self.now = before;
         }
         if changed || kept.is_some() {
@@ -59,11 +60,13 @@ impl Search<'_> {
         let Some(last) = self.steps.last().filter(|_| !patch.is_empty()) else { return Ok(None) };
         let instruction = self.origins.of(last.instruction);
         let claim = Claim { pass: name, kind: PassKind::Enabling, instruction, wasted: Bytes::ZERO };
+        let origins = patch.clone();
         let undo = trial::apply(self.module, claim, patch, self.options)?;
         let (module, estimator) = (&*self.module, self.estimator);
         match self.statistics.estimates.measure(|| estimator.estimate(module)) {
             Ok(estimate) if estimate.charged() <= most => {
                 self.now = estimate;
+                self.origins.extend(&origins, instruction);
                 Ok(Some(undo))
             }
             _ => {
