@@ -59,9 +59,8 @@ const COLUMNS: &str = "  %w = s32[ROWS,3] convert(%p)
   %b = s32[ROWS,1] transpose(%e), dimensions={1,0}
   %c = s32[ROWS,1] transpose(%f), dimensions={1,0}";
 
-/// The program after the default pipeline with blocks of `bytes`, which must compute the same.
-fn optimized(source: &str, options: &Options) -> Module {
-    let before = parse(source);
+/// The program after the default pipeline.
+fn rewritten(before: &Module, options: &Options) -> Module {
     let mut module = before.clone();
     let estimator = ModelEstimator { target: options.target };
     let report = run(&mut module, &default_pipeline(), options, &estimator).expect("it has an estimate");
@@ -71,6 +70,13 @@ fn optimized(source: &str, options: &Options) -> Module {
         estimator.estimate(&module).expect("so has this"),
         "what is said of the result is of the result"
     );
+    module
+}
+
+/// The same, which must compute the same.
+fn optimized(source: &str, options: &Options) -> Module {
+    let before = parse(source);
+    let module = rewritten(&before, options);
     for seed in 0..4 {
         assert_same_results(&before, &module, seed);
     }
@@ -155,4 +161,12 @@ fn a_second_run_changes_nothing() {
         assert!(report.rewrites.is_empty(), "{:?}", report.rewrites);
         assert_eq!(text::print(&twice), text::print(&once));
     }
+}
+
+/// Another search would inline calls first and then look at what was inlined, behind what was made last.
+#[test]
+fn what_is_made_last_has_an_ancestor_too() {
+    let before = parse(include_str!("polish_programs/calls_beside.hlo"));
+    let module = rewritten(&before, &Options { exactness: Grade::Bitwise, ..options(256) });
+    assert_eq!(count(&module, Opcode::Call), count(&before, Opcode::Call) + 1, "{}", text::print(&module));
 }
