@@ -168,5 +168,6 @@ fn a_second_run_changes_nothing() {
 fn what_is_made_last_has_an_ancestor_too() {
     let before = parse(include_str!("polish_programs/calls_beside.hlo"));
     let module = rewritten(&before, &Options { exactness: Grade::Bitwise, ..options(256) });
-    assert_eq!(count(&module, Opcode::Call), count(&before, Opcode::Call) + 1, "{}", text::print(&module));
+    let printed = text::print(&module);
+    assert_eq!(printed.matches("inlineable=").count(), 1, "{printed}");
 }
