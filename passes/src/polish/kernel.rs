@@ -7,6 +7,8 @@
 //!
 //! Source: `xla/codegen/emitters/computation_partitioner.cc`.
 
+use std::collections::BTreeMap;
+
 use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::attribute::SliceDim;
 use hlo_ir::graph::{self, Users};
@@ -21,11 +23,14 @@ pub(super) fn computed_several_times(
     users: &Users,
     computation: ComputationId,
 ) -> SideTable<InstructionId, bool> {
-    let mut order = graph::post_order(module, computation);
-    order.reverse();
+    let order = graph::post_order(module, computation);
+    let mut places = SideTable::new(0);
+    for (place, &id) in order.iter().enumerate() {
+        places.set(id, place);
+    }
     let mut several = SideTable::new(false);
     for &root in order.iter().filter(|&&id| is_result(module, users, id)) {
-        Kernel::default().note(module, users, &order, root, &mut several);
+        Kernel::new(module, users, &places).note(root, &mut several);
     }
     several
 }
@@ -57,7 +62,7 @@ struct Step {
 }
 
 /// How an instruction is reached within one kernel.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Reached {
     /// Functions that read it.
     functions: IndexSet<usize>,
@@ -68,27 +73,25 @@ struct Reached {
 }
 
 /// One kernel cut into functions.
-#[derive(Default)]
-struct Kernel {
+struct Kernel<'a> {
+    module: &'a Module,
+    users: &'a Users,
+    /// Where instructions stand in an order that has operands first.
+    places: &'a SideTable<InstructionId, usize>,
     paths: IndexMap<Step, usize>,
-    reached: IndexMap<InstructionId, Reached>,
+    /// What is still to be noted, by place.
+    reached: BTreeMap<usize, (InstructionId, Reached)>,
     functions: usize,
 }
 
-impl Kernel {
-    /// Marks what the kernel of `root` computes several times; `order` has users before operands.
-    fn note(
-        mut self,
-        module: &Module,
-        users: &Users,
-        order: &[InstructionId],
-        root: InstructionId,
-        several: &mut SideTable<InstructionId, bool>,
-    ) {
-        self.reached.insert(root, Reached::default());
-        for &id in order {
-            let Some(reached) = self.reached.get(&id).cloned() else { continue };
-            let inst = module.instruction(id);
+impl<'a> Kernel<'a> {
+    fn new(module: &'a Module, users: &'a Users, places: &'a SideTable<InstructionId, usize>) -> Self {
+        Self { module, users, places, paths: IndexMap::new(), reached: BTreeMap::new(), functions: 0 }
+    }
+    /// Marks what the kernel of `root` computes several times. The work is that of the kernel, not of the computation around it.
+    fn note(mut self, root: InstructionId, several: &mut SideTable<InstructionId, bool>) {
+        self.reached.insert(self.places[root], (root, Reached::default()));
+        while let Some((_, (id, reached))) = self.reached.pop_last() {
             let own = id == root || reached.functions.len() > 1 || reached.paths.len() > 1;
             let shared = reached.several || (own && id != root);
             if shared {
@@ -97,25 +100,26 @@ impl Kernel {
             self.functions += usize::from(own);
             let function = if own { self.functions } else { reached.functions.first().copied().unwrap_or_default() };
             let path = if own { 0 } else { reached.paths.first().copied().unwrap_or_default() };
-            self.read(module, users, inst, function, path, shared);
+            self.read(self.module.instruction(id), function, path, shared);
         }
     }
     /// Notes that `inst` reads its operands.
-    fn read(&mut self, module: &Module, users: &Users, inst: &Instruction, function: usize, path: usize, shared: bool) {
+    fn read(&mut self, inst: &Instruction, function: usize, path: usize, shared: bool) {
         for (k, &operand) in inst.operands.iter().enumerate() {
-            let of = module.instruction(operand);
-            let fused = is_fusible(of.opcode) && !is_kept(module, users, operand);
+            let of = self.module.instruction(operand);
+            let fused = is_fusible(of.opcode) && !is_kept(self.module, self.users, operand);
             if of.parent != inst.parent || !fused || of.array().is_none_or(|array| array.rank() == 0) {
                 continue;
             }
-            let path = match place(module, inst, k) {
+            let path = match place(self.module, inst, k) {
                 None => path,
                 Some(how) => {
                     let next = self.paths.len() + 1;
                     *self.paths.entry(Step { path, opcode: inst.opcode, how }).or_insert(next)
                 }
             };
-            let reached = self.reached.entry(operand).or_default();
+            let (_, reached) =
+                self.reached.entry(self.places[operand]).or_insert_with(|| (operand, Reached::default()));
             reached.functions.insert(function);
             reached.paths.insert(path);
             reached.several |= shared;

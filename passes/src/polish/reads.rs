@@ -131,5 +131,17 @@ ENTRY %main {
   %q =",
         );
         assert!(patch(&parse(&once), |_| true).is_empty(), "a kernel reads it in one place");
+        let entry = "HloModule m
+
+ENTRY %main {
+  %i = s32[100] parameter(0)
+  %k = s32[] parameter(1)
+  %x = s32[10] dynamic-slice(%i, %k), dynamic_slice_sizes={10}
+  %q = s32[10] abs(%x)
+  %r = s32[10] sign(%x)
+  ROOT %qr = s32[20] concatenate(%q, %r), dimensions={0}
+}
+";
+        assert!(patch(&parse(entry), |_| true).is_empty(), "what runs once");
     }
 }

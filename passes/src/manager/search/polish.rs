@@ -26,7 +26,8 @@ impl Search<'_> {
         let origins = &self.origins;
         let reads = reads::patch(self.module, |id| origins.is_new(id));
         let before = self.now.clone();
-        let mut kept = self.touch("reads", reads, self.most_for_reads())?;
+        let most = most_for_reads(self.before.charged(), self.now.charged(), self.options.budget);
+        let mut kept = self.touch("reads", reads, most)?;
         // A result that the next run would rewrite is none: the block counts for more than it is worth.
         if kept.is_some() && self.would_go_on()? {
             kept.take().into_iter().for_each(|undo| undo.revert(self.module));
@@ -49,12 +50,6 @@ impl Search<'_> {
         self.said.step_back(state);
         Ok(found)
     }
-    /// What the result may need when blocks are read for themselves.
-    fn most_for_reads(&self) -> Bytes {
-        let (before, now) = (self.before.charged(), self.now.charged());
-        let most = now + Bytes((now.get() / SHARE_OF_PEAK).min((before - now).get() / SHARE_OF_SAVING));
-        self.options.budget.map_or(most, |budget| most.min(budget.max(now)))
-    }
     /// Makes one change if the result needs no more than `most`; how to undo it, if it was made.
     fn touch(&mut self, name: &'static str, patch: Patch, most: Bytes) -> Result<Option<Undo>, RunError> {
         let Some(last) = self.steps.last().filter(|_| !patch.is_empty()) else { return Ok(None) };
@@ -74,5 +69,27 @@ impl Search<'_> {
                 Ok(None)
             }
         }
+    }
+}
+
+/// What the result may need when blocks are read for themselves.
+fn most_for_reads(before: Bytes, now: Bytes, budget: Option<Bytes>) -> Bytes {
+    let saved = before.get().saturating_sub(now.get());
+    let most = now + Bytes((now.get() / SHARE_OF_PEAK).min(saved / SHARE_OF_SAVING));
+    budget.map_or(most, |budget| most.min(budget.max(now)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_may_take_little_of_the_peak_of_the_saving_and_of_the_budget() {
+        let most =
+            |before, now, budget: Option<u64>| most_for_reads(Bytes(before), Bytes(now), budget.map(Bytes)).get();
+        assert_eq!(most(9_000, 1_000, None), 1_010, "a hundredth of the peak");
+        assert_eq!(most(1_050, 1_000, None), 1_005, "a tenth of the saving");
+        assert_eq!(most(9_000, 1_000, Some(1_004)), 1_004, "what the budget leaves");
+        assert_eq!(most(9_000, 1_000, Some(500)), 1_000, "nothing where the budget is missed anyway");
     }
 }
