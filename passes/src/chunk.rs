@@ -20,7 +20,8 @@
 //! join into one operation where they share a kernel.
 //!
 //! A block has the largest power of two (or divisor) of rows whose values fit a thousandth of the program's arguments and outputs, but
-//! at least 1 MiB and at most 64 MiB; `--chunk-bytes` sets another limit. Rows behind the last full block are applied behind the loop.
+//! at least 1 MiB and at most 64 MiB; `--chunk-bytes` sets another limit. Where several scatters share a loop on CPU, which runs them side by side
+//! block by block, it is at least 4 MiB or a sixteenth. Rows behind the last full block are applied behind the loop.
 //! Scatters of equal row count that share producers and do not depend on each other share a loop.
 //!
 //! An `add` behind a scatter of floats is taken into the loop, because XLA would take it into the scatter; where that is not

@@ -11,7 +11,7 @@ use super::devices::unfit;
 use super::region::{Region, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
-use super::size::{BlockSize, Limits, granule};
+use super::size::{BlockSize, Limits, granule, most_bytes};
 use super::sum::Sum;
 use super::waste::{Dying, Held, Identity};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
@@ -130,9 +130,8 @@ impl Planner<'_> {
     /// The size of a block by the rule of the pass, or `None` if all rows fit one block.
     fn block_size(&self, sinks: &[&Sink], region: &Region, row_bytes: u64) -> Option<BlockSize> {
         const FEWEST_UPDATES: i64 = 1 << 12;
-        const MIB: u64 = 1 << 20;
         let Context { estimate, options, .. } = self.context;
-        let by_rule = Bytes((estimate.floor.get() / 1024).clamp(MIB, 64 * MIB));
+        let by_rule = most_bytes(options.target, estimate.floor, sinks.len());
         let inner = sinks.iter().map(|sink| sink.inner).min().unwrap_or(1).max(1);
         let least = (FEWEST_UPDATES + inner - 1) / inner;
         // XLA turns a scatter of a single update into a slice update, into which it fuses the update's arithmetic, with other last bits.

@@ -42,6 +42,15 @@ const fn most_blocks(target: Target) -> i64 {
     }
 }
 
+/// Most bytes of a block of a loop of `scatters`, where arguments and results take `floor`.
+pub(super) fn most_bytes(target: Target, floor: Bytes, scatters: usize) -> Bytes {
+    const MIB: u64 = 1 << 20;
+    // XLA:CPU runs them side by side, and one waits for the other at the end of each block: they need larger ones.
+    let side_by_side = target == Target::Cpu && scatters > 1;
+    let least = if side_by_side { (floor.get() / 16).clamp(MIB, 4 * MIB) } else { MIB };
+    Bytes((floor.get() / 1024).clamp(least, 64 * MIB))
+}
+
 /// Blocks have a multiple of this many rows: a TPU keeps long dimensions in tiles of 1024 at most, and a block of whole tiles needs no copy.
 pub(super) fn granule(target: Target, rows: i64, granule: i64) -> i64 {
     const TILE: i64 = 1024;
@@ -135,6 +144,16 @@ mod tests {
         assert_eq!(size(1000, 1, 10, 64, 1), Some((50, 20, 0)));
         assert_eq!(size(70, 1, 70, 1, 1), None);
         assert_eq!(size(140, 1, 70, 1, 1), Some((70, 2, 0)));
+    }
+
+    #[test]
+    fn scatters_side_by_side_have_larger_blocks() {
+        let most = |target, floor, scatters| most_bytes(target, Bytes(floor * MIB), scatters).get() / MIB;
+        assert_eq!([1, 2].map(|scatters| most(Target::Cpu, 80, scatters)), [1, 4]);
+        assert_eq!([8, 32].map(|floor| most(Target::Cpu, floor, 2)), [1, 2], "a sixteenth of a small program");
+        assert_eq!([1, 2].map(|scatters| most(Target::Cpu, 12 << 10, scatters)), [12, 12]);
+        assert_eq!(most(Target::Gpu, 80, 2), 1, "where kernels run one after another");
+        assert_eq!(most(Target::Cpu, 1 << 20, 1), 64);
     }
 
     #[test]
