@@ -7,9 +7,10 @@ mod interpreter;
 use std::collections::BTreeMap;
 
 use hlo_ir::{Module, Opcode, text, verify};
-use hlo_passes::Grade;
+use hlo_memory::Bytes;
+use hlo_passes::{Grade, Options};
 
-use chunking::outward::{COMBINERS, NEAREST, apply, first, notes, offers, program};
+use chunking::outward::{COMBINERS, NEAREST, apply, first, notes, offers, offers_with, program};
 use chunking::{assert_same_results, graphs};
 use common::parse;
 use interpreter::random::Random;
@@ -227,6 +228,44 @@ fn one_loop_makes_what_another_one_needs_and_decisions_are_taken_on_one_value() 
         1,
         "{best}"
     );
+}
+
+/// What each product is compared with is known only when all of them were seen: a second loop multiplies again, but only where memory is short.
+#[test]
+fn products_are_made_again_only_for_a_budget_and_never_decided_on_twice() {
+    let lines = "  %a = f32[16,4] parameter(0)
+  %b = f32[16,4] parameter(1)
+  %zero = f32[] constant(0)
+  %d = f32[16,16] dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %most = f32[] reduce(%d, %zero), dimensions={0,1}, to_apply=%most
+  %mosts = f32[16,16] broadcast(%most), dimensions={}
+  %less = f32[16,16] subtract(%d, %mosts)
+  %f = pred[16,16] is-finite(%less)
+  %e = f32[16,16] select(%f, %less, %d)
+  ROOT %u = f32[16] reduce(%e, %zero), dimensions={1}, to_apply=%sum";
+    let whole = |lines: &str, budget| {
+        let before = program(lines);
+        let options =
+            Options { chunk_bytes: Some(Bytes(256)), exactness: Grade::HloExact, budget, ..Options::default() };
+        let options = Options { min_saving: Bytes(1), ..options };
+        let made = offers_with(&before, &options, Bytes(1 << 12)).into_iter().map(|finding| {
+            let mut after = before.clone();
+            apply(&mut after, finding);
+            assert_same_results(&before, &after, 11);
+            text::print(&after).contains("f32[16,16]")
+        });
+        made.collect::<Vec<bool>>()
+    };
+    let (short, enough) = (Some(Bytes(1 << 8)), Some(Bytes(1 << 12)));
+    assert!(whole(lines, short).contains(&false), "every product is made twice, on blocks");
+    for budget in [None, enough] {
+        let made = whole(lines, budget);
+        assert!(!made.is_empty() && !made.contains(&false), "all products stand in memory: {made:?}");
+    }
+    let compared = "%is = pred[16,16] compare(%d, %mosts), direction=EQ\n  %less = f32[16,16] convert(%is)";
+    let decided = lines.replace("%less = f32[16,16] subtract(%d, %mosts)", compared);
+    let made = whole(&decided, short);
+    assert!(!made.is_empty() && !made.contains(&false), "the largest may not be found again: {made:?}");
 }
 
 /// The gradient of a maximum: shares of the rows that are the largest. A mask kept as a float would let through NaN where it is 0.

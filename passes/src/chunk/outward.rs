@@ -101,8 +101,12 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
     let mut plans = Vec::new();
     let mut known = IndexSet::new();
     let lowest = (flow.context.estimate.floor.get() / 32).clamp(least, (largest / 64).max(least));
-    for least in [largest - largest / 3, largest / 8, largest / 64, lowest] {
-        let mut grown = Grown::default();
+    let thresholds = [largest - largest / 3, largest / 8, largest / 64, lowest];
+    // Products computed again are slow: only where the program would not fit otherwise.
+    let urgent = if price::is_urgent(flow.context) { thresholds.as_slice() } else { &[] };
+    let with = |again: bool| move |&least: &u64| (least, again);
+    for (least, again) in thresholds.iter().map(with(false)).chain(urgent.iter().map(with(true))) {
+        let mut grown = Grown { again, ..Grown::default() };
         let mut shapes: Vec<&[i64]> = Vec::new();
         for &seed in seeds.iter().filter(|&&seed| graph.bytes(seed) >= least) {
             let dims = graph.dims(seed);
@@ -125,6 +129,8 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
 /// Plans for one threshold.
 #[derive(Default)]
 struct Grown {
+    /// Whether later loops compute again what can round differently there.
+    again: bool,
     plans: Vec<Option<Plan>>,
     /// The plan that cuts a value in a dimension.
     of: IndexMap<(InstructionId, usize), usize>,
@@ -139,7 +145,7 @@ impl Grown {
         }
         let reach = flow.reach(seed, dim, least);
         let number = self.plans.len();
-        self.plans.push(close(flow, &reach, least));
+        self.plans.push(close(flow, &reach, least, self.again));
         for (&value, cut) in &reach.cuts {
             self.of.entry((value, cut.dim)).or_insert(number);
         }
@@ -290,6 +296,8 @@ fn is_discontinuous(module: &Module, op: InstructionId) -> bool {
         | Opcode::TopK
         | Opcode::SelectAndScatter => true,
         Opcode::Reduce => inst.operands.len() > 2,
+        // Where this changes, its operand has changed by much already.
+        Opcode::IsFinite => false,
         // Comparisons, and conversions to integers.
         _ => !float(&inst.shape) && inst.operands.iter().any(|&operand| float(module.shape(operand))),
     }

@@ -16,9 +16,14 @@ pub(crate) fn offers(module: &Module, bytes: u64, exactness: Grade) -> Vec<Findi
 /// The same in a module that needs `total`, leaving savings and values of less than `least` alone.
 pub(crate) fn offers_of(module: &Module, bytes: u64, exactness: Grade, least: Bytes, total: Bytes) -> Vec<Finding> {
     let options = Options { chunk_bytes: Some(Bytes(bytes)), min_saving: least, exactness, ..Options::default() };
+    offers_with(module, &options, total)
+}
+
+/// The same with any options.
+pub(crate) fn offers_with(module: &Module, options: &Options, total: Bytes) -> Vec<Finding> {
     let users = Users::of(module);
     let estimate = common::estimate(total, Vec::new());
-    let found = Chunk.find(&Context { module, users: &users, estimate: &estimate, options: &options });
+    let found = Chunk.find(&Context { module, users: &users, estimate: &estimate, options });
     found.into_iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. })).collect()
 }
 

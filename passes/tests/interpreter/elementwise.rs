@@ -28,6 +28,8 @@ fn element(inst: &Instruction, operands: &[i64]) -> i64 {
         (Opcode::Abs, &[a]) => a.wrapping_abs(),
         (Opcode::Not, &[a]) => !a,
         (Opcode::Sign, &[a]) => a.signum(),
+        // Floats are whole numbers here.
+        (Opcode::IsFinite, &[_]) => 1,
         (Opcode::Add, &[a, b]) => a.wrapping_add(b),
         (Opcode::Subtract, &[a, b]) => a.wrapping_sub(b),
         (Opcode::Multiply, &[a, b]) => a.wrapping_mul(b),

@@ -66,6 +66,8 @@ struct Closure<'a, 'b, 'm> {
     flow: &'a Flow<'b, 'm>,
     reach: &'a Reach,
     least: u64,
+    /// Whether a later loop computes again what can round differently there, rather than reading what an earlier one wrote.
+    again: bool,
     members: IndexMap<InstructionId, Cut>,
     sinks: IndexMap<InstructionId, Sink>,
     /// The loop that computes an instruction of the plan, or after which another one can run.
@@ -75,10 +77,18 @@ struct Closure<'a, 'b, 'm> {
 /// Most loops of one plan.
 const MOST_LOOPS: usize = 3;
 
-/// The plan for everything of at least `least` bytes that was reached; `None` if it would be empty or need too many loops.
-pub(super) fn close(flow: &Flow<'_, '_>, reach: &Reach, least: u64) -> Option<Plan> {
-    let mut closure =
-        Closure { flow, reach, least, members: IndexMap::new(), sinks: IndexMap::new(), level: SideTable::new(0) };
+/// The plan for everything of at least `least` bytes that was reached; `None` if it would be empty or need too many loops. With `again`, its
+/// later loops read nothing that they can compute again.
+pub(super) fn close(flow: &Flow<'_, '_>, reach: &Reach, least: u64, again: bool) -> Option<Plan> {
+    let mut closure = Closure {
+        flow,
+        reach,
+        least,
+        again,
+        members: IndexMap::new(),
+        sinks: IndexMap::new(),
+        level: SideTable::new(0),
+    };
     closure.choose();
     closure.set_levels();
     closure.plan()
@@ -209,7 +219,7 @@ impl Closure<'_, '_, '_> {
     fn wanted(&self, value: InstructionId) -> Wanted {
         let graph = self.flow.graph;
         let level = self.level[graph.op(value)];
-        let again = exactness(graph.module, graph.module.instruction(graph.op(value))) == Grade::Bitwise;
+        let again = self.again || exactness(graph.module, graph.module.instruction(graph.op(value))) == Grade::Bitwise;
         let mut wanted = Wanted { firmly: graph.is_outside(value), by: IndexSet::new() };
         for &(user, _) in graph.uses(value) {
             let inside = match self.sinks.get(&user) {

@@ -24,10 +24,7 @@ pub(super) fn join(graph: &Graph<'_>, one: &Plan, other: &Plan) -> Option<Plan> 
         return None;
     }
     let (mut one, mut other) = (Side::new(graph, one, &spared), Side::new(graph, other, &spared));
-    one.takes_over(&mut other)?;
-    other.takes_over(&mut one)?;
     other.leaves_to(&one);
-    one.forbid(&other.made());
     one.provides(&other)?;
     other.provides(&one)?;
     let loops = in_order(graph, one.loops.into_iter().chain(other.loops).filter(|each| !each.sinks.is_empty()))?;
@@ -116,17 +113,6 @@ impl<'a, 'm> Side<'a, 'm> {
         let cut = self.plan.members.get(&value)?;
         self.loops[first].sinks.push(Sink::plain(value, self.plan.rows(0), cut.rows, Kind::Write { dim: cut.dim }));
         self.loops[first + 1..].iter_mut().for_each(|each| each.allowed.set(op, false));
-        Some(())
-    }
-    /// What the other plan would collect from its blocks and this one computes row by row is left to this one.
-    fn takes_over(&mut self, other: &mut Self) -> Option<()> {
-        let collects = |sink: &&Sink| matches!(sink.kind, Kind::Reduce { .. } | Kind::Dot { .. });
-        let collected = other.loops.iter().flat_map(|each| &each.sinks).filter(collects).map(|sink| sink.inst);
-        let own: Vec<InstructionId> = collected.filter(|inst| self.plan.members.contains_key(inst)).collect();
-        for inst in own {
-            other.drop_sink(inst);
-            self.write(inst)?;
-        }
         Some(())
     }
     /// What the other plan makes is read.

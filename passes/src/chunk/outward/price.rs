@@ -7,6 +7,7 @@ use super::closure::Plan;
 use super::graph::Graph;
 use super::kept;
 use super::reach::Flow;
+use crate::Context;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::waste::is_view;
@@ -77,7 +78,7 @@ impl Price {
         let per_block = 3.0 * accumulators as f64 + reread as f64 + ITERATION * plan.loops.len() as f64;
         let spared = gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
         let options = flow.context.options;
-        let urgent = options.budget.is_some_and(|budget| flow.context.estimate.total > budget);
+        let urgent = is_urgent(flow.context);
         let most_blocks = base * if urgent { URGENT_ALLOWANCE } else { ALLOWANCE } / per_block;
         // A limit on the command line is an order: run time is not asked for.
         let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
@@ -107,6 +108,11 @@ impl Price {
         let scattered = small.map(|(bytes, _)| SCATTERED * *bytes as f64).sum::<f64>();
         (self.again + self.per_block * blocks as f64 + scattered) / self.base
     }
+}
+
+/// Whether a budget is not met.
+pub(super) fn is_urgent(context: &Context<'_>) -> bool {
+    context.options.budget.is_some_and(|budget| context.estimate.total > budget)
 }
 
 fn accumulates(sink: &Sink) -> bool {
