@@ -7,6 +7,8 @@ use hlo_ir::arena::Id;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
 use smallvec::SmallVec;
 
+use crate::cpu::graph::OpcodeSet;
+
 /// What memory a computation's values get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
@@ -26,8 +28,8 @@ pub(crate) struct Classes {
     class: Vec<Class>,
     caller: Vec<Option<InstructionId>>,
     shared: Vec<ComputationId>,
-    /// Whether any instruction names others that must run before it.
-    controlled: bool,
+    /// Opcodes of instructions that name others that must run before them.
+    controlled: OpcodeSet,
 }
 
 impl Classes {
@@ -38,7 +40,7 @@ impl Classes {
             class: vec![Class::Unreachable; count],
             caller: vec![None; count],
             shared: Vec::new(),
-            controlled: false,
+            controlled: OpcodeSet::default(),
         };
         classes.class[module.entry().index()] = Class::Global;
         let mut work = vec![module.entry()];
@@ -51,7 +53,7 @@ impl Classes {
                         AttrValue::Computation(callee) => std::slice::from_ref(callee),
                         AttrValue::Computations(callees) => callees,
                         AttrValue::Instructions(_) => {
-                            classes.controlled = true;
+                            classes.controlled.add(inst.opcode);
                             continue;
                         }
                         _ => continue,
@@ -96,8 +98,8 @@ impl Classes {
     pub(crate) fn caller(&self, id: ComputationId) -> Option<InstructionId> {
         self.caller[id.index()]
     }
-    /// Whether any instruction may name others that must run before it: `false` says that none does.
-    pub(crate) fn is_controlled(&self) -> bool {
+    /// Opcodes of all instructions that name others that must run before them.
+    pub(crate) fn controlled(&self) -> OpcodeSet {
         self.controlled
     }
     /// Computations with more than one control-flow caller. XLA clones them before it assigns buffers.

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::classes::{Classes, sequential_callees};
 use super::csr::Csr;
+use crate::cpu::graph::OpcodeSet;
 use crate::hash::IndexMap;
 
 /// Operands that stand in longer lists are looked up, not searched for: the tuple of a program's results is asked about once for each of them.
@@ -80,15 +81,15 @@ enum State {
 pub(crate) struct PostOrder<'m> {
     module: &'m Module,
     users: &'m Users,
-    /// Whether any instruction may name others that must run before it.
-    controlled: bool,
+    /// Opcodes of instructions that may name others that must run before them.
+    controlled: OpcodeSet,
     state: Vec<State>,
     stack: Vec<InstructionId>,
 }
 
 impl<'m> PostOrder<'m> {
     /// Ready for any number of computations of `module`.
-    pub(crate) fn new(module: &'m Module, users: &'m Users, controlled: bool) -> Self {
+    pub(crate) fn new(module: &'m Module, users: &'m Users, controlled: OpcodeSet) -> Self {
         Self { module, users, controlled, state: vec![State::New; module.instruction_count()], stack: Vec::new() }
     }
     /// Appends the instructions of one computation to `out`.
@@ -107,7 +108,7 @@ impl<'m> PostOrder<'m> {
             if *state == State::New {
                 *state = State::Open;
                 let inst = self.module.instruction(id);
-                let control = if self.controlled { inst.control_predecessors() } else { &[] };
+                let control = if self.controlled.has(inst.opcode) { inst.control_predecessors() } else { &[] };
                 let before = inst.operands.iter().rev().chain(control);
                 self.stack.extend(before.filter(|before| self.state[before.index()] == State::New));
                 continue;

@@ -54,7 +54,7 @@ impl<'m> Places<'m> {
             child_start: Vec::with_capacity(module.instruction_count() + 1),
             children: Vec::new(),
         };
-        let mut post_order = PostOrder::new(module, users, classes.is_controlled());
+        let mut post_order = PostOrder::new(module, users, classes.controlled());
         for &computation in module.computation_ids().iter().filter(|&&id| classes.has_memory(id)) {
             let from = places.order.len() as u32;
             post_order.append(computation, &mut places.order);

@@ -42,11 +42,12 @@ pub(crate) fn widen_vectors(cx: &mut Cx<'_>) -> bool {
 /// A transpose of the two dimensions of a side that are no batch dimensions becomes part of the dot.
 pub(crate) fn fold_transposes(cx: &mut Cx<'_>) -> bool {
     each(cx, Opcode::Dot, |cx, id| {
-        let mut numbers = Numbers::of(cx, id)?;
         let (mut lhs, mut rhs) = cx.both(id, Opcode::Dot)?;
-        if cx.rank(lhs) < 2 || cx.rank(rhs) < 2 {
+        let transposed = |side: Id| cx.opcode(side) == Opcode::Transpose;
+        if !(transposed(lhs) || transposed(rhs)) || cx.rank(lhs) < 2 || cx.rank(rhs) < 2 {
             return None;
         }
+        let mut numbers = Numbers::of(cx, id)?;
         let folds = |cx: &Cx<'_>, side: Id, batch: &Dims, contracting: &Dims| {
             let permutation = cx.dimensions(side);
             cx.opcode(side) == Opcode::Transpose

@@ -73,11 +73,23 @@ pub(super) fn dot(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     if cx.is_empty_array(id) || cx.is_empty_array(lhs) || cx.is_empty_array(rhs) {
         return Some(cx.scalar_like(id, 0.0));
     }
-    let numbers = Numbers::of(cx, id)?;
+    let numbers = concerned(cx, id, lhs, rhs).then(|| Numbers::of(cx, id))??;
     outer_product(cx, id, lhs, rhs, &numbers)
         .or_else(|| elementwise_sum(cx, id, lhs, rhs, &numbers))
         .or_else(|| without_ones(cx, id, lhs, rhs, &numbers))
         .or_else(|| of_transposes(cx, id, lhs, rhs, &numbers))
+}
+
+/// Whether one of the rules may apply: `false` says that none does. Asked first, because attributes are far away.
+fn concerned(cx: &Cx<'_>, id: Id, lhs: Id, rhs: Id) -> bool {
+    let contracting = cx.inst(id).ints(&AttrKey::LhsContractingDims).len();
+    let vector = |side: Id| contracting + cx.inst(id).ints(&AttrKey::LhsBatchDims).len() == cx.rank(side);
+    let has_one = |side: Id| cx.array(side).is_some_and(|array| array.dims.contains(&1));
+    let transposed = |side: Id| cx.opcode(side) == Opcode::Transpose;
+    contracting == 0
+        || (vector(lhs) && vector(rhs))
+        || (has_one(lhs) || has_one(rhs))
+        || (transposed(lhs) && transposed(rhs))
 }
 
 fn as_type(cx: &mut Cx<'_>, at: Id, operand: Id, element_type: ElementType) -> Id {

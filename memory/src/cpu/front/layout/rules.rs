@@ -14,7 +14,6 @@ use hlo_ir::shape::Shape;
 use hlo_ir::{AttrKey, ComputationId, ElementType, Opcode};
 use smallvec::{SmallVec, smallvec};
 
-use super::super::algsimp::dot::Numbers;
 use super::super::cx::{Cx, Id};
 use super::branches;
 use super::order::Order;
@@ -337,7 +336,7 @@ fn is_library_call(cx: &Cx<'_>, id: Id) -> bool {
 fn is_matrix_product(cx: &Cx<'_>, id: Id) -> bool {
     use ElementType as T;
     let Some((lhs, rhs)) = cx.both(id, Opcode::Dot) else { return false };
-    if Numbers::of(cx, id).is_some_and(|numbers| !numbers.lhs_batch.is_empty()) {
+    if !cx.inst(id).ints(&AttrKey::LhsBatchDims).is_empty() {
         return true;
     }
     let (result, element_type) = (cx.dims(id), cx.element_type(id));
