@@ -24,7 +24,7 @@ mod holders;
 pub(crate) mod in_place;
 mod numbers;
 mod occupancy;
-mod order;
+pub(crate) mod order;
 mod packing;
 mod phis;
 pub(crate) mod places;
@@ -85,9 +85,11 @@ pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, Est
     let (schedule, (buffers, sizes)) = both(module.is_large(), || Schedule::of(module), buffers);
     let sizes = sizes?;
     let ranges = Ranges::of(&flow, &buffers, &schedule);
-    let Placed { mut blocks, heap } = Greedy::new(&flow, &buffers, &ranges, &sizes).global();
+    let greedy = || Greedy::new(&flow, &buffers, &ranges, &sizes);
+    let (thread_local, Placed { mut blocks, heap }) =
+        both(module.is_large(), || greedy().thread_local(), || greedy().global());
     blocks.extend(heap::heap_block(&flow, &buffers, &ranges, &sizes, &heap));
-    blocks.extend(Greedy::new(&flow, &buffers, &ranges, &sizes).thread_local());
+    blocks.extend(thread_local);
     let blocks = combine::combine(blocks);
     Ok(Assignment { flow, buffers, schedule, ranges, blocks, given: None })
 }

@@ -6,20 +6,22 @@ use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode};
 
 use super::super::fusion::control_flow_computations;
-use super::super::graph::{Graph, Skeleton, Snapshot};
+use super::super::graph::{Graph, Snapshot};
 use super::super::in_place;
 use super::deep::{DeepCopy, deep_copy, position_of, positions};
-use crate::assignment::flow::Flow;
-use crate::assignment::places::Place;
+use crate::assignment::classes::Classes;
+use crate::assignment::order::Users;
+use crate::assignment::places::{Place, Places};
+use crate::assignment::values::Values;
 
-/// Adds the copies. Returns the skeleton of the graph before that, if one was made.
-pub(super) fn run(graph: &mut Graph) -> Option<Skeleton> {
+/// Adds the copies.
+pub(super) fn run(graph: &mut Graph) {
     let computations = control_flow_computations(graph);
     // The analysis is only asked about loops and branches.
     let merges = |id| matches!(graph.opcode(id), Opcode::While | Opcode::Conditional);
-    let skeleton = computations.iter().any(|&id| graph.list(id).any(merges)).then(|| graph.skeleton(None));
-    let flow = skeleton.as_ref().map(|skeleton| Flow::beside(&skeleton.snapshot.module, &skeleton.paths));
-    let before = skeleton.as_ref().zip(flow.as_ref()).map(|(it, flow)| Before { snapshot: &it.snapshot, flow });
+    let asked = computations.iter().any(|&id| graph.list(id).any(merges));
+    let snapshot = asked.then(|| graph.outline(&computations).unwrap_or_else(|| graph.skeleton(None).snapshot));
+    let before = snapshot.as_ref().map(Before::of);
     for computation in computations {
         for id in graph.post_order(computation) {
             match (graph.opcode(id), &before) {
@@ -31,24 +33,32 @@ pub(super) fn run(graph: &mut Graph) -> Option<Skeleton> {
         }
     }
     copy_donated_arguments(graph);
-    skeleton
 }
 
 /// What the module was like before any copy was added.
 struct Before<'a> {
     snapshot: &'a Snapshot,
-    flow: &'a Flow<'a>,
+    places: Places<'a>,
+    values: Values,
 }
 
-impl Before<'_> {
+impl<'a> Before<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        let classes = Classes::of(&snapshot.module);
+        let users = Users::of(&snapshot.module, &classes);
+        let places = Places::of(&snapshot.module, &classes, &users);
+        let values = Values::of(&snapshot.module, &classes, &users, &places);
+        Self { snapshot, places, values }
+    }
+
     fn place(&self, id: InstructionId) -> Option<Place> {
-        self.flow.places.root(self.snapshot.in_module(id)?)
+        self.places.root(self.snapshot.in_module(id)?)
     }
 
     /// Per position of a loop's state: whether the body changes it.
     fn changed_by_loop(&self, id: InstructionId, init: InstructionId, count: usize) -> Vec<bool> {
         let (Some(loop_), Some(init)) = (self.place(id), self.place(init)) else { return vec![false; count] };
-        let value = |place: Place, k: usize| self.flow.values.at(place.plus(k as u32));
+        let value = |place: Place, k: usize| self.values.at(place.plus(k as u32));
         (0..count).map(|k| value(loop_, k) != value(init, k)).collect()
     }
 
@@ -57,8 +67,8 @@ impl Before<'_> {
         let Some(result) = self.place(id) else { return vec![false; count] };
         let is_phi = |k: usize| {
             let place = result.plus(k as u32);
-            let value = self.flow.values.at(place);
-            value.is_some_and(|value| self.flow.values.is_phi(value) && self.flow.values.place(value) == place)
+            let value = self.values.at(place);
+            value.is_some_and(|value| self.values.is_phi(value) && self.values.place(value) == place)
         };
         (0..count).map(is_phi).collect()
     }

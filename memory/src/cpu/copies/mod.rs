@@ -18,10 +18,10 @@ use super::{dce, tuples};
 
 /// Inserts the copies that XLA:CPU would insert.
 pub(crate) fn run(graph: &mut Graph) {
-    let added = add::run(graph);
+    add::run(graph);
     tuples::run(graph);
     dce::run(graph);
-    let removed = remove::run(graph, added);
+    let removed = remove::run(graph);
     special::run(graph, removed);
     tuples::run(graph);
     dce::run(graph);

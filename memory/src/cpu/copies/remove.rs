@@ -16,13 +16,13 @@ use crate::assignment::flow::Flow;
 use crate::assignment::values::ValueId;
 use crate::both::both;
 
-/// Removes copies until none can go. The copy instructions stay behind without users. Takes and returns a skeleton of the graph from before.
-pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) -> Option<Skeleton> {
+/// Removes copies until none can go. The copy instructions stay behind without users. Returns a skeleton of the graph, if one was made.
+pub(super) fn run(graph: &mut Graph) -> Option<Skeleton> {
     let is_copy = |id| graph.opcode(id) == Opcode::Copy;
     if !control_flow_computations(graph).into_iter().any(|computation| graph.list(computation).any(is_copy)) {
-        return earlier;
+        return None;
     }
-    let mut skeleton = graph.skeleton(earlier);
+    let mut skeleton = graph.skeleton(None);
     let snapshot = &skeleton.snapshot;
     let flow = Flow::beside(&snapshot.module, &skeleton.paths);
     let large = snapshot.module.is_large();

@@ -48,6 +48,7 @@ const MOST_ROUNDS: usize = 25;
 
 /// Stages D and E: layouts, and what depends on them.
 pub(crate) fn assign_layouts(graph: &mut Graph) {
+    graph.move_to_spare();
     graph.make_room();
     let mut cx = Cx::new(graph);
     layout::run(&mut cx);

@@ -67,6 +67,7 @@ impl Graph {
             order: OnceLock::new(),
             outside: OnceLock::new(),
             room: Working::default(),
+            spare: Working::default(),
         };
         graph.expect(module.instruction_count());
         let mut computations = SideTable::new(None);
@@ -84,6 +85,7 @@ impl Graph {
             graph.fill(target, module, id, &order, &computations, &mut map);
         }
         graph.entry = computations[module.entry()].expect("the entry is a live computation");
+        graph.order_spare();
         graph
     }
 
@@ -106,7 +108,7 @@ impl Graph {
         let count = self.outside_fusions().iter().map(|&id| self.len(id)).sum::<usize>();
         if count >= LARGE {
             let all = self.computation_order().iter().map(|&id| self.len(id)).sum::<usize>();
-            *self.room.take_turn() = Room::order(vec![count / 2, count / 2, 7 * all / 4]);
+            *self.room.take_turn() = Room::order(vec![7 * count / 8, 7 * all / 4]);
         }
     }
 
@@ -120,8 +122,11 @@ impl Graph {
         computations: &SideTable<ComputationId, Option<ComputationId>>,
         map: &mut SideTable<InstructionId, Option<InstructionId>>,
     ) {
-        let copied = |&id: &InstructionId| module.instruction(id).clone();
-        ahead(order, copied, |&id, mut inst| {
+        let copied = |&id: &InstructionId| {
+            let inst = module.instruction(id);
+            (inst.clone(), inst.control_predecessors())
+        };
+        ahead(order, copied, |&id, (mut inst, control_predecessors)| {
             for operand in &mut inst.operands {
                 *operand = map[*operand].expect("text defines operands before users");
             }
@@ -129,7 +134,7 @@ impl Graph {
             let new = self.add(target, inst);
             self.origins[new.index()] = Some(id);
             map.set(id, Some(new));
-            for &before in module.instruction(id).control_predecessors() {
+            for &before in control_predecessors {
                 let before = map[before].expect("text defines control predecessors before successors");
                 self.add_control(before, new);
             }

@@ -1,7 +1,6 @@
 //! Changes of the graph, with XLA's effect on instruction lists and user lists.
 
 use std::collections::VecDeque;
-use std::sync::OnceLock;
 
 use crate::hash::IndexMap;
 use hlo_ir::arena::Id as _;
@@ -10,7 +9,7 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 use super::users::Users;
-use super::{Body, Control, Graph, Place, REMOVED, Rare, Seen};
+use super::{Body, Control, Graph, Place, REMOVED, Rare};
 
 impl Graph {
     /// Appends an instruction to a computation and to the user lists of its operands. Control predecessors among its attributes are ignored;
@@ -122,20 +121,8 @@ impl Graph {
 
     /// Adds a computation without instructions; its root must be set before anything else looks at it.
     pub(crate) fn add_computation(&mut self, name: impl Into<SmolStr>) -> ComputationId {
-        let root = <InstructionId as hlo_ir::arena::Id>::new(0);
         self.stirred.push(true);
-        self.bodies.push(Body {
-            name: name.into(),
-            list: Vec::new(),
-            parameters: Vec::new(),
-            seen: Seen::default(),
-            calling: Vec::new(),
-            post_order: OnceLock::new(),
-            live: 0,
-            root,
-            attributes: Vec::new(),
-            effects: false,
-        })
+        self.bodies.push(Body::new(name.into()))
     }
 
     /// Makes `root` the result of its computation.

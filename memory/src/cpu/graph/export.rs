@@ -3,7 +3,8 @@
 use crate::both::both;
 use hlo_ir::arena::{Arena, Id as _, SideTable};
 use hlo_ir::module::{ModuleParts, Operands, StackTables, TextStyle};
-use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module};
+use hlo_ir::shape::ShapeRef;
+use hlo_ir::{AttrKey, AttrValue, Attribute, Computation, ComputationId, Instruction, InstructionId, Module, Opcode};
 use smol_str::SmolStr;
 
 use super::convert::{Snapshot, map_callees};
@@ -15,12 +16,18 @@ pub(super) struct Source {
     pub(super) inst: Instruction,
     /// Callees are those of the graph, not of the module.
     pub(super) names_ours: bool,
+    /// Without its operands, which are no part of the module.
+    pub(super) alone: bool,
 }
 
 impl Source {
     /// What the graph says.
     pub(super) fn ours(inst: Instruction) -> Self {
-        Self { inst, names_ours: true }
+        Self { inst, names_ours: true, alone: false }
+    }
+    /// Something of this shape that comes from nothing.
+    pub(super) fn alone(shape: ShapeRef, opcode: Opcode) -> Self {
+        Self { inst: Instruction::new(SmolStr::default(), shape, opcode, []), names_ours: false, alone: true }
     }
 }
 
@@ -112,11 +119,15 @@ impl<'g> Export<'g> {
         source: impl Fn(InstructionId) -> Source + Sync,
     ) -> Vec<Instruction> {
         let made = |&id: &InstructionId| {
-            let Source { mut inst, names_ours } = source(id);
+            let Source { mut inst, names_ours, alone } = source(id);
             if names_ours {
                 self.rename_callees(id, &mut inst);
             }
-            self.wire(id, &mut inst);
+            if alone {
+                inst.parent = self.computation(self.graph.parent(id));
+            } else {
+                self.wire(id, &mut inst);
+            }
             inst
         };
         let (large, count) = (self.graph.is_large(), self.to_graph.len());

@@ -13,9 +13,11 @@ mod edit;
 mod export;
 mod fuse;
 mod order;
+mod outline;
 mod room;
 mod seen;
 mod skeleton;
+mod spare;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -134,6 +136,24 @@ struct Body {
     effects: bool,
 }
 
+impl Body {
+    /// A computation without instructions.
+    fn new(name: SmolStr) -> Self {
+        Self {
+            name,
+            list: Vec::new(),
+            parameters: Vec::new(),
+            seen: Seen::default(),
+            calling: Vec::new(),
+            post_order: OnceLock::new(),
+            live: 0,
+            root: InstructionId::new(0),
+            attributes: Vec::new(),
+            effects: false,
+        }
+    }
+}
+
 /// A module that passes rewrite.
 #[derive(Clone, Debug)]
 pub(crate) struct Graph {
@@ -192,6 +212,8 @@ pub(crate) struct Graph {
     order: OnceLock<Order<ComputationId>>,
     /// For the modules to be made of the graph.
     room: Working<Room>,
+    /// For what the graph will hold.
+    spare: Working<spare::Coming>,
     /// Those of them that are not the body of a fusion, once that was asked for.
     outside: OnceLock<Order<ComputationId>>,
 }

@@ -13,7 +13,7 @@ use super::convert::Snapshot;
 use super::export::{Export, Source};
 use super::{Graph, Order, Seen};
 use crate::assignment::elementwise::{BodyPaths, KnownPaths, Paths};
-use crate::both::drop_aside;
+use crate::both::{both, drop_aside};
 
 /// A snapshot, and what it leaves out.
 pub(crate) struct Skeleton {
@@ -142,24 +142,22 @@ impl Graph {
         };
         let Bodies { plain, fused } = &bodies;
         let is_known = known.is_some();
-        let mut paths = known.unwrap_or_else(|| KnownPaths::new(None));
         let count = |&id: &ComputationId| if plain[id] { self.bodies[id].calling.len() } else { self.len(id) };
         let mut export = Export::new(self, &order, order.iter().map(count).sum());
-        let mut state = Vec::new();
-        for &id in order.iter() {
-            if !plain[id] {
-                export.body(id, &self.post_order(id), SmolStr::default(), Vec::new());
-                continue;
+        let fill = || {
+            for &id in order.iter() {
+                if plain[id] {
+                    export.calls(self.calling(id));
+                } else {
+                    export.body(id, &self.post_order(id), SmolStr::default(), Vec::new());
+                }
             }
-            if !is_known {
-                let through = self.paths_through(id, &mut state);
-                paths.set(export.computation(id), Some(through));
-            }
-            export.calls(self.calling(id));
-        }
+        };
+        let paths = || known.unwrap_or_else(|| self.paths_through_all(&order, plain));
+        let (paths, ()) = both(self.is_large() && !is_known, paths, fill);
         let known = |id: InstructionId| if fused[self.parent(id)] { None } else { old.get(id) };
         let source = |id: InstructionId| match known(id) {
-            Some(inst) => Source { inst, names_ours: false },
+            Some(inst) => Source { inst, names_ours: false, alone: false },
             None => Source::ours(for_aliases(self.inst(id))),
         };
         let instructions = export.make(export.room(), source);
@@ -191,6 +189,15 @@ impl Graph {
         Bodies { plain, fused }
     }
 
+    /// The paths through the `plain` ones of these computations, by their number.
+    fn paths_through_all(&self, order: &[ComputationId], plain: &SideTable<ComputationId, bool>) -> KnownPaths {
+        let (mut paths, mut state) = (KnownPaths::new(None), Vec::new());
+        for (number, &id) in order.iter().enumerate().filter(|&(_, &id)| plain[id]) {
+            paths.set(ComputationId::new(number), Some(self.paths_through(id, &mut state)));
+        }
+        paths
+    }
+
     /// The paths from the parameters of a body without any of the [`KEPT`] opcodes.
     fn paths_through(&self, body: ComputationId, state: &mut Vec<Paths>) -> BodyPaths {
         state.clear();
@@ -207,7 +214,7 @@ impl Graph {
 }
 
 /// A copy of an instruction with what decides whose memory it uses: shape, operands, callees, and what it says about places.
-fn for_aliases(inst: &Instruction) -> Instruction {
+pub(super) fn for_aliases(inst: &Instruction) -> Instruction {
     let decides = |attribute: &&Attribute| {
         matches!(attribute.value, AttrValue::Computation(_) | AttrValue::Computations(_))
             || matches!(

@@ -1,0 +1,112 @@
+//! Larger lists for a large graph, in memory that was written to before: the system hands out memory page by page when it is first written to,
+//! and the one who writes waits. Fusions double a graph, so another thread writes while the passes before them run.
+
+use std::mem;
+use std::thread::{Builder, JoinHandle};
+
+use hlo_ir::arena::{Arena, Id};
+use hlo_ir::module::Operands;
+use hlo_ir::shape::ShapeRef;
+use hlo_ir::{ComputationId, Instruction, InstructionId, Opcode, Shape};
+use smol_str::SmolStr;
+
+use super::users::Users;
+use super::{Body, Graph, Place, REMOVED};
+use crate::both::{both, drop_aside};
+
+/// Lists under way.
+pub(super) type Coming = Option<JoinHandle<Lists>>;
+
+/// Empty lists, as a graph has them.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    insts: Vec<Instruction>,
+    inputs: Vec<Operands>,
+    users: Vec<Users>,
+    places: Vec<Place>,
+    results: Vec<ShapeRef>,
+    origins: Vec<Option<InstructionId>>,
+    fused: Vec<Option<ComputationId>>,
+    bodies: Vec<Body>,
+}
+
+impl Lists {
+    fn new(instructions: usize, bodies: usize) -> Self {
+        let shape = ShapeRef::from(Shape::Token);
+        let place = Place { parent: ComputationId::new(0), slot: REMOVED };
+        Self {
+            insts: written(instructions, || Instruction::new(SmolStr::default(), shape.clone(), Opcode::Tuple, [])),
+            inputs: written(instructions, Operands::new),
+            users: written(instructions, Users::new),
+            places: written(instructions, || place),
+            results: written(instructions, || shape.clone()),
+            origins: written(instructions, || None),
+            fused: written(instructions, || None),
+            bodies: written(bodies, || Body::new(SmolStr::default())),
+        }
+    }
+}
+
+/// An empty list whose memory was written to.
+pub(super) fn written<T>(count: usize, hollow: impl Fn() -> T) -> Vec<T> {
+    let mut list: Vec<T> = std::iter::repeat_with(hollow).take(count).collect();
+    list.clear();
+    list
+}
+
+/// Moves what a list holds into `room`, if that is larger; the old memory remains.
+fn fill<T>(room: &mut Vec<T>, list: &mut Vec<T>) {
+    if room.capacity() > list.len() {
+        room.append(list);
+        mem::swap(room, list);
+    }
+}
+
+fn fill_arena<I: Id, T>(room: &mut Vec<T>, arena: &mut Arena<I, T>) {
+    let mut list = mem::take(arena).into_items();
+    fill(room, &mut list);
+    *arena = Arena::from(list);
+}
+
+impl Graph {
+    /// Has room made for what a graph of so many instructions and computations becomes. Where no thread can be had, there is none.
+    pub(super) fn order_spare(&mut self) {
+        let (instructions, bodies) = (7 * self.insts.len() / 2, self.bodies.len() + self.insts.len() / 2);
+        if self.is_large() {
+            *self.spare.take_turn() = Builder::new().spawn(move || Lists::new(instructions, bodies)).ok();
+        }
+    }
+
+    /// Moves into the room that was made.
+    pub(crate) fn move_to_spare(&mut self) {
+        let Some(Ok(mut room)) = self.spare.take_turn().take().map(JoinHandle::join) else { return };
+        let (insts, inputs, users) = (&mut self.insts, &mut self.inputs, &mut self.users);
+        let rest = || {
+            fill_arena(&mut room.inputs, inputs);
+            fill_arena(&mut room.users, users);
+        };
+        both(true, rest, || fill_arena(&mut room.insts, insts));
+        fill_arena(&mut room.places, &mut self.places);
+        fill_arena(&mut room.bodies, &mut self.bodies);
+        fill(&mut room.results, &mut self.results);
+        fill(&mut room.origins, &mut self.origins);
+        fill(&mut room.fused, &mut self.fused);
+        drop_aside(true, room);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_list_holds_moves_into_larger_room_only() {
+        let mut list = vec![1, 2, 3];
+        let mut room = written(100, || 0);
+        fill(&mut room, &mut list);
+        assert_eq!((list.as_slice(), list.capacity() >= 100, room.as_slice()), (&[1, 2, 3][..], true, &[][..]));
+        let mut small = written(2, || 0);
+        fill(&mut small, &mut list);
+        assert_eq!((list.as_slice(), list.capacity() >= 100), (&[1, 2, 3][..], true));
+    }
+}
