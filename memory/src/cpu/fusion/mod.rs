@@ -138,7 +138,10 @@ impl<'a> Queue<'a> {
             graph.fuse_alone(consumer, kind, name)
         };
         fuser.before_fusing(graph, fusion, producer);
-        let copy = graph.fuse_into(fusion, producer);
+        let copy = match graph.user_count(producer) {
+            1 => graph.fuse_away(fusion, producer),
+            _ => graph.fuse_into(fusion, producer),
+        };
         fuser.after_fusing(graph, fusion, producer, copy);
         self.push(fusion);
         if graph.user_count(producer) == 0 {

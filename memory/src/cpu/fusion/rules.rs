@@ -41,7 +41,8 @@ impl Fuser {
     /// Whether operand `number` of `consumer` should become part of it.
     pub(super) fn should_fuse(&mut self, graph: &Graph, consumer: InstructionId, number: usize) -> bool {
         let producer = graph.operand(consumer, number);
-        if is_custom_fusion(graph, consumer) {
+        // Other compilers decide about others on the spot.
+        if self.target != Target::Cpu && is_custom_fusion(graph, consumer) {
             return false;
         }
         if let Some(answer) = device::decides(graph, self.target, consumer, number) {
@@ -58,6 +59,7 @@ impl Fuser {
             || !is_loop_fusible(graph, producer)
             || is_costly_concatenation(graph, producer)
             || is_costly_concatenation(graph, consumer)
+            || is_custom_fusion(graph, consumer)
         {
             return false;
         }

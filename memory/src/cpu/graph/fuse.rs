@@ -15,7 +15,8 @@ impl Graph {
     pub(crate) fn fuse_alone(&mut self, root: InstructionId, kind: &str, name: SmolStr) -> InstructionId {
         let fusion = self.add_fusion(root, kind, name);
         if self.has_control(root) || self.opcode(root) == Opcode::Parameter {
-            let copy = self.copy_into(fusion, root);
+            let copy = self.copied(root);
+            let copy = self.put_into(fusion, copy);
             self.set_root(copy);
             self.replace(root, fusion);
             return fusion;
@@ -41,12 +42,24 @@ impl Graph {
     /// Copies `producer`, an operand of `fusion`, into it. The copy takes the place of the parameter; operands of `producer` that the fusion
     /// lacks become operands of the fusion, at the end. The producer itself stays, without the fusion among its users.
     pub(crate) fn fuse_into(&mut self, fusion: InstructionId, producer: InstructionId) -> InstructionId {
+        let copy = self.copied(producer);
+        self.put_for(fusion, producer, copy)
+    }
+
+    /// The same where the producer will be removed because nothing else uses it: what it says moves.
+    pub(crate) fn fuse_away(&mut self, fusion: InstructionId, producer: InstructionId) -> InstructionId {
+        let moved = self.moved(producer);
+        self.put_for(fusion, producer, moved)
+    }
+
+    /// Puts a copy of an operand of a fusion in the place of the parameter that stands for it.
+    fn put_for(&mut self, fusion: InstructionId, producer: InstructionId, copy: Instruction) -> InstructionId {
         let number = self.operands(fusion).iter().position(|&operand| operand == producer);
         let number = number.expect("only operands of a fusion are fused into it");
         let body = self.fused(fusion).expect("a fusion has a body");
         let parameter = self.parameter(body, number);
         // The parameter keeps standing for the producer until the copy is there.
-        let copy = self.copy_into(fusion, producer);
+        let copy = self.put_into(fusion, copy);
         self.replace_all_uses(parameter, copy);
         self.remove_fusion_operand(fusion, number);
         copy
@@ -117,10 +130,9 @@ impl Graph {
         self.add(body, parameter.with_payload(number))
     }
 
-    /// Adds a copy of `inst` to the body of `fusion`, with parameters in place of its operands.
-    fn copy_into(&mut self, fusion: InstructionId, inst: InstructionId) -> InstructionId {
+    /// Adds a copy to the body of `fusion`, with parameters in place of its operands.
+    fn put_into(&mut self, fusion: InstructionId, mut copy: Instruction) -> InstructionId {
         let body = self.fused(fusion).expect("a fusion has a body");
-        let mut copy = self.copied(inst);
         for operand in &mut copy.operands {
             *operand = self.parameter_for(fusion, *operand);
         }
@@ -131,11 +143,7 @@ impl Graph {
     /// of its operands.
     fn move_into(&mut self, fusion: InstructionId, root: InstructionId) {
         let body = self.fused(fusion).expect("a fusion has a body");
-        let inst = &mut self.insts[root];
-        let attributes = std::mem::take(&mut inst.attributes);
-        let (name, shape, payload) = (inst.name.clone(), inst.shape.clone(), inst.payload.clone());
-        let operands = Operands::from_slice(&self.inputs[root]);
-        let mut copy = Instruction { name, shape, payload, attributes, operands, ..*inst };
+        let mut copy = self.moved(root);
         for operand in &mut copy.operands {
             let known = self.operands(fusion).iter().position(|other| other == operand);
             *operand = if let Some(number) = known {
@@ -147,5 +155,16 @@ impl Graph {
         }
         let copy = self.add(body, copy);
         self.set_root(copy);
+        // The root reads all that is there.
+        self.note_settled(body);
+    }
+
+    /// An instruction that is about to go, operands included: what it says is taken from it.
+    fn moved(&mut self, id: InstructionId) -> Instruction {
+        let inst = &mut self.insts[id];
+        let attributes = std::mem::take(&mut inst.attributes);
+        let (name, shape, payload) = (inst.name.clone(), inst.shape.clone(), inst.payload.clone());
+        let operands = Operands::from_slice(&self.inputs[id]);
+        Instruction { name, shape, payload, attributes, operands, ..*inst }
     }
 }
