@@ -177,3 +177,89 @@ fn copy_argument(graph: &mut Graph, parameter: InstructionId, wanted: &[bool]) -
     }
     copied
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::graph::Origin;
+
+    /// Of the four elements of each loop's state the first is handed on, the second counts, the third and fourth change places; the second loop
+    /// gets one value at both of these.
+    const LOOPS: &str = "HloModule m
+
+body {
+  s = (f32[], s32[], f32[4], f32[4]) parameter(0)
+  a = f32[] get-tuple-element(s), index=0
+  i = s32[] get-tuple-element(s), index=1
+  x = f32[4] get-tuple-element(s), index=2
+  y = f32[4] get-tuple-element(s), index=3
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT t = (f32[], s32[], f32[4], f32[4]) tuple(a, j, y, x)
+}
+
+test {
+  s = (f32[], s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=1
+  n = s32[] constant(9)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+
+body2 {
+  s = (f32[], s32[], f32[4], f32[4]) parameter(0)
+  inner = (f32[], s32[], f32[4], f32[4]) while(s), condition=test, body=body
+  a = f32[] get-tuple-element(inner), index=0
+  i = s32[] get-tuple-element(inner), index=1
+  x = f32[4] get-tuple-element(inner), index=2
+  y = f32[4] get-tuple-element(inner), index=3
+  ROOT t = (f32[], s32[], f32[4], f32[4]) tuple(a, i, x, y)
+}
+
+test2 {
+  s = (f32[], s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=1
+  n = s32[] constant(9)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+
+ENTRY e {
+  a = f32[] parameter(0)
+  i = s32[] constant(0)
+  x = f32[4] broadcast(a), dimensions={}
+  y = f32[4] negate(x)
+  s = (f32[], s32[], f32[4], f32[4]) tuple(a, i, x, y)
+  w = (f32[], s32[], f32[4], f32[4]) while(s), condition=test2, body=body2
+  z = f32[4] get-tuple-element(w), index=2
+  sum = f32[4] add(z, y)
+  r = (f32[], s32[], f32[4], f32[4]) tuple(a, i, sum, sum)
+  ROOT v = (f32[], s32[], f32[4], f32[4]) while(r), condition=test3, body=body3
+}
+";
+
+    fn changes(graph: &Graph, snapshot: &Snapshot, loop_: InstructionId) -> Vec<bool> {
+        Before::of(snapshot).changed_by_loop(loop_, graph.operand(loop_, 0), positions(graph.shape(loop_)))
+    }
+
+    #[test]
+    fn the_outline_of_a_graph_tells_what_loops_change() {
+        // The third loop is the first once more.
+        let (start, end) = (LOOPS.find("body {").unwrap(), LOOPS.find("body2 {").unwrap());
+        let third = LOOPS[start..end].replace("body {", "body3 {").replace("test {", "test3 {");
+        let module = hlo_ir::text::parse(&LOOPS.replace("ENTRY", &format!("{third}ENTRY"))).unwrap();
+        let graph = Graph::from_module(&module, Origin::Dump);
+        let computations = control_flow_computations(&graph);
+        let (outline, whole) = (graph.outline(&computations).unwrap(), graph.skeleton(None).snapshot);
+        assert!(outline.module.instruction_count() < whole.module.instruction_count());
+        let loops = computations.iter().flat_map(|&id| graph.list(id)).filter(|&id| graph.opcode(id) == Opcode::While);
+        let told: Vec<Vec<bool>> = loops
+            .map(|id| {
+                let told = changes(&graph, &outline, id);
+                assert_eq!(told, changes(&graph, &whole, id));
+                told
+            })
+            .collect();
+        // The tuple itself, then its elements; one value at two places that are exchanged does not change.
+        let (all, one) = (vec![true, false, true, true, true], vec![true, false, true, false, false]);
+        assert_eq!(told, [all.clone(), all, one]);
+    }
+}

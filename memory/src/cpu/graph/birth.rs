@@ -9,6 +9,7 @@
 
 use std::cell::RefCell;
 
+use crate::both::both;
 use crate::hash::IndexSet;
 use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
@@ -25,16 +26,20 @@ pub(super) struct Births {
 
 impl Births {
     pub(super) fn of(module: &Module) -> Self {
-        let mut users: SideTable<InstructionId, SmallVec<[InstructionId; 4]>> = SideTable::new(SmallVec::new());
-        let mut regions = IndexSet::default();
-        for (id, inst) in module.live_instructions() {
-            for &operand in inst.operands.iter().filter(|&&it| module.instruction(it).opcode == Opcode::Constant) {
-                users[operand].push(id);
+        let users = || {
+            let mut users: SideTable<InstructionId, SmallVec<[InstructionId; 4]>> = SideTable::new(SmallVec::new());
+            for (id, inst) in module.live_instructions() {
+                for &operand in inst.operands.iter().filter(|&&it| module.instruction(it).opcode == Opcode::Constant) {
+                    users[operand].push(id);
+                }
             }
-            if inst.opcode != Opcode::Call {
-                regions.extend(inst.called_computations());
-            }
-        }
+            users
+        };
+        let regions = || {
+            let callers = module.live_instructions().filter(|(_, inst)| inst.opcode != Opcode::Call);
+            callers.flat_map(|(_, inst)| inst.called_computations()).collect()
+        };
+        let (regions, users) = both(module.is_large(), regions, users);
         let placed = RefCell::new(vec![false; module.instruction_count()]);
         Self { users, regions, placed }
     }

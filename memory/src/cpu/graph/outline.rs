@@ -54,9 +54,12 @@ impl Graph {
         for (&id, list) in computations.iter().zip(&lists) {
             export.body(id, list, SmolStr::default(), Vec::new());
         }
-        let source = |id: InstructionId| match self.forwards(id) {
-            true => Source::ours(for_aliases(self.inst(id))),
-            false => Source::alone(self.shape(id).clone(), self.opcode(id)),
+        let source = |id: InstructionId| {
+            if self.forwards(id) {
+                Source::ours(for_aliases(self.inst(id)))
+            } else {
+                Source::alone(self.shape(id).clone(), self.opcode(id))
+            }
         };
         let instructions = export.make(Vec::new(), source);
         Some(export.finish(self.header(false), StackTables::default(), instructions))
