@@ -47,9 +47,10 @@ impl Lists {
     }
 }
 
-/// An empty list whose memory was written to.
-pub(super) fn written<T>(count: usize, hollow: impl Fn() -> T) -> Vec<T> {
-    let mut list: Vec<T> = std::iter::repeat_with(hollow).take(count).collect();
+/// An empty list with memory for that many items that was written to, and for a third more that was not.
+fn written<T>(count: usize, hollow: impl Fn() -> T) -> Vec<T> {
+    let mut list = Vec::with_capacity(count + count / 3);
+    list.extend(std::iter::repeat_with(hollow).take(count));
     list.clear();
     list
 }
@@ -69,9 +70,9 @@ fn fill_arena<I: Id, T>(room: &mut Vec<T>, arena: &mut Arena<I, T>) {
 }
 
 impl Graph {
-    /// Has room made for what a graph of so many instructions and computations becomes. Where no thread can be had, there is none.
+    /// Has room made for what a graph becomes: training steps grow to three times their size. Where no thread can be had, there is none.
     pub(super) fn order_spare(&mut self) {
-        let (instructions, bodies) = (7 * self.insts.len() / 2, self.bodies.len() + self.insts.len() / 2);
+        let (instructions, bodies) = (25 * self.insts.len() / 8, self.bodies.len() + 3 * self.insts.len() / 8);
         if self.is_large() {
             *self.spare.take_turn() = Builder::new().spawn(move || Lists::new(instructions, bodies)).ok();
         }
