@@ -508,3 +508,22 @@ fn buffers_that_hold_the_peak_are_accounted_for() {
     assert_eq!(held(table, 1), [("c".to_owned(), "needed-whole")]);
     assert_eq!(held(table, 1 << 30), [("c".to_owned(), "small")]);
 }
+
+#[test]
+fn products_that_stay_are_said_to_be_affordable_for_a_budget() {
+    let said = |lines: &str, budget| {
+        let options = Options { budget, ..options(1) };
+        let report = run(&mut module(lines), &[], &options, &MODEL).expect("the model knows these opcodes");
+        let remark = report.remarks.into_iter().find(|remark| remark.code == "no-rewrite");
+        remark.expect("the array is spoken of").message.contains("--budget")
+    };
+    let product = "  %p = f32[256,256]{1,0} parameter(0)
+  %c = f32[256,256]{1,0} dot(%p, %p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %rows = f32[16,256]{1,0} slice(%c), slice={[0:16], [0:256]}
+  %more = f32[16,256]{1,0} slice(%c), slice={[100:116], [0:256]}
+  %s = f32[16,16]{1,0} dot(%rows, %more), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT %t = f32[16,16]{1,0} negate(%s)";
+    assert!(said(product, None));
+    assert!(!said(product, Some(Bytes(1))), "it was computed again where that helps");
+    assert!(!said(&product.replace("f32", "s32"), None), "products of integers are made again as it is");
+}

@@ -1,6 +1,6 @@
 """The table of memory patterns: XLA's bytes before and after hlo-opt, against the best form known.
 
-    pattern_table.py --tool FILE --programs DIR [--only REGEX] [--ratio] [--out DIR]
+    pattern_table.py --tool FILE --programs DIR [--only REGEX] [--ratio] [--markdown] [--out DIR]
 
 DIR holds `patterns.py` (programs by name) and recipes `r*.py` (pairs of a program and its form by hand). Bytes are XLA:CPU's own, compiled
 from shapes. A row is `ok` when it is within 1 % of its form (5 % of a form by hand), or unchanged where nothing better is known. With
@@ -13,6 +13,7 @@ import io
 import os
 import pathlib
 import re
+import statistics
 import sys
 import tempfile
 import types
@@ -26,6 +27,8 @@ from pattern_targets import FORMS, KEPT, RECIPES, REGROUPED  # noqa: E402
 import families  # noqa: E402
 
 COLUMNS = "{:34} {:>11} {:>11} {:>11} {:>11}  {:11} {:5} {:>7} {:>6}"
+MARKDOWN = "| {} | {} | {} | {} | {} | {} | {} | {} | {} |"
+HEADER = ("program", "before", "after", "best form", "floor", "grade", "", "error", "ratio")
 REDUCED = 1 << 22
 LIMIT = 600.0
 
@@ -36,17 +39,29 @@ def main():
     parser.add_argument("--programs", default="../shared/programs", metavar="DIR")
     parser.add_argument("--only", default="", metavar="REGEX")
     parser.add_argument("--ratio", action="store_true", help="run reduced programs on data too")
+    parser.add_argument("--markdown", action="store_true", help="as docs/patterns.md has it")
     parser.add_argument("--out", metavar="DIR", help="keep the modules there")
     options = parser.parse_args()
     options.programs = pathlib.Path(options.programs).resolve()
     os.environ["JAX_PLATFORMS"] = "cpu"
     compiler.import_quietly()
-    print(COLUMNS.format("program", "before", "after", "best form", "floor", "grade", "", "error", "ratio"), "(MiB)", flush=True)
+    if options.markdown:
+        show(options, *(cell.capitalize() for cell in HEADER))
+        print("|---" * len(HEADER) + "|", flush=True)
+    else:
+        print(COLUMNS.format(*HEADER), "(MiB)", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         options.out = pathlib.Path(options.out or folder)
         options.out.mkdir(parents=True, exist_ok=True)
+        options.ratios = []
         worse = [row(options, *each) for each in rows(options) if re.search(options.only, each[0])]
+    if options.ratios:
+        print(f"\n{len(options.ratios)} ratios: geometric mean {statistics.geometric_mean(options.ratios):.2f}, lowest {min(options.ratios):.2f}")
     sys.exit(1 if any(worse) else 0)
+
+
+def show(options, *cells):
+    print((MARKDOWN if options.markdown else COLUMNS).format(*cells), flush=True)
 
 
 def rows(options):
@@ -91,7 +106,7 @@ def row(options, name, lower, arguments, form):
     worst = max(grades, key=list(families.MOST_ERROR).index, default="-")
     verdict = judge(name, totals, form, 1.05 if hand else 1.01)
     cells = [families.mib(value) for value in (totals[0], totals[1], form, floor)]
-    print(COLUMNS.format(name, *cells, worst, verdict, error, ratio), flush=True)
+    show(options, name, *cells, worst, verdict, error, ratio)
     return totals[1] > totals[0]
 
 
@@ -115,6 +130,7 @@ def on_data(options, name, lower, arguments, exactness):
         return "kept", ""
     same = child.run(jobs.same, (str(before), str(after), 2), time_limit=LIMIT)
     bench = child.run(jobs.bench, (str(before), str(after)), time_limit=LIMIT)
+    options.ratios += [bench["ratio"]] if "ratio" in bench else []
     error = same.get("max_rel_error")
     error = "-" if error is None else "0" if same["bitwise"] else f"{error:.0e}"
     return error, f"{bench['ratio']:.2f}" if "ratio" in bench else "-"

@@ -9,6 +9,7 @@ use hlo_memory::{Bytes, Estimator, LiveBuffer};
 
 use super::search::Search;
 use super::{Remark, RemarkKind, remarks};
+use crate::Grade;
 use crate::flow::{self, OperandFlow};
 
 /// A code and a sentence with what would help.
@@ -103,12 +104,21 @@ fn reason(search: &Search<'_>, holder: &Holder, id: Option<InstructionId>) -> Re
             format!("`{name}` ({opcode}) needs all of {shape} at once; only another algorithm there would help"),
         );
     }
-    (
-        "no-rewrite",
-        format!(
-            "no pass found a way to make {shape} smaller, though all who use it could do with rows of it; --why-not PASS says what a pass looks for"
-        ),
-    )
+    unexplained(search, id, shape)
+}
+
+/// What there is to say where no pass said anything.
+fn unexplained(search: &Search<'_>, id: InstructionId, shape: &str) -> Reason {
+    // Loops make products again only where memory is short.
+    let again = flow::exactness(search.module, search.module.instruction(id)) != Grade::Bitwise;
+    let hint = match search.options.budget {
+        None if again => "with a --budget below the peak, loops may compute it again; ",
+        _ => "",
+    };
+    let text = "though all who use it could do with rows of it; ";
+    let found =
+        format!("no pass found a way to make {shape} smaller, {text}{hint}--why-not PASS says what a pass looks for");
+    ("no-rewrite", found)
 }
 
 /// A user of `id` that needs the whole value, whatever part of its own result is wanted.
