@@ -5,6 +5,7 @@
 //! too much run time, are dropped; of the rest the best few are offered, and the manager measures them.
 
 mod closure;
+mod decisions;
 mod graph;
 mod join;
 mod masks;
@@ -12,11 +13,12 @@ mod price;
 mod reach;
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
+use hlo_ir::{ComputationId, InstructionId, Module};
 use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
 use closure::{Plan, close};
+use decisions::decides_twice;
 use graph::Graph;
 use join::join;
 use price::Price;
@@ -250,57 +252,6 @@ fn is_cyclic(module: &Module, plan: &Plan, regions: &[Region]) -> bool {
         let needed = hlo_ir::graph::cone(module, inputs(region).map(|value| value.inst).chain(outer));
         plan.loops[index..].iter().flatten().any(|sink| needed[sink.inst])
     })
-}
-
-/// Whether something is computed on different blocks in several loops, where it can round differently, and a comparison, rounding or the like
-/// behind it could then decide differently.
-fn decides_twice(flow: &Flow<'_, '_>, plan: &Plan, regions: &[Region]) -> bool {
-    let module = flow.context.module;
-    let mut seen = IndexSet::new();
-    let mut tainted = SideTable::new(false);
-    for region in regions {
-        for op in region.rounded(module) {
-            if !seen.insert(op) {
-                tainted.set(op, true);
-            }
-        }
-    }
-    for &op in &flow.graph.ops {
-        if !flow.graph.results(op).iter().any(|value| plan.members.contains_key(value)) {
-            continue;
-        }
-        let below = flow.graph.operands(op).iter().any(|&operand| tainted[flow.graph.op(operand)]);
-        if below && is_discontinuous(module, op) {
-            return true;
-        }
-        tainted.set(op, tainted[op] || below);
-    }
-    false
-}
-
-/// Whether a small change of an operand can change the result by much.
-fn is_discontinuous(module: &Module, op: InstructionId) -> bool {
-    let inst = module.instruction(op);
-    let float = |shape: &hlo_ir::Shape| {
-        crate::flow::first_array(shape)
-            .is_some_and(|array| array.element_type.is_float() || array.element_type.is_complex())
-    };
-    match inst.opcode {
-        Opcode::Floor
-        | Opcode::Ceil
-        | Opcode::RoundNearestAfz
-        | Opcode::RoundNearestEven
-        | Opcode::Sign
-        | Opcode::Remainder
-        | Opcode::Sort
-        | Opcode::TopK
-        | Opcode::SelectAndScatter => true,
-        Opcode::Reduce => inst.operands.len() > 2,
-        // Where this changes, its operand has changed by much already.
-        Opcode::IsFinite => false,
-        // Comparisons, and conversions to integers.
-        _ => !float(&inst.shape) && inst.operands.iter().any(|&operand| float(module.shape(operand))),
-    }
 }
 
 /// What a loop reads from memory.
