@@ -10,7 +10,8 @@
 //! - A change of [form](crate::PassKind::Form) that the user names comes first and stays, whatever the form needs.
 //! - After every patch the module is verified; in debug builds and with `verify_each` its structural hash must have changed too, because
 //!   a patch that changes nothing is a wrong claim.
-//! - With a budget the search ends as soon as the peak fits; a peak that fits from the start is left alone.
+//! - With a budget the search ends as soon as the peak fits; a peak that fits from the start is left alone. Where the end does not fit, the search
+//!   begins again, and passes may offer what costs run time.
 //! - With a limit on rewrites the search runs to its end, and all but the first so many rewrites are put back: those that are left are
 //!   the ones a full run reports under the same numbers.
 //! - Both the number of trials and the number of steps are bounded, and reaching the bound is a remark of its own (`limit`).

@@ -61,7 +61,7 @@ pub struct Options {
     pub min_saving: Bytes,
     /// Verify the module after every pass.
     pub verify_each: bool,
-    /// Stop as soon as the peak is not above this.
+    /// Stop as soon as the peak is not above this. Passes see it once fast rewrites have missed it: then run time counts for less.
     pub budget: Option<Bytes>,
     /// Keep only the first so many rewrites.
     pub bisect_limit: Option<usize>,

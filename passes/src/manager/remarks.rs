@@ -126,6 +126,7 @@ fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
 fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static str, String) {
     let now = search.now.charged();
     if let Some(budget) = search.options.budget.filter(|_| search.fits()) {
+        let now = search.now.total;
         return ("budget", format!("was not needed: the peak of {now} fits into the budget of {budget} ({note})"));
     }
     if !search.left_out.is_empty() {

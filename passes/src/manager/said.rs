@@ -38,6 +38,11 @@ impl Said {
         self.answers.retain(|answer| answer.state <= state);
     }
 
+    /// The passes may now say something else about every state.
+    pub(super) fn forget(&mut self) {
+        self.answers.clear();
+    }
+
     /// What the passes of a kind said about the module as it is now, if that is still known.
     pub(super) fn recall(&self, kind: PassKind) -> Option<Vec<Candidate>> {
         let now = self.answers.iter().find(|answer| answer.state == self.state && answer.kind == kind);

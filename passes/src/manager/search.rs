@@ -71,6 +71,10 @@ pub(super) struct Search<'a> {
     pub(super) module: &'a mut Module,
     pub(super) passes: &'a [Box<dyn Pass>],
     pub(super) options: &'a Options,
+    /// What passes are told of them, the budget aside, while nothing but fast rewrites is asked for.
+    at_ease: Options,
+    /// Whether the budget is missed by these, and rewrites may be slow.
+    pub(super) urgent: bool,
     pub(super) estimator: &'a dyn Estimator,
     observer: &'a mut dyn Observer,
     statistics: Statistics,
@@ -121,6 +125,8 @@ impl<'a> Search<'a> {
             module,
             passes,
             options,
+            at_ease: Options { budget: None, ..options.clone() },
+            urgent: false,
             estimator,
             observer,
             statistics,
@@ -163,7 +169,7 @@ impl<'a> Search<'a> {
         self.change_form()?;
         if !self.fits() {
             self.clean_up()?;
-            self.descend_repeatedly()?;
+            self.descend_to_budget()?;
             self.clean_up()?;
         }
         self.obey_limit()?;
@@ -397,7 +403,8 @@ impl<'a> Search<'a> {
             return known;
         }
         let users = Users::of(self.module);
-        let context = Context { module: self.module, users: &users, estimate: &self.now, options: self.options };
+        let options = if self.urgent { self.options } else { &self.at_ease };
+        let context = Context { module: self.module, users: &users, estimate: &self.now, options };
         let mut found = Vec::new();
         for (index, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind) {
             self.observer.working(&format!("{} looks for waste", pass.name()));

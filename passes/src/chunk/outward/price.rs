@@ -110,7 +110,7 @@ impl Price {
     }
 }
 
-/// Whether a budget is not met.
+/// Whether a budget is not met, and was not by what costs no run time: until then passes do not see it.
 pub(super) fn is_urgent(context: &Context<'_>) -> bool {
     context.options.budget.is_some_and(|budget| context.estimate.total > budget)
 }

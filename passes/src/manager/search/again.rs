@@ -1,4 +1,4 @@
-//! Further descents: where the best steps lead to a poor end, the search is run again from the next best ones.
+//! Further descents: where the best steps lead to a poor end, the search is run again from the next best ones, and with slower ones for a budget.
 //!
 //! Of two loops that let the same values disappear, the one that saves more at once can keep the other from being made. What each of them leads to
 //! shows only at the end. The second best first step is tried, and the steps that were second by the least.
@@ -47,11 +47,28 @@ pub(super) struct Forks {
 }
 
 impl Search<'_> {
-    /// Descends, and again from other steps if memory far above the floor is left; the best end stays.
-    pub(super) fn descend_repeatedly(&mut self) -> Result<(), RunError> {
+    /// Descends; where that misses a budget, again from the beginning with rewrites that cost run time.
+    pub(super) fn descend_to_budget(&mut self) -> Result<(), RunError> {
+        let (start, trials) = (self.mark(), self.trials_left);
+        self.descend_repeatedly()?;
+        if self.options.budget.is_some() && !self.fits() {
+            self.back_to(&start);
+            self.trials_left = trials;
+            self.urgent = true;
+            self.said.forget();
+            self.descend_repeatedly()?;
+        }
+        Ok(())
+    }
+
+    fn mark(&self) -> Mark {
         let (now, paid_estimate) = (self.now.clone(), self.paid_estimate.clone());
-        let (steps, paid, paid_state) = (self.steps.len(), self.paid, self.paid_state);
-        let start = Mark { steps, paid, paid_state, now, paid_estimate };
+        Mark { steps: self.steps.len(), paid: self.paid, paid_state: self.paid_state, now, paid_estimate }
+    }
+
+    /// Descends, and again from other steps if memory far above the floor is left; the best end stays.
+    fn descend_repeatedly(&mut self) -> Result<(), RunError> {
+        let start = self.mark();
         self.forks.from = self.is_small().then_some(start.steps);
         self.descend()?;
         let forks = std::mem::take(&mut self.forks);

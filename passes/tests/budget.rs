@@ -1,0 +1,37 @@
+//! What is done for a budget: no more than it takes, and what costs run time only where nothing else fits.
+
+mod common;
+
+use hlo_ir::text;
+use hlo_memory::{Bytes, ModelEstimator};
+use hlo_passes::manager::{RunReport, default_pipeline, run};
+use hlo_passes::{Grade, Options};
+
+use common::parse;
+
+/// Two rounds of Sinkhorn's algorithm on the logarithms of all products of two sets of 16384 vectors, as JAX writes them.
+const SINKHORN: &str = include_str!("budget_programs/sinkhorn.hlo");
+
+/// The report of a run, and how often the result multiplies.
+fn within(budget: Option<Bytes>) -> (RunReport, usize) {
+    let mut module = parse(SINKHORN);
+    let options = Options { exactness: Grade::Reassociate, budget, ..Options::default() };
+    let report =
+        run(&mut module, &default_pipeline(), &options, &ModelEstimator::default()).expect("it has an estimate");
+    (report, text::print(&module).matches(" dot(").count())
+}
+
+#[test]
+fn products_are_made_again_only_where_nothing_else_fits() {
+    const MIB: u64 = 1 << 20;
+    let (plain, once) = within(None);
+    assert_eq!(once, 1);
+    assert!(plain.after.total < Bytes(1100 * MIB) && plain.before.total > Bytes(2000 * MIB), "{:?}", plain.after.total);
+    let (enough, same) = within(Some(Bytes(1500 * MIB)));
+    assert_eq!((enough.after.total, same), (plain.after.total, 1));
+    let (tight, several) = within(Some(Bytes(100 * MIB)));
+    assert!(tight.after.total <= Bytes(16 * MIB), "{:?}", tight.after.total);
+    assert_eq!(several, 3, "each loop multiplies for itself");
+    let (missed, _) = within(Some(Bytes(MIB)));
+    assert_eq!(missed.after.total, tight.after.total, "as near as it gets");
+}
