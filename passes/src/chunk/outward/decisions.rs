@@ -105,9 +105,21 @@ fn is_never_negative(module: &Module, id: InstructionId) -> bool {
                 &[]
             }
             (O::Constant, _) if number(module, id) >= Some(0.0) => &[],
-            (O::Add | O::Multiply | O::Maximum | O::Minimum | O::Concatenate, of) => of,
-            (O::Broadcast | O::Reshape | O::Transpose | O::Slice | O::Reverse | O::Copy, of) => of,
-            (O::Select, [_, of @ ..]) => of,
+            (
+                O::Add
+                | O::Multiply
+                | O::Maximum
+                | O::Minimum
+                | O::Concatenate
+                | O::Broadcast
+                | O::Reshape
+                | O::Transpose
+                | O::Slice
+                | O::Reverse
+                | O::Copy,
+                of,
+            )
+            | (O::Select, [_, of @ ..]) => of,
             (O::Reduce, of @ [_, _]) if keeps_sign(module, inst) => of,
             _ => return false,
         };
