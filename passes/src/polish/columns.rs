@@ -15,8 +15,9 @@
 //! Sound where each dimension is either whole in the slice, or whole in the block: its start is then 0 in either case, as `dynamic-slice` moves
 //! a start that is out of bounds. What lies between block and slices computes each element from those at its place (or at a transposed one), so
 //! it computes the same of each column: integers, or floats that are chosen or moved, never rounded. Stays away from instructions of the input,
-//! from slices with gaps, from blocks that someone reads whole or that wait for anything but their operands, from floats that are rounded (their
-//! bits may depend on the function they stand in), and from modules to be partitioned, where the columns could be on several devices.
+//! from slices with gaps, from neighbours that are put side by side again (XLA reads the block for these), from blocks that someone reads whole
+//! or that wait for anything but their operands, from floats that are rounded (their bits may depend on the function they stand in), and from
+//! modules to be partitioned, where the columns could be on several devices.
 //!
 //! Source: the code of the kernels in XLA's dumps (`*.ir-with-opt.ll`).
 
@@ -103,7 +104,8 @@ impl<'a> Columns<'a> {
         let others = operands.filter(|&&id| new(id) && is_plain_block(module, module.instruction(id)));
         columns.blocks.extend(others.copied());
         let mut seen = IndexSet::new();
-        let all = columns.slices.iter().all(|&slice| columns.is_known(slice, &mut seen));
+        let apart = |&slice: &InstructionId| columns.is_known(slice, &mut seen) && !is_joined(module, users, slice);
+        let all = columns.slices.iter().all(apart);
         (all && columns.between.len() <= MOST_BETWEEN).then_some(columns)
     }
     /// Whether each element of `id` is computed from the elements at its place, or moved from a transposed one.
@@ -231,6 +233,46 @@ fn is_exact(module: &Module, id: InstructionId) -> bool {
     !is_real(module, id) || (chosen.contains(&module.instruction(id).opcode) && !is_rounded(module, id))
 }
 
+/// Whether a slice is put back beside its neighbour: XLA makes one slice of both, and the block itself of all.
+fn is_joined(module: &Module, users: &Users, slice: InstructionId) -> bool {
+    let mut work = vec![slice];
+    while let Some(value) = work.pop() {
+        for &user in users.get(value) {
+            let reader = module.instruction(user);
+            match reader.opcode {
+                Opcode::Reshape => work.push(user),
+                Opcode::Concatenate if reader.operands.windows(2).any(|pair| are_neighbours(module, reader, pair)) => {
+                    return true;
+                }
+                _ => {}
+            }
+        }
+    }
+    false
+}
+
+/// Whether two operands of a concatenation are slices that lie side by side in one array, in the dimension that it joins.
+fn are_neighbours(module: &Module, concatenation: &Instruction, pair: &[InstructionId]) -> bool {
+    let cut = |mut id: InstructionId| {
+        let dims = &module.instruction(id).array()?.dims;
+        while module.instruction(id).opcode == Opcode::Reshape {
+            id = module.instruction(id).operands[0];
+        }
+        let slice = module.instruction(id);
+        (slice.array()?.dims == *dims).then_some((slice.operands.first().copied()?, bounds(module, id)?))
+    };
+    let Some(&along) = concatenation.ints(&AttrKey::Dimensions).first() else { return false };
+    match (cut(pair[0]), cut(pair[1])) {
+        (Some((of, left)), Some((other, right))) => {
+            let meets = |(dim, (one, next)): (usize, (&SliceDim, &SliceDim))| {
+                if dim as i64 == along { one.limit == next.start } else { one == next }
+            };
+            of == other && left.iter().zip(&right).enumerate().all(meets)
+        }
+        _ => false,
+    }
+}
+
 /// What a slice takes.
 fn bounds(module: &Module, slice: InstructionId) -> Option<Bounds> {
     match module.instruction(slice).attribute(&AttrKey::Slice)? {
@@ -330,6 +372,34 @@ ENTRY %main {
         assert!(patch(&module, |_| true).is_empty(), "columns may lie on several devices");
         let module = text::parse(BLOCK).expect("legal text");
         assert!(patch(&module, |_| false).is_empty(), "the input stays as it is");
+    }
+
+    #[test]
+    fn neighbours_that_are_put_side_by_side_stay() {
+        let joined = |x: &str, y: &str, dim: usize| {
+            let source = BLOCK.replace(
+                "  ROOT %both = (s32[10,1], s32[10,2]) tuple(%x, %y)",
+                &format!(
+                    "  %flat = s32[10] reshape(%x)
+  %again = s32[10,1] reshape(%flat)
+  %last = s32[10,1] slice(%rows), slice={{[0:10], [1:2]}}
+  ROOT %both = s32[{}] concatenate({x}, {y}), dimensions={{{dim}}}",
+                    if dim == 0 {
+                        "20,1"
+                    } else if y == "%y" || x == "%y" {
+                        "10,3"
+                    } else {
+                        "10,2"
+                    }
+                ),
+            );
+            let module = text::parse(&source).expect("legal text");
+            assert_eq!(hlo_ir::verify::verify(&module), []);
+            patch(&module, |_| true).is_empty()
+        };
+        assert!(joined("%x", "%y", 1) && joined("%again", "%last", 1));
+        assert!(!joined("%y", "%x", 1), "the other way round");
+        assert!(!joined("%x", "%last", 0), "one below the other");
     }
 
     /// Columns of what is computed of a transposed block and of a block of another array.
