@@ -3,6 +3,7 @@
 mod again;
 mod companions;
 mod known;
+mod limit;
 mod polish;
 
 use std::time::Instant;
@@ -212,24 +213,6 @@ impl<'a> Search<'a> {
     /// Whether the user named a budget and the peak is within it.
     pub(super) fn fits(&self) -> bool {
         self.options.budget.is_some_and(|budget| self.now.total <= budget)
-    }
-
-    /// Puts back what lies behind the user's limit on rewrites.
-    fn obey_limit(&mut self) -> Result<(), RunError> {
-        let limit = self.options.bisect_limit.unwrap_or(usize::MAX);
-        let behind = self.steps.iter().enumerate().skip(limit);
-        self.left_out = behind
-            .map(|(index, step)| LeftOut {
-                number: index + 1,
-                rewrite: step.rewrite.clone(),
-                origin: self.origins.of(step.instruction),
-            })
-            .collect();
-        if !self.left_out.is_empty() {
-            self.roll_back(limit);
-            self.now = self.statistics.estimates.measure(|| self.estimator.estimate(self.module))?;
-        }
-        Ok(())
     }
 
     /// The next rewrite to take; an enabling change that leads to one, or to a better one, is taken on the way.
