@@ -6,6 +6,7 @@ import resource
 import subprocess
 
 import random_batch
+import random_book
 import random_jobs
 from random_source import Program
 
@@ -16,6 +17,9 @@ MEMORY = 12 << 30
 # Largest error over the scale of an array that a rewrite may cause which promises the same operations, not the same bits.
 SCALE_ERROR = 1e-5
 CASES = 4
+
+# Where XLA's answers are kept for another run.
+book = random_book.Book()
 
 
 @dataclasses.dataclass
@@ -70,6 +74,11 @@ def lower(work):
 def in_children(job, items):
     """The answers of a job of `random_jobs` for many items, with this driver's limits."""
     return random_batch.each(job, items, seconds=XLA_LIMIT, memory_limit=MEMORY)
+
+
+def asked(job, items):
+    """What XLA says; from the book where it has said it before."""
+    return book.ask(job, items, in_children)
 
 
 def apply(tool, config, before, after):
@@ -127,7 +136,7 @@ def judge(work):
     waiting = [(before, outcomes, seed) for before, all_outcomes, seed in work if (outcomes := distinct(before, all_outcomes))]
     items = [(before, [group[0].after for group in groups], CASES, seed) for before, groups, seed in waiting]
     compared, failing = 0, set()
-    for item, (_, groups, _), answer in zip(items, waiting, in_children(random_jobs.judge, items)):
+    for item, (_, groups, _), answer in zip(items, waiting, asked(random_jobs.judge, items)):
         if "error" in answer:
             # One of them brings XLA down: find out which. Programs that do it by themselves prove nothing.
             if "error" in in_children(random_jobs.judge, [(item[0], [], CASES, item[3])])[0]:
@@ -151,7 +160,7 @@ def ask_again(outcome, item):
     What is the same without the library differs by nothing that a rewrite could keep."""
     before, _, count, seed = item
     first, outcome.problem = outcome.problem, ""
-    second = in_children(random_jobs.judge_without_library, [(before, [outcome.after], count, seed)])[0]
+    second = asked(random_jobs.judge_without_library, [(before, [outcome.after], count, seed)])[0]
     if "error" in second:
         outcome.problem = first
         return
@@ -176,7 +185,7 @@ def distinct(before, outcomes):
 
 def one_by_one(before, afters, count, seed):
     """The same answers, each found in a run of its own."""
-    singles = in_children(random_jobs.judge, [(before, [after], count, seed) for after in afters])
+    singles = asked(random_jobs.judge, [(before, [after], count, seed) for after in afters])
     return {"answers": [single if "error" in single else single["answers"][0] for single in singles],
             "total": max(single.get("total", 0) for single in singles)}
 

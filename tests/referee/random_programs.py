@@ -1,6 +1,6 @@
 """Stress the optimizer with random programs, XLA:CPU as the judge: rewritten programs must compile and give the same results.
 
-    random_programs.py --tool hlo-opt [--count K] [--seed S] [--raw-share F] [--large-every L] [--keep DIR] [--args "..."]
+    random_programs.py --tool hlo-opt [--count K] [--seed S] [--raw-share F] [--large-every L] [--book FILE] [--keep DIR] [--args "..."]
 
 Every program is lowered at a small size and rewritten in several configurations with limits so small that the passes fire.
 Checked: exit code 0; XLA compiles the result; results equal (bit for bit, or within 1e-5 of the scale, 4 roundings of shorter floats, where the report
@@ -12,6 +12,8 @@ Failing programs are kept in DIR, made smaller when that is easy. A long run (tw
 
     cargo build --release
     python tests/referee/random_programs.py --tool target/release/hlo-opt --count 20000 --seed 1 --single-share 0.75 --large-every 16
+
+A later build is judged on the same programs in a part of the time with the `--book` of that run: XLA is asked where the outcome is another.
 
 Exit code 0 when everything passed, 1 otherwise, also when nothing could be judged; the last line counts.
 """
@@ -28,6 +30,7 @@ import time
 
 sys.dont_write_bytecode = True
 
+import random_book  # noqa: E402
 import random_check  # noqa: E402
 import random_jax  # noqa: E402
 import random_jobs  # noqa: E402
@@ -49,6 +52,7 @@ def main():
     options = arguments()
     xla.import_quietly()
     os.makedirs(options.keep, exist_ok=True)
+    random_check.book = random_book.Book(options.book)
     run = Run(options)
     start = time.monotonic()
     end = options.seed + options.count
@@ -77,6 +81,7 @@ def arguments():
     parser.add_argument("--args", default="", help="more options for the tool")
     parser.add_argument("--notes", action="store_true", help="print what is worth a look but no failure")
     parser.add_argument("--no-shrink", action="store_true", help="keep failing programs as they are")
+    parser.add_argument("--book", help="a file of XLA's answers: what another run has asked is not asked again, and the file grows")
     parser.add_argument("--keep", default=os.path.join("target", "random-programs"), help="where failing programs go")
     return parser.parse_args()
 
@@ -170,7 +175,7 @@ class Run:
             self.large += 1
             if outcome.rewrites and not outcome.problem.startswith(("exit", "no-output", "tool-time")):
                 rewritten.append(outcome)
-        before, after = (random_check.in_children(random_jobs.weigh, [(file,) for file in files])
+        before, after = (random_check.asked(random_jobs.weigh, [(file,) for file in files])
                          for files in ([o.before for o in rewritten], [o.after for o in rewritten]))
         for outcome, first, second in zip(rewritten, before, after):
             if "error" in first:
@@ -236,6 +241,7 @@ class Run:
               f"by pass {dict(self.applied)}")
         print(f"missed chances: {dict(self.missed.most_common())}")
         print(f"results compared: {self.compared}; programs that fail by themselves: {len(self.failing)}")
+        print(f"answers of XLA from the book: {random_check.book.found}")
         print(f"invalid draws: {self.invalid}")
         print(f"large: {self.large} weighed, {self.large_fired} rewritten{self.estimate_text()}")
         print(f"notes: {dict(self.notes.most_common())}")
