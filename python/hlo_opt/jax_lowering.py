@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import jax
 
-from . import jax_stablehlo
 from .xla import compiler, targets
 
 VERSIONS = ((0, 8), (0, 9), (0, 10))
@@ -155,7 +154,7 @@ class Lowering:
     def rewritten(self, proto: bytes):
         """A computation like this one that runs the module `proto` instead."""
         made = copy.copy(self.inner)
-        made._hlo = jax_stablehlo.module_of(proto)
+        made._hlo = _stablehlo(proto)
         made._executable = None
         return made
 
@@ -203,3 +202,12 @@ def measured(computation, target: str) -> Bytes:
             raise
         raise OutOfMemory(reason) from error
     return Bytes(stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes, targets.temporaries(stats, target))
+
+
+def _stablehlo(proto: bytes):
+    from jax._src.interpreters import mlir
+    from jax._src.lib import xla_client
+    from jax._src.lib.mlir import ir
+    text = compiler.stablehlo(xla_client.XlaComputation(proto))
+    with mlir.make_ir_context():
+        return ir.Module.parse(text)

@@ -6,6 +6,8 @@ import glob
 import os
 import re
 
+from . import stretch
+
 # Few threads: the referee shares its machine, and XLA writes the thread count into scheduled modules.
 THREADS = 2
 ELIDED = re.compile(r"constant\(\{\.\.\.\}\)")
@@ -96,7 +98,7 @@ def compile_text(jax, text, partitions=1):
 def stablehlo(program):
     """The text of the module that XLA's clients take."""
     from jaxlib import _jax
-    return _jax.mlir.xla_computation_to_mlir_module(program)
+    return stretch.stretched(_jax.mlir.xla_computation_to_mlir_module(program))
 
 
 def partitions_of(text):
