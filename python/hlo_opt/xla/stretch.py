@@ -18,7 +18,9 @@ def stretched(text: str) -> str:
         return text
     from jax._src.interpreters import mlir
     from jax._src.lib.mlir import ir
-    with mlir.make_ir_context():
+    with mlir.make_ir_context() as context:
+        # A fork has none of the threads of the process it comes from, which share one pool of them.
+        context.enable_multithreading(False)
         module = ir.Module.parse(text)
         found = []
 
