@@ -12,13 +12,22 @@ use common::parse;
 /// Two rounds of Sinkhorn's algorithm on the logarithms of all products of two sets of 16384 vectors, as JAX writes them.
 const SINKHORN: &str = include_str!("budget_programs/sinkhorn.hlo");
 
-/// The report of a run, and how often the result multiplies.
-fn within(budget: Option<Bytes>) -> (RunReport, usize) {
-    let mut module = parse(SINKHORN);
-    let options = Options { exactness: Grade::Reassociate, budget, ..Options::default() };
+/// Attention with keys that are values, without a batch: XLA:CPU's library keeps the scores to itself.
+const ATTENTION: &str = include_str!("budget_programs/attention.hlo");
+
+/// The report of a run and the result.
+fn optimized(program: &str, exactness: Grade, budget: Option<Bytes>) -> (RunReport, String) {
+    let mut module = parse(program);
+    let options = Options { exactness, budget, ..Options::default() };
     let report =
         run(&mut module, &default_pipeline(), &options, &ModelEstimator::default()).expect("it has an estimate");
-    (report, text::print(&module).matches(" dot(").count())
+    (report, text::print(&module))
+}
+
+/// The report of a run, and how often the result multiplies.
+fn within(budget: Option<Bytes>) -> (RunReport, usize) {
+    let (report, result) = optimized(SINKHORN, Grade::Reassociate, budget);
+    (report, result.matches(" dot(").count())
 }
 
 #[test]
@@ -34,4 +43,21 @@ fn products_are_made_again_only_where_nothing_else_fits() {
     assert_eq!(several, 3, "each loop multiplies for itself");
     let (missed, _) = within(Some(Bytes(MIB)));
     assert_eq!(missed.after.total, tight.after.total, "as near as it gets");
+}
+
+#[test]
+fn a_budget_that_nothing_meets_leaves_the_fast_rewrites_where_slow_ones_save_no_more() {
+    let plain = optimized(ATTENTION, Grade::HloExact, None);
+    let missed = optimized(ATTENTION, Grade::HloExact, Some(Bytes(1)));
+    assert!(!plain.0.rewrites.is_empty());
+    assert_eq!(missed.1, plain.1);
+}
+
+#[test]
+fn a_budget_counts_what_xla_reports_and_the_remark_says_so() {
+    let (report, result) = optimized(ATTENTION, Grade::HloExact, Some(Bytes(20 << 20)));
+    assert!(report.before.hidden > Bytes(60 << 20), "the library's scratch is what the other figure would hold");
+    assert_eq!(result, text::print(&parse(ATTENTION)));
+    let said: Vec<_> = report.remarks.iter().filter(|remark| remark.code == "budget").collect();
+    assert!(said.iter().any(|remark| remark.message.contains("the peak of 384.02 KiB fits")), "{said:?}");
 }

@@ -105,9 +105,8 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
     let lowest = (flow.context.estimate.floor.get() / 32).clamp(least, (largest / 64).max(least));
     let thresholds = [largest - largest / 3, largest / 8, largest / 64, lowest];
     // Products computed again are slow: only where the program would not fit otherwise.
-    let urgent = if price::is_urgent(flow.context) { thresholds.as_slice() } else { &[] };
-    let with = |again: bool| move |&least: &u64| (least, again);
-    for (least, again) in thresholds.iter().map(with(false)).chain(urgent.iter().map(with(true))) {
+    let modes: &[bool] = if price::is_urgent(flow.context) { &[false, true] } else { &[false] };
+    for (again, least) in modes.iter().flat_map(|&again| thresholds.map(|least| (again, least))) {
         let mut grown = Grown { again, ..Grown::default() };
         let mut shapes: Vec<&[i64]> = Vec::new();
         for &seed in seeds.iter().filter(|&&seed| graph.bytes(seed) >= least) {

@@ -110,7 +110,7 @@ impl Price {
     }
 }
 
-/// Whether a budget is not met, and was not by what costs no run time: until then passes do not see it.
+/// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
 pub(super) fn is_urgent(context: &Context<'_>) -> bool {
     context.options.budget.is_some_and(|budget| context.estimate.total > budget)
 }
