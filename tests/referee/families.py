@@ -4,7 +4,7 @@
 
 Bytes are XLA:CPU's own, at full size, compiled from shapes. Equality and run time are those of the reduced programs on data: `ratio` is
 original / rewritten, interleaved in one run, so above 1 the rewritten program is faster. Every program goes through the default pipeline
-at the exactness of its row. Exit code 1: some program got worse, or differs by more than its grade allows.
+at the exactness of its row, and with its budget if it has one. Exit code 1: some program got worse, or differs by more than its grade allows.
 """
 import argparse
 import json
@@ -49,7 +49,7 @@ def table(options, out):
 def row(options, out, name, program):
     function, full, reduced, exactness, by_hand = program
     before = lowered(out / f"{name}.before.hlo", function, full)
-    after, grades = optimized(options.tool, before, exactness)
+    after, grades = optimized(options.tool, before, exactness, *budget(name, 0))
     figures = [referee("peak", path) for path in (before, after)]
     hand = referee("peak", lowered(out / f"{name}.hand.hlo", by_hand, full)) if by_hand else {}
     worst = max(grades, key=list(MOST_ERROR).index, default="-")
@@ -64,7 +64,7 @@ def on_data(options, out, name, program):
     """Error and run-time ratio of the reduced program, and whether they are worse than its grade allows."""
     function, _, reduced, exactness, _ = program
     before = lowered(out / f"{name}.reduced.hlo", function, reduced)
-    after, grades = optimized(options.tool, before, exactness)
+    after, grades = optimized(options.tool, before, exactness, *budget(name, 1))
     if not grades:
         return "kept", "", False
     same, bench = referee("same", before, after, "--cases", "2"), referee("bench", before, after)
@@ -84,10 +84,17 @@ def lowered(path, function, shapes):
     return path
 
 
-def optimized(tool, before, exactness):
+def budget(name, size):
+    """What the tool is told for the budget of a program; `size`: 0 at full size, 1 reduced."""
+    from family_programs import BUDGETS
+
+    return ["--budget", BUDGETS[name][size]] if name in BUDGETS else []
+
+
+def optimized(tool, before, exactness, *more):
     """The rewritten module and the grades of the rewrites."""
     after, report = before.with_suffix(".after.hlo"), before.with_suffix(".json")
-    command = [tool, before, "-o", after, "--report", report, "--exactness", exactness, "--quiet"]
+    command = [tool, before, "-o", after, "--report", report, "--exactness", exactness, "--quiet", *more]
     subprocess.run([str(part) for part in command], check=True)
     return after, {rewrite["grade"] for rewrite in json.loads(report.read_text())["rewrites"]}
 

@@ -1,6 +1,7 @@
 """JAX programs of the families that blocks help: each at full size, where only XLA's bytes are asked for, and reduced, to be run.
 
 A program is `name -> (function, shapes at full size, reduced shapes, exactness, hand-written form or None)`; a shape is (dims, type).
+`BUDGETS` has the `--budget` of those that are to fit one: at full size, and reduced.
 """
 import jax
 import jax.numpy as jnp
@@ -59,6 +60,19 @@ def messages(x, source, target, w):
 
 def bag(table, tokens):
     return table[tokens].mean(1)
+
+
+def contrastive(a, b):
+    """The loss of pairs among all pairs, along rows and along columns."""
+    pairs, same = a @ b.T, jnp.sum(a * b, 1)
+    return jnp.sum(jax.nn.logsumexp(pairs, 1) - same) + jnp.sum(jax.nn.logsumexp(pairs, 0) - same)
+
+
+def sinkhorn(a, b):
+    pairs = a @ b.T
+    u = -jax.nn.logsumexp(pairs, 1)
+    v = -jax.nn.logsumexp(pairs + u[:, None], 0)
+    return -jax.nn.logsumexp(pairs + v[None, :], 1), v
 
 
 def layer(x, w):
@@ -147,4 +161,9 @@ PROGRAMS = {
                "hlo-exact", None),
     "product": (lambda x, w: jnp.sum(jax.nn.gelu(x @ w), 1), [((65536, 1024), F32), ((1024, 64), F32)],
                 [((16384, 256), F32), ((256, 64), F32)], "hlo-exact", None),
+    "contrastive": (contrastive, [((16384, 64), F32)] * 2, [((2048, 64), F32)] * 2, "reassociate", None),
+    "contrastive-gradient": (
+        jax.grad(contrastive, (0, 1)), [((16384, 64), F32)] * 2, [((2048, 64), F32)] * 2, "reassociate", None),
+    "sinkhorn": (sinkhorn, [((16384, 64), F32)] * 2, [((2048, 64), F32)] * 2, "reassociate", None),
 }
+BUDGETS = {"contrastive": ("32MiB", "8MiB"), "contrastive-gradient": ("32MiB", "8MiB"), "sinkhorn": ("32MiB", "8MiB")}

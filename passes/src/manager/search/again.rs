@@ -47,22 +47,15 @@ pub(super) struct Forks {
 }
 
 impl Search<'_> {
-    /// Descends; where that misses a budget, again from the beginning with rewrites that cost run time. They stay if they save anything more.
+    /// Descends; where that misses a budget, again from the beginning with rewrites that cost run time.
     pub(super) fn descend_to_budget(&mut self) -> Result<(), RunError> {
         let (start, trials) = (self.mark(), self.trials_left);
         self.descend_repeatedly()?;
-        if self.options.budget.is_none() || self.fits() {
-            return Ok(());
-        }
-        let (fast, steps, limited) = (self.now.charged(), self.made_since(&start), self.limited);
-        self.back_to(&start);
-        (self.trials_left, self.limited, self.urgent) = (trials, false, true);
-        self.said.forget();
-        self.descend_repeatedly()?;
-        if self.is_small() && self.now.charged() >= fast {
-            (self.limited, self.urgent) = (limited, false);
+        if self.options.budget.is_some() && !self.fits() {
+            self.back_to(&start);
+            (self.trials_left, self.limited, self.urgent) = (trials, false, true);
             self.said.forget();
-            self.make_again(&start, steps)?;
+            self.descend_repeatedly()?;
         }
         Ok(())
     }
@@ -93,13 +86,11 @@ impl Search<'_> {
                 end = (self.now.clone(), self.made_since(&start));
             }
         }
-        if at_end { Ok(()) } else { self.make_again(&start, end.1) }
-    }
-
-    /// Goes back to where a descent began and makes the changes that one made.
-    fn make_again(&mut self, start: &Mark, steps: Vec<Candidate>) -> Result<(), RunError> {
-        self.back_to(start);
-        for step in steps {
+        if at_end {
+            return Ok(());
+        }
+        self.back_to(&start);
+        for step in end.1 {
             self.take(step)?;
         }
         self.roll_back(self.paid);
