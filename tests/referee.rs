@@ -252,6 +252,18 @@ fn results_stay_equal() {
 }
 
 #[test]
+fn results_stay_equal_where_a_budget_makes_loops_multiply_again() {
+    let text = include_str!("../passes/tests/budget_programs/sinkhorn.hlo").replace("16384", "2048");
+    let options = Options { exactness: Grade::Reassociate, budget: Some(Bytes(8 << 20)), ..Options::default() };
+    let outcome = optimize(&text, &Pipeline::standard(), &options).unwrap();
+    assert_eq!(outcome.text.matches(" dot(").count(), 3, "the slow plan is what is judged here");
+    let folder = workspace("budget");
+    let (before, after) = (save(&folder, "before.hlo", &text), save(&folder, "after.hlo", &outcome.text));
+    let answers = Session::start().ask(&[json!({"cmd": "same", "before": before, "after": after, "cases": 4})]);
+    assert!(agrees(Grade::Reassociate, false, &answers[0]), "{}", answers[0]);
+}
+
+#[test]
 fn results_stay_equal_on_several_devices() {
     let folder = workspace("devices");
     let eager = Options { min_saving: Bytes(1), verify_each: true, ..Options::default() };

@@ -105,7 +105,6 @@ fn a_reduction_outside_of_what_no_longer_stands_may_sum_in_another_order() {
     assert_eq!(grade(&reduced("%v"), root), Grade::Bitwise, "an argument stands before and after");
 }
 
-/// XLA:CPU widens a scatter of `bf16` before it looks at sums: updates are rounded one by one, and then the sum.
 #[test]
 fn functions_may_leave_the_library_that_sums_what_they_are_made_of() {
     let softmax = "  %e = f32[64] exponential(%v)\n  %zero = f32[] constant(0)
@@ -123,6 +122,21 @@ fn functions_may_leave_the_library_that_sums_what_they_are_made_of() {
     assert_eq!(grade(&behind, ALONE), Grade::HloExact, "a quotient by a sum");
 }
 
+/// A library that sums floats and is to round the sums does not where they are widened again; in the loop they are rounded.
+#[test]
+fn a_sum_may_be_rounded_once_it_leaves_the_library() {
+    let rounded = |of: &str| {
+        format!(
+            "  %zero = f32[] constant(0)\n  %s = f32[] reduce(%w, %zero), dimensions={{0}}, to_apply=%add_f32
+  %d = f32[64] broadcast(%s), dimensions={{}}\n  %b = bf16[64] convert({of})\n  %e = f32[64] convert(%b)
+  %u = f32[64] maximum(%e, %d)"
+        )
+    };
+    assert_eq!(grade(&rounded("%d"), ALONE), Grade::HloExact);
+    assert_eq!(grade(&rounded("%v"), ALONE), Grade::Bitwise, "what comes from memory is rounded wherever that is");
+}
+
+/// XLA:CPU widens a scatter of `bf16` before it looks at sums: updates are rounded one by one, and then the sum.
 #[test]
 fn a_sum_of_short_floats_stays_behind_the_loop_as_xla_leaves_it() {
     let rooted = |element: &str| {

@@ -4,7 +4,7 @@
 //! product and a sum that follow each other alone, both inside the loop or both outside, share a kernel (or do not) as before. What can
 //! change is a product inside whose sum stays outside or the other way round, a product with several users of which some leave, a
 //! sum of two products, of which the compiler joins one, a reduction outside of something that now stands in memory or no longer does, and a
-//! quotient or function of floats that a library computed together with a reduction or product outside (softmax).
+//! quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax).
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
@@ -166,11 +166,15 @@ impl<'a> Scene<'a> {
         let fused = |user: &InstructionId| is_fusible(self.module.instruction(*user).opcode);
         !users.iter().all(fused) || (users.len() > 1 && is_expensive(self.module, id))
     }
-    /// Whether a quotient or function of floats is computed inside and a sum that it is made of, or that is made of it, outside. XLA:CPU may have
-    /// left both to a library, which computes such functions otherwise than XLA's own kernels.
+    /// Whether a quotient, function or rounding of floats is computed inside and a sum that it is made of, or that is made of it, outside. XLA:CPU may
+    /// have left both to a library, which computes such functions otherwise than XLA's own kernels, and does not round what it widens again.
     fn leaves_library(&self, id: InstructionId) -> bool {
-        let differs = self.computed[id] && is_real(self.module, id) && is_expensive(self.module, id);
-        differs && self.module.instruction(id).opcode.is_elementwise() && (self.is_reduced(id) || self.follows_sum(id))
+        let differs = is_expensive(self.module, id) || is_rounded(self.module, id);
+        let inside = self.computed[id] && is_real(self.module, id);
+        inside
+            && differs
+            && self.module.instruction(id).opcode.is_elementwise()
+            && (self.is_reduced(id) || self.follows_sum(id))
     }
     /// Whether a value is computed on the fly from a sum outside.
     fn follows_sum(&self, id: InstructionId) -> bool {
