@@ -5,6 +5,7 @@
 pub(crate) mod columns;
 mod kernel;
 pub(crate) mod reads;
+pub(crate) mod writes;
 
 use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 

@@ -7,10 +7,12 @@ use super::Search;
 use crate::PassKind;
 use crate::manager::RunError;
 use crate::manager::trial::{self, Claim};
-use crate::polish::{columns, reads};
+use crate::polish::{columns, reads, writes};
 
 /// Blocks read for themselves may take a hundredth of the peak: kernels that are not vectorized take up to four times as long.
 const SHARE_OF_PEAK: u64 = 100;
+/// Blocks computed before they are written may take more: a kernel that writes them too runs on one thread, however many there are.
+const SHARE_OF_PEAK_WRITTEN: u64 = 25;
 /// And no more than this part of what was saved.
 const SHARE_OF_SAVING: u64 = 10;
 
@@ -24,20 +26,29 @@ impl Search<'_> {
         let columns = columns::patch(self.module, |id| origins.is_new(id));
         let changed = self.touch("columns", columns, self.now.charged())?.is_some();
         let origins = &self.origins;
+        let writes = writes::patch(self.module, |id| origins.is_new(id));
+        let written = self.spend("writes", writes, SHARE_OF_PEAK_WRITTEN)?;
+        let origins = &self.origins;
         let reads = reads::patch(self.module, |id| origins.is_new(id));
-        let before = self.now.clone();
-        let most = most_for_reads(self.before.charged(), self.now.charged(), self.options.budget);
-        let mut kept = self.touch("reads", reads, most)?;
-        // A result that the next run would rewrite is none: the block counts for more than it is worth.
-        if kept.is_some() && self.would_go_on()? {
-            kept.take().into_iter().for_each(|undo| undo.revert(self.module));
-            self.origins.truncate(self.module.instruction_count());
-            self.now = before;
-        }
-        if changed || kept.is_some() {
+        let read = self.spend("reads", reads, SHARE_OF_PEAK)?;
+        if changed || written || read {
             self.observer.polished(self.steps.len() + 1, self.module);
         }
         Ok(())
+    }
+    /// Makes one change that takes memory, no more than `share` of the peak, and whether it stays.
+    fn spend(&mut self, name: &'static str, patch: Patch, share: u64) -> Result<bool, RunError> {
+        let before = self.now.clone();
+        let most = most(self.before.charged(), self.now.charged(), share, self.options.budget);
+        let Some(undo) = self.touch(name, patch, most)? else { return Ok(false) };
+        // A result that the next run would rewrite is none: the block counts for more than it is worth.
+        let stays = !self.would_go_on()?;
+        if !stays {
+            undo.revert(self.module);
+            self.origins.truncate(self.module.instruction_count());
+            self.now = before;
+        }
+        Ok(stays)
     }
     /// Whether a search of what the module is now would find something.
     fn would_go_on(&mut self) -> Result<bool, RunError> {
@@ -72,10 +83,10 @@ impl Search<'_> {
     }
 }
 
-/// What the result may need when blocks are read for themselves.
-fn most_for_reads(before: Bytes, now: Bytes, budget: Option<Bytes>) -> Bytes {
+/// What the result may need when blocks stand in memory for the sake of run time, a part of the peak.
+fn most(before: Bytes, now: Bytes, share: u64, budget: Option<Bytes>) -> Bytes {
     let saved = before.get().saturating_sub(now.get());
-    let most = now + Bytes((now.get() / SHARE_OF_PEAK).min(saved / SHARE_OF_SAVING));
+    let most = now + Bytes((now.get() / share).min(saved / SHARE_OF_SAVING));
     budget.map_or(most, |budget| most.min(budget.max(now)))
 }
 
@@ -85,8 +96,7 @@ mod tests {
 
     #[test]
     fn blocks_may_take_little_of_the_peak_of_the_saving_and_of_the_budget() {
-        let most =
-            |before, now, budget: Option<u64>| most_for_reads(Bytes(before), Bytes(now), budget.map(Bytes)).get();
+        let most = |before, now, budget: Option<u64>| most(Bytes(before), Bytes(now), 100, budget.map(Bytes)).get();
         assert_eq!(most(9_000, 1_000, None), 1_010, "a hundredth of the peak");
         assert_eq!(most(1_050, 1_000, None), 1_005, "a tenth of the saving");
         assert_eq!(most(9_000, 1_000, Some(1_004)), 1_004, "what the budget leaves");
