@@ -12,7 +12,7 @@
 //! loop, and with the call at 1.24 (two cores).
 //!
 //! Sound because a call computes what its body computes. Calls marked `inlineable="false"` are not inlined by XLA. Stays away from
-//! instructions of the input, from the entry computation, from blocks that are only moved or take a few operations, from blocks that are read
+//! instructions of the input, from the entry computation, from blocks that are small, only moved or take a few operations, from blocks that are read
 //! elsewhere too, and from modules to be partitioned, where such a call would mean one device. The manager undoes it where the block is dear.
 //!
 //! Source: `MayBeImplementedAsInPlaceDynamicUpdateSlice` in `xla/service/cpu/parallel_task_assignment.cc`; `xla/service/call_inliner.cc`.
@@ -21,10 +21,13 @@ use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::module::Payload;
 use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, Opcode};
+use hlo_memory::{Bytes, size};
 use indexmap::IndexSet;
 
 use crate::flow::{is_expensive, is_fusible};
 
+/// Bytes of the smallest block that is worth a kernel of its own: less is computed in the time that starting one takes.
+const LEAST: Bytes = Bytes(64 << 10);
 /// Operations on whole blocks that are worth a kernel of their own even if each is quick, such as a hash of counters.
 const MANY: usize = 32;
 
@@ -48,6 +51,9 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
 
 /// Whether the kernel that ends with `block` does more than to move a few numbers. Reductions are kernels of their own, or calls of a library.
 fn takes_work(module: &Module, users: &Users, block: InstructionId) -> bool {
+    if size::shape_size(module.shape(block)).is_none_or(|bytes| bytes < LEAST) {
+        return false;
+    }
     let mut kernel = IndexSet::from([block]);
     let mut operations = 0;
     let mut next = 0;
@@ -99,30 +105,30 @@ mod tests {
     fn after(lines: &str, is_new: bool) -> String {
         let source = format!(
             "HloModule m
-%body (s: (s32[], f32[100], f32[100])) -> (s32[], f32[100], f32[100]) {{
-  %s = (s32[], f32[100], f32[100]) parameter(0)
+%body (s: (s32[], f32[204800], f32[204800])) -> (s32[], f32[204800], f32[204800]) {{
+  %s = (s32[], f32[204800], f32[204800]) parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
-  %so_far = f32[100] get-tuple-element(%s), index=1
-  %x = f32[100] get-tuple-element(%s), index=2
-  %ten = s32[] constant(10)
-  %next = s32[] add(%k, %ten)
-  %b = f32[10] dynamic-slice(%x, %k), dynamic_slice_sizes={{10}}
+  %so_far = f32[204800] get-tuple-element(%s), index=1
+  %x = f32[204800] get-tuple-element(%s), index=2
+  %rows = s32[] constant(20480)
+  %next = s32[] add(%k, %rows)
+  %b = f32[20480] dynamic-slice(%x, %k), dynamic_slice_sizes={{20480}}
 {lines}
-  %w = f32[100] dynamic-update-slice(%so_far, %y, %k)
-  ROOT %t = (s32[], f32[100], f32[100]) tuple(%next, %w, %x)
+  %w = f32[204800] dynamic-update-slice(%so_far, %y, %k)
+  ROOT %t = (s32[], f32[204800], f32[204800]) tuple(%next, %w, %x)
 }}
-%more (s: (s32[], f32[100], f32[100])) -> pred[] {{
-  %s = (s32[], f32[100], f32[100]) parameter(0)
+%more (s: (s32[], f32[204800], f32[204800])) -> pred[] {{
+  %s = (s32[], f32[204800], f32[204800]) parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
-  %end = s32[] constant(100)
+  %end = s32[] constant(204800)
   ROOT %c = pred[] compare(%k, %end), direction=LT
 }}
-ENTRY %main (x: f32[100], r: f32[100]) -> (s32[], f32[100], f32[100]) {{
-  %x = f32[100] parameter(0)
-  %r = f32[100] parameter(1)
+ENTRY %main (x: f32[204800], r: f32[204800]) -> (s32[], f32[204800], f32[204800]) {{
+  %x = f32[204800] parameter(0)
+  %r = f32[204800] parameter(1)
   %zero = s32[] constant(0)
-  %init = (s32[], f32[100], f32[100]) tuple(%zero, %r, %x)
-  ROOT %w = (s32[], f32[100], f32[100]) while(%init), condition=%more, body=%body
+  %init = (s32[], f32[204800], f32[204800]) tuple(%zero, %r, %x)
+  ROOT %w = (s32[], f32[204800], f32[204800]) while(%init), condition=%more, body=%body
 }}
 "
         );
@@ -138,19 +144,19 @@ ENTRY %main (x: f32[100], r: f32[100]) -> (s32[], f32[100], f32[100]) {{
 
     #[test]
     fn what_takes_work_is_handed_on_by_a_call() {
-        let text = after("  %y = f32[10] tanh(%b)", true);
-        assert!(text.contains("%kept = f32[10] call(%y), to_apply=%y.hand_on"), "{text}");
+        let text = after("  %y = f32[20480] tanh(%b)", true);
+        assert!(text.contains("%kept = f32[20480] call(%y), to_apply=%y.hand_on"), "{text}");
         assert!(text.contains("dynamic-update-slice(%so_far, %kept, %k)"), "{text}");
-        assert!(is_kept("  %e = f32[10] tanh(%b)\n  %y = f32[10] add(%e, %b)"));
+        assert!(is_kept("  %e = f32[20480] tanh(%b)\n  %y = f32[20480] add(%e, %b)"));
     }
 
     #[test]
     fn what_is_quick_is_written_as_it_is_computed() {
-        assert!(!is_kept("  %y = f32[10] negate(%b)"));
+        assert!(!is_kept("  %y = f32[20480] negate(%b)"));
         let chain = |count: usize| {
-            let link = |k: usize| format!("  %c{} = f32[10] add(%c{k}, %b)\n", k + 1);
+            let link = |k: usize| format!("  %c{} = f32[20480] add(%c{k}, %b)\n", k + 1);
             let links: String = (0..count).map(link).collect();
-            format!("  %c0 = f32[10] negate(%b)\n{links}  %y = f32[10] reshape(%c{count})")
+            format!("  %c0 = f32[20480] negate(%b)\n{links}  %y = f32[20480] reshape(%c{count})")
         };
         assert!(!is_kept(&chain(MANY - 1)));
         assert!(is_kept(&chain(MANY)));
@@ -159,14 +165,21 @@ ENTRY %main (x: f32[100], r: f32[100]) -> (s32[], f32[100], f32[100]) {{
     #[test]
     fn what_stands_in_memory_is_written_from_there() {
         assert!(!is_kept(
-            "  %e = f32[10] tanh(%b)\n  %z = (f32[10]) tuple(%e)\n  %y = f32[10] get-tuple-element(%z), index=0"
+            "  %e = f32[20480] tanh(%b)\n  %z = (f32[20480]) tuple(%e)\n  %y = f32[20480] get-tuple-element(%z), index=0"
         ));
-        let twice = "  %e = f32[10] tanh(%b)\n  %f = f32[10] negate(%e)\n  %y = f32[10] add(%e, %f)";
+        let twice = "  %e = f32[20480] tanh(%b)\n  %f = f32[20480] negate(%e)\n  %y = f32[20480] add(%e, %f)";
         assert!(!is_kept(twice), "the tanh has two readers and memory of its own");
     }
 
     #[test]
+    fn small_blocks_are_written_as_they_are_computed() {
+        let small = "  %part = f32[1024] slice(%b), slice={[0:1024]}\n  %y = f32[1024] tanh(%part)";
+        assert!(!is_kept(small));
+        assert!(is_kept(&small.replace("1024", "16384")));
+    }
+
+    #[test]
     fn the_input_stays_as_it_is() {
-        assert!(!after("  %y = f32[10] tanh(%b)", false).contains("call("));
+        assert!(!after("  %y = f32[20480] tanh(%b)", false).contains("call("));
     }
 }
