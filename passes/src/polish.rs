@@ -7,7 +7,7 @@ mod kernel;
 pub(crate) mod reads;
 pub(crate) mod writes;
 
-use hlo_ir::{Instruction, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode};
 
 /// Whether an instruction is a block with a start of its own for each dimension (there may be a vector of them) that waits for nothing else.
 fn is_plain_block(module: &Module, inst: &Instruction) -> bool {
@@ -16,4 +16,12 @@ fn is_plain_block(module: &Module, inst: &Instruction) -> bool {
         && inst.array().is_some_and(|array| !array.is_dynamic())
         && inst.operands[1..].iter().all(scalar)
         && inst.control_predecessors().is_empty()
+}
+
+/// The attributes of a call of `body` that XLA does not inline, in the place of `inst`.
+fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec<Attribute> {
+    let kept = AttrValue::Raw("{inlineable=\"false\"}".into());
+    let own = [(AttrKey::ToApply, AttrValue::Computation(body)), (AttrKey::FrontendAttributes, kept)];
+    let source = inst.attributes.iter().filter(|attribute| attribute.key == AttrKey::Metadata).cloned();
+    own.map(|(key, value)| Attribute::new(key, value)).into_iter().chain(source).collect()
 }

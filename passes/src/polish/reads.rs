@@ -22,10 +22,10 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::module::Payload;
-use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, Opcode};
+use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 use indexmap::IndexMap;
 
-use super::{is_plain_block, kernel};
+use super::{attributes_of_call, is_plain_block, kernel};
 
 /// What reads blocks for themselves that are `new` and that kernels compute from at several places; empty if there is none.
 pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Patch {
@@ -61,10 +61,7 @@ fn read(module: &Module, block: InstructionId, patch: &mut Patch) {
     patch.add(body, slice);
     let mut call = inst.clone();
     call.opcode = Opcode::Call;
-    call.attributes.retain(|attribute| attribute.key == AttrKey::Metadata);
-    let kept = AttrValue::Raw("{inlineable=\"false\"}".into());
-    let own = [(AttrKey::ToApply, AttrValue::Computation(body)), (AttrKey::FrontendAttributes, kept)];
-    call.attributes.splice(0..0, own.map(|(key, value)| Attribute::new(key, value)));
+    call.attributes = attributes_of_call(body, inst);
     patch.rewrite(block, call);
 }
 
