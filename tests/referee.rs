@@ -263,6 +263,20 @@ fn results_stay_equal_where_a_budget_makes_loops_multiply_again() {
     assert!(agrees(Grade::Reassociate, false, &answers[0]), "{}", answers[0]);
 }
 
+/// Blocks of the small programs of the corpus are too small for this.
+#[test]
+fn results_stay_equal_where_blocks_are_computed_before_they_are_written() {
+    let text = text(corpus("chunk", "keeps-shared-concat", "before.hlo")).replace("1073741824", "4194304");
+    let outcome = optimize(&text, &Pipeline::standard(), &Options::default()).unwrap();
+    assert!(outcome.text.contains(".hand_on"), "the call is what is judged here");
+    let grade = outcome.report.rewrites.iter().map(|rewrite| rewrite.grade).max().unwrap();
+    let folder = workspace("writes");
+    let (before, after) = (save(&folder, "before.hlo", &text), save(&folder, "after.hlo", &outcome.text));
+    let answers = Session::start().ask(&[json!({"cmd": "same", "before": before, "after": after, "cases": 2})]);
+    assert!(agrees(grade, false, &answers[0]), "{}", answers[0]);
+    assert_eq!(Session::start().totals(&[after]), [outcome.report.after.total.get()]);
+}
+
 #[test]
 fn results_stay_equal_on_several_devices() {
     let folder = workspace("devices");

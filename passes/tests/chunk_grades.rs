@@ -7,6 +7,7 @@ mod interpreter;
 use hlo_ir::Opcode;
 use hlo_passes::{Grade, Outcome};
 
+use chunking::outward::offers;
 use chunking::{find, options, rewrite};
 use common::parse;
 
@@ -103,6 +104,35 @@ fn a_reduction_outside_of_what_no_longer_stands_may_sum_in_another_order() {
     let root = "ROOT %r = (f32[7], f32[]) tuple(%y, %z)";
     assert_eq!(grade(&reduced("%t"), root), Grade::HloExact);
     assert_eq!(grade(&reduced("%v"), root), Grade::Bitwise, "an argument stands before and after");
+}
+
+/// What is given back is written by the loop; before, XLA wrote it and computed it again where it was summed, if one array made it.
+#[test]
+fn a_sum_of_a_result_may_have_been_computed_on_the_fly() {
+    let graded = |rows: usize, made: &str| {
+        let text = format!(
+            "{HEAD}
+%less (l: f32[], m: f32[]) -> pred[] {{
+  %l = f32[] parameter(0)
+  %m = f32[] parameter(1)
+  ROOT %n = pred[] compare(%l, %m), direction=LT\n}}
+ENTRY %main {{
+  %v = f32[{rows},8] parameter(0)
+  %w = f32[{rows}] parameter(1)
+  %s = f32[{rows},8] sort(%v), dimensions={{1}}, to_apply=%less
+  %f = f32[{rows},1] slice(%s), slice={{[0:{rows}], [0:1]}}
+  %o = f32[{rows}] reshape(%f)
+  %p = f32[{rows}] {made}
+  %zero = f32[] constant(0)
+  %z = f32[] reduce(%p, %zero), dimensions={{0}}, to_apply=%add_f32
+  ROOT %r = (f32[{rows}], f32[]) tuple(%p, %z)\n}}\n"
+        );
+        let found = offers(&parse(&text), 256, Grade::HloExact);
+        found.into_iter().map(|finding| finding.grade).max().expect("the sort is cut into blocks")
+    };
+    assert_eq!(graded(64, "negate(%o)"), Grade::HloExact);
+    assert_eq!(graded(64, "maximum(%o, %w)"), Grade::Bitwise, "made of two: summed from memory");
+    assert_eq!(graded(4096, "negate(%o)"), Grade::Bitwise, "a library sums so many");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 """What XLA has said in earlier runs: a question is its job, the texts it is about and its numbers; asked again, the answer is the one in the book.
 
-So a build is judged on the programs of an earlier run by what it makes differently. Answers of one version of jaxlib are in one book; errors are asked again.
+So a build is judged on the programs of an earlier run by what it makes differently. Another version of jaxlib is another judge and has a book of its own;
+errors are asked again.
 """
 import hashlib
+import importlib.metadata
 import json
 import os
 
@@ -16,6 +18,11 @@ class Book:
             with open(file, encoding="utf-8") as lines:
                 # A run that was stopped leaves half a line.
                 self.known = dict(json.loads(line) for line in lines if line.endswith("]\n"))
+        judge = importlib.metadata.version("jaxlib")
+        if "jaxlib" not in self.known:
+            self.write([("jaxlib", judge)])
+        if self.known.setdefault("jaxlib", judge) != judge:
+            raise SystemExit(f"{file}: holds answers of jaxlib {self.known['jaxlib']}, here is {judge}")
 
     def ask(self, job, items, ask):
         """`ask(job, items)`, but only for items whose answers are not known."""

@@ -5,6 +5,7 @@ import cases
 import compare
 import jobs
 import random_jax
+import random_loop_judge
 import random_raw
 import xla
 
@@ -96,6 +97,22 @@ def judge(before, afters, count, seed, flags=()):
             note(answer, compare.compare(expected, results), all(map(integers_equal, expected, results)), case)
             answer["numbers_equal"] &= all(numbers_equal(a, b) for a, b in zip(expected, results))
     return {"answers": answers, "total": totals(original.executable)["total"]}
+
+
+def judge_by_truth(before, after, count, seed):
+    """Of each case, whether the results of a rewritten module are as near those in double precision as the module's own. Data that are not numbers in
+    one of the two say nothing for it."""
+    text = jobs.read(before)
+    jax = xla.start()
+    jax.config.update("jax_enable_x64", True)
+    runners = [jobs.Runner(jax, jobs.read(file), file) for file in (before, after)]
+    near = []
+    for case in range(count):
+        data = cases.inputs(runners[0].shapes, text, case, seed)
+        results = [runner.results(data) for runner in runners]
+        comparable = compare.compare(*results)["max_rel_error"] < compare.NOT_COMPARABLE
+        near.append(comparable and random_loop_judge.within_rounding(jax, text, before, data, *results))
+    return {"near": near}
 
 
 def within(data, text):

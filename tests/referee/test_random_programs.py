@@ -44,6 +44,7 @@ def main():
     ]
     verdicts()
     promises()
+    distances()
     failed = [change for change, *rest in checks if not check(change, *rest)]
     print(f"{len(checks) - len(failed)} passed, {len(failed)} failed")
     sys.exit(1 if failed else 0)
@@ -88,6 +89,29 @@ def promises():
         random_jobs.note(answer, other, True, 0)
         random_check.settle(outcome, answer, 1)
         assert outcome.problem.split(":")[0] == kind, (promised, outcome.problem)
+
+
+def distances():
+    """A sum that cancels is as near double precision as it was when its order changes, or nearer, never when it becomes worse than it was."""
+    module = """HloModule m
+ENTRY %main {{
+  %a = f32[256] parameter(0)
+  %b = f32[256] parameter(1)
+  %thousand = f32[] constant(1000)
+  %much = f32[256] broadcast(%thousand), dimensions={{}}
+  %big = f32[256] multiply(%a, %much)
+  {sum}
+}}
+"""
+    loose = "%c = f32[256] add(%big, %b)\n  ROOT %r = f32[256] subtract(%c, %big)"
+    firm = "%c = f32[256] subtract(%big, %big)\n  ROOT %r = f32[256] add(%c, %b)"
+    with tempfile.TemporaryDirectory() as folder:
+        files = [os.path.join(folder, name) for name in ("loose.hlo", "firm.hlo")]
+        for file, how in zip(files, (loose, firm)):
+            random_jobs.write(file, module.format(sum=how))
+        asked = [(*files, 1, 0), (*reversed(files), 1, 0)]
+        near = [answer.get("near") for answer in random_check.in_children(random_jobs.judge_by_truth, asked)]
+        assert near == [[True], [False]], near
 
 
 def check(change, count, said, last):

@@ -15,8 +15,8 @@ use super::region::{Region, Source};
 use super::sink::{Kind, Sink};
 use super::waste::twins;
 use crate::flow::{
-    exactness, float_product, is_expensive, is_float_sum, is_fusible, is_real, is_rounded, is_total, is_transcendental,
-    is_transparent, keeps_product, parameters, producer,
+    exactness, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible, is_real, is_rounded, is_total,
+    is_transcendental, is_transparent, keeps_product, parameters, producer,
 };
 use crate::{Context, Grade};
 
@@ -162,9 +162,11 @@ impl<'a> Scene<'a> {
         let opaque = !is_fusible(self.module.instruction(id).opcode);
         (opaque || self.is_held(id, &users), opaque || self.standing[id] || self.is_held(id, &after))
     }
+    /// Whether a value with these users waits for them in memory.
     fn is_held(&self, id: InstructionId, users: &IndexSet<InstructionId>) -> bool {
         let fused = |user: &InstructionId| is_fusible(self.module.instruction(*user).opcode);
-        !users.iter().all(fused) || (users.len() > 1 && is_expensive(self.module, id))
+        let shared = users.len() > 1 && is_expensive(self.module, id);
+        shared || !(is_cheap_to_read(self.module, id) || users.iter().all(fused))
     }
     /// Whether a quotient, function or rounding of floats is computed inside and a sum that it is made of, or that is made of it, outside. XLA:CPU may
     /// have left both to a library, which computes such functions otherwise than XLA's own kernels, and does not round what it widens again.

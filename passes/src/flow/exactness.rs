@@ -5,6 +5,7 @@
 //! a kernel, so whoever moves one of the two without the other can change a last bit.
 
 use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
+use indexmap::IndexSet;
 
 use super::first_array;
 use crate::Grade;
@@ -135,6 +136,22 @@ pub fn is_expensive(module: &Module, op: InstructionId) -> bool {
     }
 }
 
+/// Whether XLA computes a value again inside the loops of those who can, though another needs it in memory: it is made of one array of its
+/// rank at most, or of no more elements than it has (`InstructionFusion::ComputeGloballyUnfusible` of xla/service/instruction_fusion.cc).
+pub fn is_cheap_to_read(module: &Module, op: InstructionId) -> bool {
+    let extent = |id: InstructionId| {
+        let array = module.instruction(id).array();
+        array.map_or((0, 0), |array| {
+            (array.dims.iter().filter(|&&dim| dim > 1).count(), array.elements().unwrap_or(u64::MAX))
+        })
+    };
+    let (rank, elements) = extent(op);
+    let operands: IndexSet<InstructionId> = module.instruction(op).operands.iter().copied().collect();
+    let spread = |id: InstructionId| matches!(module.instruction(id).opcode, Opcode::Broadcast | Opcode::Iota);
+    let large = operands.iter().filter(|&&operand| !spread(operand) && extent(operand).0 >= rank);
+    large.count() <= 1 || operands.iter().map(|&operand| extent(operand).1).fold(0, u64::saturating_add) <= elements
+}
+
 /// Whether an opcode is computed by a polynomial or the like.
 pub const fn is_transcendental(opcode: Opcode) -> bool {
     matches!(
@@ -170,11 +187,14 @@ pub fn is_rounded(module: &Module, mut id: InstructionId) -> bool {
     is_short(id) && !matches!(module.instruction(id).opcode, O::Parameter | O::Constant)
 }
 
-/// Whether an instruction reduces a large array to one number. XLA:CPU gives these to a library, which sums in an order of its own whether
+/// Whether an instruction reduces a large array of floats to one number. XLA:CPU gives these to a library, which sums in an order of its own whether
 /// the terms stand in memory or not; it computes functions by its own polynomials, though.
 pub fn is_total(module: &Module, id: InstructionId) -> bool {
     const LARGE: u64 = 4096;
     let inst = module.instruction(id);
     let terms = inst.operands.first().and_then(|&terms| module.instruction(terms).array()?.elements());
-    inst.opcode == Opcode::Reduce && inst.array().is_some_and(|array| array.rank() == 0) && terms >= Some(LARGE)
+    // The library knows no complex numbers, and sums floats of 16 bits in 32.
+    let known = |element| matches!(element, ElementType::F32 | ElementType::F64);
+    let number = inst.array().is_some_and(|array| array.rank() == 0 && known(array.element_type));
+    inst.opcode == Opcode::Reduce && number && terms >= Some(LARGE)
 }
