@@ -68,6 +68,7 @@ mod sharding;
 mod sink;
 mod size;
 mod sum;
+mod turns;
 mod waste;
 mod wide;
 

@@ -11,6 +11,7 @@ mod join;
 mod masks;
 mod price;
 mod reach;
+mod windows;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module};
@@ -32,6 +33,7 @@ use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule};
 use super::sum::settle_sums;
+use super::turns::fewest_rows;
 use crate::flow::Value;
 use crate::{Condition, Context, Finding, Grade, Outcome};
 
@@ -231,7 +233,9 @@ fn size(context: &Context<'_>, plan: &Plan, region: &Region, price: &Price, inde
     let single = |sink: &Sink| matches!(sink.kind, Kind::Scatter { .. }) && sink.inner == 1;
     let fewest = if plan.loops[index].iter().any(single) { 2 } else { 1 };
     let cheap = if price.most_blocks < 2 { return None } else { (rows - 1) / price.most_blocks + 1 };
-    let least = i64::try_from(LEAST_BYTES / row_bytes).ok()?.clamp(fewest, 1 << 12).max(cheap);
+    let sinks: Vec<&Sink> = plan.loops[index].iter().collect();
+    let turns = fewest_rows(context, &sinks, region, row_bytes);
+    let least = i64::try_from(LEAST_BYTES / row_bytes).ok()?.clamp(fewest, 1 << 12).max(cheap).max(turns);
     let limits = Limits {
         target: context.options.target,
         rows,

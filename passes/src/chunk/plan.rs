@@ -13,6 +13,7 @@ use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule, most_bytes};
 use super::sum::Sum;
+use super::turns::fewest_rows;
 use super::waste::{Dying, Held, Identity};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
 
@@ -133,7 +134,8 @@ impl Planner<'_> {
         let Context { estimate, options, .. } = self.context;
         let by_rule = most_bytes(options.target, estimate.floor, sinks.len());
         let inner = sinks.iter().map(|sink| sink.inner).min().unwrap_or(1).max(1);
-        let least = (FEWEST_UPDATES + inner - 1) / inner;
+        let turns = fewest_rows(self.context, sinks, region, row_bytes);
+        let least = ((FEWEST_UPDATES + inner - 1) / inner).max(turns);
         // XLA turns a scatter of a single update into a slice update, into which it fuses the update's arithmetic, with other last bits.
         let fewest = if inner == 1 { 2 } else { 1 };
         let limits = Limits {

@@ -1,0 +1,69 @@
+//! Plans and block sizes that keep the run time: windows stay whole, and tables that a processor knows one at a time do not take turns too often.
+
+mod common;
+
+use hlo_memory::ModelEstimator;
+use hlo_passes::Options;
+use hlo_passes::manager::{default_pipeline, run};
+
+use common::parse;
+
+/// The gradient of a graph layer with 16 features, as JAX writes it.
+const GRAPH_LAYER: &str = include_str!("time_programs/graph_layer.hlo");
+
+/// What `chunk` says of the loops it makes of a program.
+fn notes(program: &str) -> Vec<String> {
+    let report = run(&mut parse(program), &default_pipeline(), &Options::default(), &ModelEstimator::default())
+        .expect("it has an estimate");
+    report.rewrites.into_iter().filter(|rewrite| rewrite.pass == "chunk").map(|rewrite| rewrite.note).collect()
+}
+
+#[test]
+fn windows_of_a_cache_line_are_not_cut() {
+    let wide = GRAPH_LAYER.replace(",16]", ",256]").replace("{1,16}", "{1,256}");
+    assert_eq!(notes(GRAPH_LAYER), ["16 blocks of 4096 rows, 2 scatters in one loop"]);
+    assert_eq!(notes(&wide), ["32 blocks of 8 rows"], "of windows of sixteen lines, blocks fetch some lines twice");
+}
+
+/// A table of numbers that a step of gradient descent reads and updates at `indices` places, in windows of `window` numbers.
+fn descent(table: usize, indices: usize, window: usize) -> String {
+    let rows = table / 4 / window;
+    format!(
+        "HloModule m
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+ENTRY %main {{
+  %x = f32[{rows},{window}] parameter(0)
+  %i = s32[{indices}] parameter(1)
+  %zero = s32[] constant(0)
+  %zeros = s32[{indices}] broadcast(%zero), dimensions={{}}
+  %below = pred[{indices}] compare(%i, %zeros), direction=LT
+  %size = s32[] constant({rows})
+  %sizes = s32[{indices}] broadcast(%size), dimensions={{}}
+  %wrapped = s32[{indices}] add(%i, %sizes)
+  %chosen = s32[{indices}] select(%below, %wrapped, %i)
+  %index = s32[{indices},1] reshape(%chosen)
+  %g = f32[{indices},{window}] gather(%x, %index), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,{window}}}
+  %s = f32[{indices},{window}] sine(%g)
+  %n = f32[] constant(0)
+  %first = f32[{rows},{window}] broadcast(%n), dimensions={{}}
+  ROOT %y = f32[{rows},{window}] scatter(%first, %index, %s), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%sum
+}}
+"
+    )
+}
+
+#[test]
+fn tables_that_take_turns_do_so_seldom() {
+    let notes = |table: usize, window| notes(&descent(table << 20, 1 << 22, window));
+    let usual = ["32 blocks of 131072 rows"];
+    assert_eq!(notes(2, 4), ["128 blocks of 32768 rows"], "both tables are known at once");
+    assert_eq!(notes(4, 1), ["16 blocks of 262144 rows"]);
+    assert_eq!(notes(8, 1), ["8 blocks of 524288 rows"]);
+    assert_eq!(notes(8, 15), ["64 blocks of 65536 rows"], "a quarter of arguments and results at most");
+    assert_eq!(notes(16, 1), usual, "no table is known as a whole");
+    assert_eq!(notes(8, 16), ["512 blocks of 8192 rows"], "a cache line is worth its search");
+}
