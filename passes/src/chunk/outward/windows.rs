@@ -52,7 +52,7 @@ fn window(graph: &Graph<'_>, op: InstructionId, dim: usize) -> Option<(u64, u64)
     let (fetched, key, cut) = match inst.opcode {
         Opcode::Gather => (op, AttrKey::OffsetDims, inst.ints(&AttrKey::OffsetDims).contains(&(dim as i64))),
         Opcode::Scatter => {
-            let updates = *inst.operands.get(inst.operands.len() - 1)?;
+            let updates = *inst.operands.last()?;
             let others = [AttrKey::InsertedWindowDims, AttrKey::InputBatchingDims];
             (updates, AttrKey::UpdateWindowDims, !others.iter().any(|key| inst.ints(key).contains(&(dim as i64))))
         }
