@@ -12,7 +12,7 @@ use crate::Context;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::waste::is_view;
-use crate::flow::{is_expensive, is_fusible, is_transcendental, producer};
+use crate::flow::{Value, is_expensive, is_fusible, is_transcendental, producer};
 
 /// Gain and cost of a plan.
 pub(super) struct Price {
@@ -206,9 +206,19 @@ fn is_joined(graph: &Graph<'_>, op: InstructionId) -> bool {
     graph.module.instruction(op).opcode == Opcode::Concatenate && pieces.len() > 1
 }
 
-/// Bytes of the values that every iteration reads as a whole, unless they stay in the cache.
+/// Bytes of the values that every iteration reads as a whole, unless they stay in the cache. What is gathered from is read where an index points.
 fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
-    let sizes = region.wholes.iter().map(|value| graph.bytes(value.inst));
+    let mut read: IndexSet<Value> = IndexSet::new();
+    for (block, source) in &region.blocks {
+        let Source::Computed(parts) = source else { continue };
+        let op = producer(graph.module, block.value.inst).0;
+        let tables = usize::from(graph.module.instruction(op).opcode == Opcode::Gather);
+        read.extend(parts.iter().skip(tables).filter_map(|part| match part {
+            Part::Whole(value) => Some(*value),
+            Part::Block(_) => None,
+        }));
+    }
+    let sizes = region.wholes.iter().filter(|&whole| read.contains(whole)).map(|value| graph.bytes(value.inst));
     sizes.filter(|&bytes| bytes > CACHE).sum()
 }
 
