@@ -16,8 +16,8 @@
 //! Sound because a call computes what its body computes on the operands, once, at that place. Calls inside the body are inlined with it.
 //! Grade: bitwise.
 //!
-//! In the default pipeline a call is inlined only in the operands of a large scatter or gather, or around one, or if it takes or makes a
-//! sixteenth of all temporaries, and only if a rewrite then gains; named in `--passes`, it inlines every call it may.
+//! In the default pipeline a call is inlined only in the operands of a large scatter or gather, or around one, or if such calls together take or
+//! make a sixteenth of all temporaries, and only if a rewrite then gains; named in `--passes`, it inlines every call it may.
 //!
 //! Stays away from scheduled modules (the call is then a decision of the compiler) and from calls that say `inlineable="false"` (bodies
 //! of manually sharded code), are composites, carry a sharding or control predecessors, run on another thread, hold a side effect, or

@@ -156,3 +156,33 @@ ENTRY %main"
     });
     assert_eq!(notes.collect::<Vec<_>>(), ["inlined wrap, update"]);
 }
+
+/// Each call makes a twenty-fifth of the temporaries.
+#[test]
+fn calls_that_are_large_together_are_inlined() {
+    let source = |calls: usize| {
+        let call = |k: usize| format!("  %c{k} = f32[1000] call(%x), to_apply=%turn\n");
+        let calls: String = (0..calls).map(call).collect();
+        format!(
+            "HloModule m
+%turn (t: f32[1000]) -> f32[1000] {{
+  %t = f32[1000] parameter(0)
+  ROOT %r = f32[1000] reverse(%t), dimensions={{0}}
+}}
+ENTRY %main {{
+  %x = f32[1000] parameter(0)
+{calls}  ROOT %r = f32[1000] negate(%c0)
+}}
+"
+        )
+    };
+    let found = |calls: usize| {
+        let module = parse(&source(calls));
+        let users = hlo_ir::graph::Users::of(&module);
+        let estimate = common::estimate(Bytes(100_000), Vec::new());
+        let options = Options { min_saving: Bytes(1), ..Options::default() };
+        let context = Context { module: &module, users: &users, estimate: &estimate, options: &options };
+        InlineCalls::where_needed().find(&context).len()
+    };
+    assert_eq!([1, 2].map(found), [0, 1]);
+}

@@ -65,14 +65,14 @@ struct Search<'m> {
 }
 
 impl Search<'_> {
-    /// If some calls take or make a large part of the temporaries, they hide how large values flow: then these and all that are not small.
+    /// If calls together take or make a large part of the temporaries, they hide how large values flow: then all of them that are not small.
     fn around_large(&mut self, context: &Context<'_>) -> Option<Target> {
         const LARGE: u64 = 16;
         const SMALL: u64 = 1024;
         let share =
             |part| Bytes(context.estimate.temporaries.get() / part).max(context.options.min_saving).max(Bytes(1));
         let (large, least) = (share(LARGE), share(SMALL));
-        let mut calls = IndexSet::new();
+        let (mut calls, mut hidden) = (IndexSet::new(), Bytes::ZERO);
         if context.estimate.temporaries == Bytes::ZERO {
             return None;
         }
@@ -81,6 +81,7 @@ impl Search<'_> {
                 && bytes(self.module, id) >= least
                 && body::obstacle(self.module, id).is_none()
             {
+                hidden += bytes(self.module, id);
                 let around = self.calls_around(inst.parent);
                 calls.extend(if around.is_empty() { vec![id] } else { around });
             }
@@ -88,7 +89,7 @@ impl Search<'_> {
         let mut calls: Vec<InstructionId> = calls.into_iter().collect();
         calls.sort_by_cached_key(|&id| self.place(id));
         let sink = *calls.iter().max_by_key(|&&call| bytes(self.module, call))?;
-        if bytes(self.module, sink) < large {
+        if hidden < large {
             return None;
         }
         Some(Target { sink, calls })

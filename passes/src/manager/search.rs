@@ -3,6 +3,7 @@
 mod again;
 mod companions;
 mod known;
+mod lazy;
 mod limit;
 mod polish;
 
@@ -22,6 +23,7 @@ use super::watch::{Observer, Statistics};
 use super::{Rewrite, RunError, RunReport};
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use again::Forks;
+use lazy::Savings;
 
 /// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
 const MOST_STEPS: usize = 512;
@@ -104,6 +106,7 @@ pub(super) struct Search<'a> {
     pub(super) left_out: Vec<LeftOut>,
     /// Ways that were not taken.
     forks: Forks,
+    savings: Savings,
 }
 
 impl<'a> Search<'a> {
@@ -145,6 +148,7 @@ impl<'a> Search<'a> {
             limited: false,
             left_out: Vec::new(),
             forks: Forks::default(),
+            savings: Savings::default(),
         })
     }
 
@@ -318,7 +322,9 @@ impl<'a> Search<'a> {
         self.measured.clear();
         let mut candidates = self.gather(PassKind::Rewrite);
         candidates.retain(|candidate| !known::is_known(known, candidate));
-        for (candidate, most) in self.by_promise(candidates) {
+        let promising = self.by_promise(candidates);
+        let (ordered, lazy) = self.savings.order(promising, self.statistics.instructions.0);
+        for (candidate, most) in ordered {
             let goal = best.as_ref().map_or(now.total, |(score, _)| score.total);
             if most.is_some_and(|most| now.total - most > goal || most < self.least()) {
                 self.pass_over(&candidate, most.unwrap_or_default());
@@ -330,8 +336,12 @@ impl<'a> Search<'a> {
             if let Outcome::Rewrite { patch, .. } = &candidate.finding.outcome {
                 self.measured.push((candidate.pass, patch.clone()));
             }
+            if lazy && best.is_some() && self.savings.is_outdone(&candidate, now.total - goal) {
+                continue;
+            }
             let Some(estimate) = self.try_out(&candidate)? else { continue };
             let score = Score::of(&estimate);
+            self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             if score.improves(now, self.least()) && better {
                 second = best.replace((score, candidate));

@@ -42,7 +42,7 @@ pub(super) fn is_known(known: &[(usize, Patch)], candidate: &Candidate) -> bool 
 }
 
 /// What tells several findings of one pass at one instruction apart.
-fn label(outcome: &Outcome) -> &str {
+pub(super) fn label(outcome: &Outcome) -> &str {
     match outcome {
         Outcome::Rewrite { note, .. } => note,
         Outcome::Withheld { reason, .. } | Outcome::Missed(reason) => reason.code,
