@@ -23,6 +23,18 @@ def layers_are_not_the_first_dimension(layers, rows, width):
     return run, (shape((rows, width)), shape((width, layers, width)))
 
 
+@twins("loop-inputs", "fires-several", big=dict(layers=24, rows=2048, width=1024), small=dict(layers=4, rows=8, width=16))
+def several_inputs_of_one_loop(layers, rows, width):
+    """Both weights of a layer, and its scale out of bytes, in a loop over layers that runs twice: one change for all of them."""
+    def run(x, w, v, scale):
+        weights = jnp.moveaxis(w, 1, 0), jnp.moveaxis(v, 1, 0), scale.astype("float32") * 0.5
+        layer = lambda x, part: (jnp.tanh(x @ part[0]) @ part[1] * part[2], None)
+        return lax.scan(lambda x, _: (lax.scan(layer, x, weights)[0], None), x, None, length=2)[0]
+
+    weight = shape((width, layers, width))
+    return run, (shape((rows, width)), weight, weight, shape((layers, rows, width), "int8"))
+
+
 @inputs("fires-widened", dtype="int8")
 @inputs("keeps-two-arrays", dtype="float32", second=True)
 def sums_of_rows(steps, rows, dtype, second=False):

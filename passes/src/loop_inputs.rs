@@ -31,11 +31,12 @@ mod readers;
 
 use std::collections::BTreeMap;
 
-use hlo_ir::{InstructionId, Opcode, graph};
+use hlo_ir::{InstructionId, Module, Opcode, graph};
 use hlo_memory::{Bytes, Target, size};
 
-use crate::{Condition, Context, Finding, Outcome, Pass, PassKind};
+use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use cone::Cone;
+use emit::Input;
 use readers::{Loops, Reader};
 
 /// The pass.
@@ -64,7 +65,7 @@ impl Pass for LoopInputs {
     }
 }
 
-/// One finding for each large element of the state.
+/// One finding for each large element of the state, and one for all of them.
 fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec<Finding> {
     let module = context.module;
     let Some(initial) = module.instruction(site).operands.first().map(|&initial| module.instruction(initial)) else {
@@ -79,13 +80,29 @@ fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec
     let elements = initial.operands.iter().enumerate();
     let found = elements.filter_map(|(element, &value)| {
         let wasted = size::array_size(module.instruction(value).array()?).filter(worth)?;
-        let reader = loops.reader(site, element)?;
-        finding(context, &reader, value, wasted)
+        found(context, loops.reader(site, element)?, value, wasted)
     });
-    found.collect()
+    let found: Vec<Found> = found.collect();
+    let mut groups: Vec<Vec<&Found>> = found.iter().map(|found| vec![found]).collect();
+    // All at once is one step of the search instead of one for each; those that keep every bit are also offered without the others.
+    let exact: Vec<&Found> = found.iter().filter(|found| found.grade == Grade::Bitwise).collect();
+    if exact.len() > 1 && exact.len() < found.len() {
+        groups.push(exact);
+    }
+    if found.len() > 1 {
+        groups.push(found.iter().collect());
+    }
+    groups.iter().filter_map(|group| finding(module, group)).collect()
 }
 
-fn finding(context: &Context<'_>, reader: &Reader, value: InstructionId, wasted: Bytes) -> Option<Finding> {
+/// An element of the state that can be computed in the loop.
+struct Found {
+    input: Input,
+    grade: Grade,
+    wasted: Bytes,
+}
+
+fn found(context: &Context<'_>, reader: Reader, value: InstructionId, wasted: Bytes) -> Option<Found> {
     let module = context.module;
     let mut cones: BTreeMap<usize, Cone> = BTreeMap::new();
     for taken in reader.all_taken() {
@@ -98,18 +115,33 @@ fn finding(context: &Context<'_>, reader: &Reader, value: InstructionId, wasted:
             return None;
         }
     }
-    let patch = emit::patch(module, reader, value, &cones)?;
     let grade = grade::grade(module, context.users, value, (&cones, &reader.all_taken()));
-    let name = &module.instruction(reader.site).name;
+    Some(Found { input: Input { value, reader, cones }, grade, wasted })
+}
+
+/// The finding for elements of one loop; it stands at the first of them.
+fn finding(module: &Module, group: &[&Found]) -> Option<Finding> {
+    let inputs: Vec<&Input> = group.iter().map(|found| &found.input).collect();
+    let patch = emit::patch(module, &inputs)?;
+    let first = inputs.first()?;
+    let name = &module.instruction(first.reader.site).name;
+    let others = match inputs.len() - 1 {
+        0 => String::new(),
+        1 => " and 1 more input".to_owned(),
+        more => format!(" and {more} more inputs"),
+    };
+    let anew = inputs.iter().flat_map(|input| input.cones.values()).map(|cone| cone.anew().count());
     let note = format!(
-        "`{name}` computes the rows of `{}` that it reads, {} operations at most",
-        module.instruction(value).name,
-        cones.values().map(|cone| cone.anew().count()).max().unwrap_or(0)
+        "`{name}` computes the rows of `{}`{others} that it reads, {} operations at most",
+        module.instruction(first.value).name,
+        anew.max().unwrap_or(0)
     );
     let condition = |text: String, discharged_by| Condition { text, discharged_by };
     let conditions = vec![
         condition(format!("`{name}` hands the value on and reads nothing of it but blocks of rows"), "structure"),
         condition("each row follows from the same rows of what stands in memory".to_owned(), "shape"),
     ];
-    Some(Finding { instruction: value, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
+    let grade = group.iter().map(|found| found.grade).max()?;
+    let wasted = group.iter().map(|found| found.wasted).sum();
+    Some(Finding { instruction: first.value, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
 }

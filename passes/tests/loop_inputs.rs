@@ -96,6 +96,32 @@ fn what_the_loop_hands_on_already_is_not_carried_twice() {
 }
 
 #[test]
+fn all_inputs_of_a_loop_are_one_change() {
+    // Another array of rows, negated, which the loop multiplies with the first.
+    let source = with(&[
+        ("s32[8], s32[4,8])", "s32[8], s32[4,8], s32[4,8])"),
+        ("tuple(%start, %b, %wide)", "tuple(%start, %b, %wide, %minus)"),
+        ("tuple(%next, %more, %rows)", "tuple(%next, %more, %rows, %others)"),
+        ("%zero = s32[] constant(0)", "%others = s32[4,8] get-tuple-element(%p), index=3\n  %zero = s32[] constant(0)"),
+        (
+            "%flat = s32[8] reshape(%row)",
+            "%other = s32[1,8] dynamic-slice(%others, %i, %zero), dynamic_slice_sizes={1,8}\n  %both = s32[1,8] multiply(%row, %other)\n  %flat = s32[8] reshape(%both)",
+        ),
+        ("%start =", "%minus = s32[4,8] negate(%d)\n  %start ="),
+    ]);
+    let found = find(&source);
+    let wasted: Vec<u64> = found.iter().map(|finding| finding.wasted.get()).collect();
+    assert_eq!(wasted, [128, 128, 256], "each of them, and both");
+    let mut module = source;
+    let Outcome::Rewrite { patch, note, .. } = found[2].outcome.clone() else { panic!("both can be computed") };
+    assert!(note.contains("`wide` and 1 more input"), "{note}");
+    patch.apply(&mut module).expect("the patch fits");
+    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+    let after = text::print(&module);
+    assert!(find(&module).is_empty() && after.contains("(s32[], s32[8], s8[4,8], s32[4,8])"), "{after}");
+}
+
+#[test]
 fn numbers_of_rows_follow_from_the_start() {
     let diff = rewritten(with(&[("convert(%a)", "iota(), iota_dimension=0")]));
     assert!(diff.contains("row_numbers = s32[1,8] add("), "{diff}");

@@ -8,7 +8,7 @@ use hlo_ir::shape::ShapeRef;
 use hlo_ir::{
     ArrayShape, AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
 };
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::cone::{Cone, Form, Node};
 use super::readers::{Reader, Taken};
@@ -17,23 +17,35 @@ use crate::flow::{block_shape, restrict};
 /// What a computation calls each leaf.
 type Carried = IndexMap<InstructionId, InstructionId>;
 
-/// The change for `value`, an element of the outermost loop; `cones` by the dimension that is cut. `None` if a start has an unusual type.
-pub(super) fn patch(
-    module: &Module,
-    reader: &Reader,
-    value: InstructionId,
-    cones: &BTreeMap<usize, Cone>,
-) -> Option<Patch> {
-    let leaves = cones.values().flat_map(Cone::leaves).map(|(leaf, _)| (leaf, leaf));
-    let mut writer = Writer { module, value, cones, patch: Patch::new(module) };
-    writer.change(reader, &leaves.collect())?;
+/// A value whose rows are computed in the loops that read it.
+pub(super) struct Input {
+    /// An element of the outermost loop.
+    pub(super) value: InstructionId,
+    pub(super) reader: Reader,
+    /// By the dimension that is cut.
+    pub(super) cones: BTreeMap<usize, Cone>,
+}
+
+impl Input {
+    fn leaves(&self) -> impl Iterator<Item = InstructionId> {
+        self.cones.values().flat_map(Cone::leaves).map(|(leaf, _)| leaf)
+    }
+}
+
+/// An input, and how one of the loops reads it.
+type Read<'a> = (&'a Input, &'a Reader);
+
+/// The change for some elements of one loop.
+pub(super) fn patch(module: &Module, inputs: &[&Input]) -> Option<Patch> {
+    let mut writer = Writer { module, patch: Patch::new(module) };
+    let leaves = inputs.iter().flat_map(|input| input.leaves()).map(|leaf| (leaf, leaf)).collect();
+    let reads: Vec<Read<'_>> = inputs.iter().map(|&input| (input, &input.reader)).collect();
+    writer.change(&reads, &leaves)?;
     Some(writer.patch)
 }
 
 struct Writer<'a> {
     module: &'a Module,
-    value: InstructionId,
-    cones: &'a BTreeMap<usize, Cone>,
     patch: Patch,
 }
 
@@ -46,35 +58,41 @@ struct State {
 }
 
 impl Writer<'_> {
-    /// Changes a loop and those in it; `outside` are the leaves where the loop stands.
-    fn change(&mut self, reader: &Reader, outside: &Carried) -> Option<()> {
-        let state = self.state(reader, outside)?;
-        let carried = self.replace_state(reader, &state)?;
-        for &taken in &reader.taken {
-            self.compute(reader.body, taken, &carried)?;
+    /// Changes a loop, which all `reads` are of, and those in it; `outside` are the leaves where the loop stands.
+    fn change(&mut self, reads: &[Read<'_>], outside: &Carried) -> Option<()> {
+        let state = self.state(reads, outside)?;
+        let carried = self.replace_state(reads, &state)?;
+        let mut inner: IndexMap<InstructionId, Vec<Read<'_>>> = IndexMap::new();
+        for &(input, reader) in reads {
+            for &taken in &reader.taken {
+                self.compute(reader.body, taken, input, &carried)?;
+            }
+            for reader in &reader.inner {
+                inner.entry(reader.site).or_default().push((input, reader));
+            }
         }
-        reader.inner.iter().try_for_each(|inner| self.change(inner, &carried))
+        inner.values().try_for_each(|reads| self.change(reads, &carried))
     }
 
-    /// Leaves that the loop hands on already stay where they are, the first of the others takes the place of the value.
-    fn state(&mut self, reader: &Reader, outside: &Carried) -> Option<State> {
+    /// Leaves that the loop hands on already stay where they are, the first of the others take the places of the values.
+    fn state(&mut self, reads: &[Read<'_>], outside: &Carried) -> Option<State> {
         let module = self.module;
+        let reader = reads.first()?.1;
         let initial = module.instruction(reader.initial);
+        let replaced: Vec<usize> = reads.iter().map(|(_, reader)| reader.element).collect();
+        let needed: IndexSet<InstructionId> = reads.iter().flat_map(|(input, _)| input.leaves()).collect();
         let mut state = State {
             operands: initial.operands.to_vec(),
             shapes: initial.shape.as_tuple()?.to_vec(),
             places: IndexMap::new(),
         };
-        let mut free = true;
-        for (&leaf, &here) in outside {
-            let known = (0..initial.operands.len()).find(|&place| {
-                place != reader.element && initial.operands[place] == here && self.hands_on(reader, place)
+        let mut free = replaced.iter().copied();
+        for leaf in needed {
+            let here = outside[&leaf];
+            let known = (0..initial.operands.len()).find(|place| {
+                !replaced.contains(place) && initial.operands[*place] == here && self.hands_on(reader, *place)
             });
-            let place = match known {
-                Some(place) => place,
-                None if std::mem::take(&mut free) => reader.element,
-                None => state.operands.len(),
-            };
+            let place = known.or_else(|| free.next()).unwrap_or(state.operands.len());
             if place == state.operands.len() {
                 state.operands.push(here);
                 state.shapes.push(module.instruction(leaf).shape.clone());
@@ -84,9 +102,9 @@ impl Writer<'_> {
             }
             state.places.insert(leaf, place);
         }
-        if free {
-            state.operands[reader.element] = self.constant(initial.parent, ElementType::S32, 0);
-            state.shapes[reader.element] = Shape::array(ElementType::S32, []);
+        for place in free {
+            state.operands[place] = self.constant(initial.parent, ElementType::S32, 0);
+            state.shapes[place] = Shape::array(ElementType::S32, []);
         }
         Some(state)
     }
@@ -101,8 +119,9 @@ impl Writer<'_> {
     }
 
     /// Gives a loop its new state, everywhere it stands; returns what the body calls each leaf.
-    fn replace_state(&mut self, reader: &Reader, state: &State) -> Option<Carried> {
+    fn replace_state(&mut self, reads: &[Read<'_>], state: &State) -> Option<Carried> {
         let module = self.module;
+        let reader = reads.first()?.1;
         let (body, condition) = (module.parameters(reader.body), module.parameters(reader.condition));
         let root = module.computation(reader.body).root;
         let whole = Shape::tuple(state.shapes.iter().cloned());
@@ -127,7 +146,9 @@ impl Writer<'_> {
             }
             self.patch.rewrite(id, inst);
         }
-        self.retype(reader, &state.shapes[reader.element]);
+        for (_, reader) in reads {
+            self.retype(reader, &state.shapes[reader.element]);
+        }
         Some(carried)
     }
 
@@ -148,24 +169,20 @@ impl Writer<'_> {
     }
 
     /// Computes the rows that a slice takes and puts them in its place.
-    fn compute(&mut self, body: ComputationId, taken: Taken, carried: &Carried) -> Option<()> {
+    fn compute(&mut self, body: ComputationId, taken: Taken, input: &Input, carried: &Carried) -> Option<()> {
         let module = self.module;
         let slice = module.instruction(taken.slice);
         let start = slice.operands[1 + taken.dim];
         let element = module.instruction(start).array()?.element_type;
-        let extent = module.instruction(self.value).array()?.dims[taken.dim];
-        let counts = matches!(element, ElementType::S32 | ElementType::S64 | ElementType::U32 | ElementType::U64);
-        if !counts {
-            return None;
-        }
+        let extent = module.instruction(input.value).array()?.dims[taken.dim];
         let limits = [self.constant(body, element, 0), self.constant(body, element, extent - taken.rows)];
         let scalar = Shape::array(element, []);
         let clamp = Instruction::new("first_row", scalar, Opcode::Clamp, [limits[0], start, limits[1]]);
         let first = self.patch.add(body, clamp);
-        let mut rows = Rebuilt { body, taken, carried, first, element, done: BTreeMap::new() };
-        let new = self.build(&mut rows, self.value, Form::Part(taken.dim, crate::flow::Rows::IDENTITY))?;
+        let mut rows = Rebuilt { body, taken, input, carried, first, element, done: BTreeMap::new() };
+        let new = self.build(&mut rows, input.value, Form::Part(taken.dim, crate::flow::Rows::IDENTITY))?;
         self.patch.replace(taken.slice, new);
-        self.patch.stems_from(new, self.value);
+        self.patch.stems_from(new, input.value);
         Some(())
     }
 
@@ -175,7 +192,7 @@ impl Writer<'_> {
             return Some(done);
         }
         let inst = self.module.instruction(id);
-        let node = self.cones[&rows.taken.dim].nodes.get(&(id, form))?;
+        let node = rows.input.cones[&rows.taken.dim].nodes.get(&(id, form))?;
         let new = match (node, form) {
             (Node::Leaf, Form::Whole) => rows.carried[&id],
             (Node::Leaf, Form::Part(dim, part)) => {
@@ -263,6 +280,7 @@ impl Writer<'_> {
 struct Rebuilt<'a> {
     body: ComputationId,
     taken: Taken,
+    input: &'a Input,
     carried: &'a Carried,
     /// The first row, as `dynamic-slice` clamps it.
     first: InstructionId,

@@ -2,7 +2,7 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::graph::Users;
-use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
 use smallvec::SmallVec;
 
 /// A `dynamic-slice` that takes `rows` rows of dimension `dim`.
@@ -122,11 +122,11 @@ impl Loops<'_> {
         let mut cut = (0..to.rank()).filter(|&dim| to.dims[dim] != from.dims[dim]);
         let (dim, None) = (cut.next()?, cut.next()) else { return None };
         let rows = to.dims[dim];
-        (from.with_dim(dim, rows) == *to && inst.control_predecessors().is_empty()).then_some(Taken {
-            slice,
-            dim,
-            rows,
-        })
+        // The number of a row is computed in the type of the start.
+        let start = self.module.instruction(inst.operands[1 + dim]).array()?.element_type;
+        let counts = matches!(start, ElementType::S32 | ElementType::S64 | ElementType::U32 | ElementType::U64);
+        let plain = from.with_dim(dim, rows) == *to && inst.control_predecessors().is_empty();
+        (counts && plain).then_some(Taken { slice, dim, rows })
     }
 
     /// Whether an instruction is in no loop.

@@ -6,6 +6,7 @@ mod known;
 mod lazy;
 mod limit;
 mod polish;
+mod promise;
 
 use std::time::Instant;
 
@@ -17,12 +18,12 @@ use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Target};
 use super::origin::Origins;
 use super::remarks::{self, Trial, Tried};
 use super::said::Said;
-use super::scope::{self, Scope};
 use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
 use super::{Rewrite, RunError, RunReport};
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use again::Forks;
+use known::Foreseen;
 use lazy::Savings;
 
 /// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
@@ -107,6 +108,7 @@ pub(super) struct Search<'a> {
     /// Ways that were not taken.
     forks: Forks,
     savings: Savings,
+    foreseen: Foreseen,
 }
 
 impl<'a> Search<'a> {
@@ -149,6 +151,7 @@ impl<'a> Search<'a> {
             left_out: Vec::new(),
             forks: Forks::default(),
             savings: Savings::default(),
+            foreseen: Foreseen::default(),
         })
     }
 
@@ -336,7 +339,8 @@ impl<'a> Search<'a> {
             if let Outcome::Rewrite { patch, .. } = &candidate.finding.outcome {
                 self.measured.push((candidate.pass, patch.clone()));
             }
-            if lazy && best.is_some() && self.savings.is_outdone(&candidate, now.total - goal) {
+            let saved = now.total - goal;
+            if lazy && best.as_ref().is_some_and(|(_, best)| self.savings.is_outdone(&candidate, best, saved)) {
                 continue;
             }
             let Some(estimate) = self.try_out(&candidate)? else { continue };
@@ -344,6 +348,7 @@ impl<'a> Search<'a> {
             self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             if score.improves(now, self.least()) && better {
+                self.foreseen.note(self.said.state(), &candidate, estimate);
                 second = best.replace((score, candidate));
                 in_vain = 0;
             } else {
@@ -356,27 +361,6 @@ impl<'a> Search<'a> {
         }
         self.note_fork(now, best.as_ref(), second);
         Ok(best)
-    }
-
-    /// The candidates with the most that each could save, the largest first; as they are, and without bounds, where all can be estimated.
-    /// Changes that may reorder the whole program could save anything, and come where their pass's reckoning puts them.
-    fn by_promise(&mut self, candidates: Vec<Candidate>) -> Vec<(Candidate, Option<Bytes>)> {
-        let large = scope::is_large(candidates.len(), self.statistics.instructions.0);
-        let outlook = large.then(|| self.estimator.outlook(self.module)).flatten();
-        let Some(outlook) = outlook else { return candidates.into_iter().map(|candidate| (candidate, None)).collect() };
-        let scope = Scope::new(self.module, outlook);
-        let everything = self.now.charged() - self.now.floor;
-        let bound = |candidate: Candidate| {
-            let most = match &candidate.finding.outcome {
-                Outcome::Rewrite { patch, .. } | Outcome::Withheld { patch, .. } => scope.most_saved(patch),
-                Outcome::Missed(_) => Some(Bytes::ZERO),
-            };
-            let reckoned = most.unwrap_or(everything).min(candidate.finding.wasted);
-            (reckoned, candidate, Some(most.unwrap_or(everything)))
-        };
-        let mut bounded: Vec<_> = candidates.into_iter().map(bound).collect();
-        bounded.sort_by_key(|(reckoned, ..)| std::cmp::Reverse(*reckoned));
-        bounded.into_iter().map(|(_, candidate, most)| (candidate, most)).collect()
     }
 
     /// Rewrites of all passes of one kind that the options allow, in pass order.
@@ -445,6 +429,7 @@ impl<'a> Search<'a> {
     fn take(&mut self, candidate: Candidate) -> Result<bool, RunError> {
         let claim = self.claim(&candidate);
         let again = self.is_small().then(|| candidate.clone());
+        let foreseen = self.foreseen.recall(self.said.state(), &candidate);
         let Outcome::Rewrite { patch, note, conditions } = candidate.finding.outcome else { return Ok(false) };
         let mut rewrite = self.describe(claim, candidate.finding.grade);
         rewrite.note = self.origins.in_input_names(self.module, &note);
@@ -453,7 +438,7 @@ impl<'a> Search<'a> {
             ..condition
         };
         rewrite.conditions = conditions.into_iter().map(named).collect();
-        let Some((undo, estimate)) = self.apply_and_estimate(claim, patch)? else { return Ok(false) };
+        let Some((undo, estimate)) = self.apply_and_estimate(claim, patch, foreseen)? else { return Ok(false) };
         rewrite.saved = self.now.charged() - estimate.charged();
         self.now = estimate;
         self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
@@ -469,7 +454,13 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    fn apply_and_estimate(&mut self, claim: Claim, patch: Patch) -> Result<Option<(Undo, Estimate)>, RunError> {
+    /// Applies a patch and estimates the result, if what comes of it is not known yet.
+    fn apply_and_estimate(
+        &mut self,
+        claim: Claim,
+        patch: Patch,
+        foreseen: Option<Estimate>,
+    ) -> Result<Option<(Undo, Estimate)>, RunError> {
         let origins = patch.clone();
         let statistics = &mut self.statistics;
         let undo = statistics.patches.measure(|| trial::apply(self.module, claim, patch, self.options))?;
@@ -480,7 +471,10 @@ impl<'a> Search<'a> {
                 let estimate = statistics.estimates.measure(|| self.estimator.estimate(self.module));
                 Ok(estimate.unwrap_or_else(|error| unknown(&self.now, &error)))
             }
-            _ => statistics.estimates.measure(|| self.estimator.estimate(self.module)),
+            _ => match foreseen {
+                Some(estimate) => Ok(estimate),
+                None => statistics.estimates.measure(|| self.estimator.estimate(self.module)),
+            },
         };
         let Ok(estimate) = estimate else {
             undo.revert(self.module);

@@ -1,5 +1,8 @@
 //! Where to try every candidate in every step takes long, those that saved most when they were last tried come first, and the rest only as long
-//! as it saved more then than the best one does now. What one step saves, another one seldom saves more of afterwards.
+//! as it saved more then than the best one does now. What one step saves, another one seldom saves more of afterwards. Of those never tried the
+//! ones come first that are about most bytes, by their pass's own reckoning, and the rest of that pass only as long as it could save more by that.
+
+use std::cmp::Reverse;
 
 use hlo_ir::InstructionId;
 use hlo_memory::Bytes;
@@ -23,9 +26,12 @@ impl Savings {
         self.0.insert(key(candidate), saved);
     }
 
-    /// Whether a candidate saved no more, when it was tried, than another one does now.
-    pub(super) fn is_outdone(&self, candidate: &Candidate, saved: Bytes) -> bool {
-        self.of(candidate).is_some_and(|then| then <= saved)
+    /// Whether a candidate saved no more, when it was tried, than the best one of now does, or by the reckoning of their pass cannot.
+    pub(super) fn is_outdone(&self, candidate: &Candidate, best: &Candidate, saved: Bytes) -> bool {
+        match self.of(candidate) {
+            Some(then) => then <= saved,
+            None => candidate.pass == best.pass && candidate.finding.wasted <= saved,
+        }
     }
 
     fn of(&self, candidate: &Candidate) -> Option<Bytes> {
@@ -41,7 +47,10 @@ impl Savings {
         let count = candidates.len();
         let lazy = count.saturating_mul(instructions) > SHORT && !is_large(count, instructions);
         if lazy {
-            candidates.sort_by_cached_key(|(candidate, _)| self.of(candidate).map(std::cmp::Reverse));
+            candidates.sort_by_cached_key(|(candidate, _)| match self.of(candidate) {
+                None => (false, Reverse(candidate.finding.wasted)),
+                Some(then) => (true, Reverse(then)),
+            });
         }
         (candidates, lazy)
     }
@@ -62,7 +71,7 @@ mod tests {
         let module = hlo_ir::text::parse(text).expect("legal text");
         let at = |instruction| {
             let outcome = Outcome::Missed(Reason { code: "none", message: String::new() });
-            let finding = Finding { instruction, grade: Grade::Bitwise, wasted: Bytes::ZERO, outcome };
+            let finding = Finding { instruction, grade: Grade::Bitwise, wasted: Bytes(4), outcome };
             (Candidate { pass: 0, finding }, ())
         };
         module.live_instructions().map(|(id, _)| at(id)).collect()
@@ -82,7 +91,10 @@ mod tests {
         assert_eq!(order(SHORT / 2), (vec![ids[2], ids[1], ids[0]], true));
         assert_eq!(order(3), (ids.clone(), false), "all are tried in short steps");
         assert_eq!(order(1_000_000), (ids.clone(), false), "long ones have bounds");
-        assert!(savings.is_outdone(&all[1].0, Bytes(6)) && !savings.is_outdone(&all[1].0, Bytes(5)));
-        assert!(!savings.is_outdone(&all[2].0, Bytes(6)), "nobody knows");
+        let outdone = |candidate: usize, saved| savings.is_outdone(&all[candidate].0, &all[0].0, Bytes(saved));
+        assert!(outdone(1, 6) && !outdone(1, 5));
+        assert!(outdone(2, 4) && !outdone(2, 3), "never tried: its pass reckons four");
+        let of_another = Candidate { pass: 1, ..all[2].0.clone() };
+        assert!(!savings.is_outdone(&of_another, &all[0].0, Bytes(4)), "passes do not reckon alike");
     }
 }
