@@ -5,8 +5,11 @@
 pub(crate) mod columns;
 mod kernel;
 pub(crate) mod reads;
+pub(crate) mod sums;
 pub(crate) mod writes;
 
+use hlo_ir::edit::Patch;
+use hlo_ir::module::Payload;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode};
 
 /// Whether an instruction is a block with a start of its own for each dimension (there may be a vector of them) that waits for nothing else.
@@ -24,4 +27,19 @@ fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec<Attribute>
     let own = [(AttrKey::ToApply, AttrValue::Computation(body)), (AttrKey::FrontendAttributes, kept)];
     let source = inst.attributes.iter().filter(|attribute| attribute.key == AttrKey::Metadata).cloned();
     own.map(|(key, value)| Attribute::new(key, value)).into_iter().chain(source).collect()
+}
+
+/// Lets an instruction take an operand from a call that hands it on, which keeps what computes it out of the kernel that reads it.
+fn hand_on(module: &Module, reader: InstructionId, operand: usize, patch: &mut Patch) {
+    let inst = module.instruction(reader);
+    let block = module.instruction(inst.operands[operand]);
+    let body = patch.add_computation(format!("{}.hand_on", block.name));
+    let own = Instruction::new("block", block.shape.clone(), Opcode::Parameter, []);
+    patch.add(body, own.with_payload(Payload::Parameter(0)));
+    let mut call = Instruction::new("kept", block.shape.clone(), Opcode::Call, [inst.operands[operand]]);
+    call.attributes = attributes_of_call(body, block);
+    let call = patch.add(inst.parent, call);
+    let mut changed = inst.clone();
+    changed.operands[operand] = call;
+    patch.rewrite(reader, changed);
 }

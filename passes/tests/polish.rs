@@ -171,3 +171,17 @@ fn what_is_made_last_has_an_ancestor_too() {
     let printed = text::print(&module);
     assert_eq!(printed.matches("inlineable=").count(), 1, "{printed}");
 }
+
+#[test]
+fn rows_are_weighted_before_they_are_summed() {
+    // Gradients of single examples, clipped: the weight of each follows from all its numbers.
+    let before = parse(include_str!("polish_programs/clipped.hlo"));
+    let calls = |exactness| {
+        let module = rewritten(&before, &Options { exactness, ..Options::default() });
+        let summed = |inst: &hlo_ir::Instruction| {
+            inst.opcode == Opcode::Reduce && module.instruction(inst.operands[0]).opcode == Opcode::Call
+        };
+        module.live_instructions().filter(|(_, inst)| summed(inst)).count()
+    };
+    assert_eq!([Grade::HloExact, Grade::Reassociate].map(calls), [1, 1]);
+}

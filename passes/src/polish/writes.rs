@@ -19,12 +19,11 @@
 
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
-use hlo_ir::module::Payload;
-use hlo_ir::{Instruction, InstructionId, Module, Opcode};
+use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 use indexmap::IndexSet;
 
-use super::attributes_of_call;
+use super::hand_on;
 use crate::flow::{is_expensive, is_fusible};
 
 /// Bytes of the smallest block that is worth a kernel of its own: less is computed in the time that starting one takes.
@@ -44,7 +43,7 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
             continue;
         }
         if takes_work(module, &users, inst.operands[1]) {
-            keep(module, write, &mut patch);
+            hand_on(module, write, 1, &mut patch);
         }
     }
     patch
@@ -74,23 +73,6 @@ fn takes_work(module: &Module, users: &Users, block: InstructionId) -> bool {
         kernel.extend(inst.operands.iter().copied());
     }
     false
-}
-
-/// Lets `write` take its block from a call.
-fn keep(module: &Module, write: InstructionId, patch: &mut Patch) {
-    let inst = module.instruction(write);
-    let block = module.instruction(inst.operands[1]);
-    let body = patch.add_computation(format!("{}.hand_on", block.name));
-    patch.add(
-        body,
-        Instruction::new("block", block.shape.clone(), Opcode::Parameter, []).with_payload(Payload::Parameter(0)),
-    );
-    let mut call = Instruction::new("kept", block.shape.clone(), Opcode::Call, [inst.operands[1]]);
-    call.attributes = attributes_of_call(body, block);
-    let call = patch.add(inst.parent, call);
-    let mut changed = inst.clone();
-    changed.operands[1] = call;
-    patch.rewrite(write, changed);
 }
 
 #[cfg(test)]

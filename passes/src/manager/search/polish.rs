@@ -4,15 +4,17 @@ use hlo_ir::edit::{Patch, Undo};
 use hlo_memory::{Bytes, Target};
 
 use super::Search;
-use crate::PassKind;
 use crate::manager::RunError;
 use crate::manager::trial::{self, Claim};
-use crate::polish::{columns, reads, writes};
+use crate::polish::{columns, reads, sums, writes};
+use crate::{Grade, PassKind};
 
 /// Blocks read for themselves may take a hundredth of the peak: kernels that are not vectorized take up to four times as long.
 const SHARE_OF_PEAK: u64 = 100;
 /// Blocks computed before they are written may take more: a kernel that writes them too runs on one thread, however many there are.
 const SHARE_OF_PEAK_WRITTEN: u64 = 25;
+/// What is weighted before it is summed may take as much as this: together both take ten times as long.
+const SHARE_OF_PEAK_SUMMED: u64 = 2;
 /// And no more than this part of what was saved.
 const SHARE_OF_SAVING: u64 = 10;
 
@@ -29,9 +31,14 @@ impl Search<'_> {
         let writes = writes::patch(self.module, |id| origins.is_new(id));
         let written = self.spend("writes", writes, SHARE_OF_PEAK_WRITTEN)?;
         let origins = &self.origins;
+        // A product in a kernel of its own is rounded, which where every bit is kept it was not.
+        let every_bit = self.steps.iter().all(|step| step.rewrite.grade == Grade::Bitwise);
+        let sums = sums::patch(self.module, |id| !every_bit && origins.is_new(id));
+        let summed = self.spend("sums", sums, SHARE_OF_PEAK_SUMMED)?;
+        let origins = &self.origins;
         let reads = reads::patch(self.module, |id| origins.is_new(id));
         let read = self.spend("reads", reads, SHARE_OF_PEAK)?;
-        if changed || written || read {
+        if changed || written || summed || read {
             self.observer.polished(self.steps.len() + 1, self.module);
         }
         Ok(())
