@@ -11,6 +11,9 @@ use common::parse;
 /// The gradient of a graph layer with 16 features, as JAX writes it.
 const GRAPH_LAYER: &str = include_str!("time_programs/graph_layer.hlo");
 
+/// The gradient of a sum of sines of numbers picked from a table of 8 MiB, as JAX writes it.
+const GRADIENT: &str = include_str!("time_programs/grad_sin.hlo");
+
 /// What `chunk` says of the loops it makes of a program.
 fn notes(program: &str) -> Vec<String> {
     let report = run(&mut parse(program), &default_pipeline(), &Options::default(), &ModelEstimator::default())
@@ -66,6 +69,11 @@ fn tables_that_take_turns_do_so_seldom() {
     assert_eq!(notes(8, 15), ["64 blocks of 65536 rows"], "a quarter of arguments and results at most");
     assert_eq!(notes(16, 1), usual, "no table is known as a whole");
     assert_eq!(notes(8, 16), ["512 blocks of 8192 rows"], "a cache line is worth its search");
+    assert_eq!(
+        self::notes(GRADIENT),
+        ["8 blocks of 524288 rows"],
+        "columns of indices are another way to the same loop"
+    );
 }
 
 /// Sums of 16 rows each of a table of 31 MiB.

@@ -2,8 +2,8 @@
 //!
 //! A processor finds the places of some MiB of memory without asking (the reach of its second table of pages, 2,048 of 4 KiB on current
 //! servers). A table that fits is walked at full speed; where two take turns that fit one by one only, each turn finds the places again.
-//! Twenty steps of gradient descent on a table of 4 or 8 MiB ran at 0.4 to 0.6 of their speed in blocks of 1 MiB, at 0.5 to 0.9 in blocks of 12 MiB,
-//! while tables of 2 MiB and of 16 to 64 MiB did not mind.
+//! Steps of gradient descent on a table of 4 or 8 MiB ran at 0.36 to 0.72 of their speed in blocks of 1 MiB, at 0.54 to 0.91 in blocks of 12 MiB,
+//! while tables of 2 MiB and of 16 to 64 MiB gained nothing by it.
 
 use hlo_ir::{InstructionId, Opcode};
 use hlo_memory::size::shape_size;
@@ -18,7 +18,7 @@ use crate::flow::producer;
 /// Bytes whose places a processor knows.
 const REACH: u64 = 8 << 20;
 /// Bytes that come from memory at once.
-const LINE: u64 = 64;
+pub(super) const LINE: u64 = 64;
 /// How often a turn should use each line of a table.
 const USES: u64 = 4;
 /// Part of the arguments and results, as a divisor, that blocks may take for it.

@@ -198,3 +198,49 @@ pub fn is_total(module: &Module, id: InstructionId) -> bool {
     let number = inst.array().is_some_and(|array| array.rank() == 0 && known(array.element_type));
     inst.opcode == Opcode::Reduce && number && terms >= Some(LARGE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks about the instruction `%r` of a module whose entry has these lines.
+    fn asked(lines: &str, ask: fn(&Module, InstructionId) -> bool) -> bool {
+        let text = format!(
+            "HloModule m\n%sum (p: T[], q: T[]) -> T[] {{\n  %p = T[] parameter(0)\n  %q = T[] parameter(1)\n  ROOT %s = T[] add(%p, %q)\n}}\nENTRY %e {{\n{lines}\n}}\n"
+        );
+        let text = if lines.contains("c64") { text.replace("T[]", "c64[]") } else { text.replace("T[]", "f32[]") };
+        let module = hlo_ir::text::parse(&text).expect("legal text");
+        let (id, _) = module.live_instructions().find(|(_, inst)| inst.name == "r").expect("there is one");
+        ask(&module, id)
+    }
+
+    #[test]
+    fn a_library_sums_large_arrays_of_numbers_it_knows() {
+        let sum = |of: &str, zero: &str, terms: usize| {
+            asked(
+                &format!(
+                    "  %x = {of}[{terms}] parameter(0)\n  %z = {of}[] constant({zero})\n  ROOT %r = {of}[] reduce(%x, %z), dimensions={{0}}, to_apply=%sum"
+                ),
+                is_total,
+            )
+        };
+        assert!(sum("f32", "0", 4096));
+        assert!(!sum("f32", "0", 4095));
+        assert!(!sum("c64", "(0, 0)", 4096), "complex numbers it does not know");
+    }
+
+    #[test]
+    fn what_reads_little_is_computed_again() {
+        let again = |made: &str| {
+            asked(
+                &format!(
+                    "  %x = f32[8] parameter(0)\n  %y = f32[8] parameter(1)\n  %c = f32[] parameter(2)\n  %b = f32[8] broadcast(%c), dimensions={{}}\n  %l = f32[4] slice(%x), slice={{[0:4]}}\n  %h = f32[4] slice(%y), slice={{[4:8]}}\n  ROOT %r = f32[8] {made}"
+                ),
+                is_cheap_to_read,
+            )
+        };
+        assert!(again("negate(%x)") && again("maximum(%x, %b)") && again("maximum(%x, %x)"));
+        assert!(again("concatenate(%l, %h), dimensions={0}"), "two arrays, but no more elements than it has");
+        assert!(!again("maximum(%x, %y)"));
+    }
+}

@@ -28,7 +28,6 @@ pub(super) struct Price {
     per_block: f64,
     /// Arrays read in pieces: their bytes, and the bytes of a piece that a row of the loop is.
     pieces: Vec<(u64, u64)>,
-    windows: Windows,
     rows: i64,
 }
 
@@ -81,8 +80,8 @@ impl Price {
         let spared = gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
         let options = flow.context.options;
         let urgent = is_urgent(flow.context);
-        let windows = Windows::of(graph, regions);
-        let most_blocks = windows.most_blocks(base * if urgent { URGENT_ALLOWANCE } else { ALLOWANCE }, per_block);
+        let allowed = base * if urgent { URGENT_ALLOWANCE } else { ALLOWANCE };
+        let most_blocks = Windows::of(graph, regions).most_blocks(allowed, per_block);
         // A limit on the command line is an order: run time is not asked for.
         let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
         let small = gone.iter().map(|&value| graph.bytes(value)).sum::<u64>() < AGAIN;
@@ -101,7 +100,6 @@ impl Price {
             again,
             per_block,
             pieces: regions.iter().flat_map(|region| pieces(graph, region)).collect(),
-            windows,
             rows: (0..regions.len()).map(|index| plan.rows(index)).max().unwrap_or(1),
         })
     }
@@ -110,8 +108,7 @@ impl Price {
         let block = (self.rows / blocks.max(1)).max(1) as u64;
         let small = self.pieces.iter().filter(|(_, piece)| piece.saturating_mul(block) < PIECE);
         let scattered = small.map(|(bytes, _)| SCATTERED * *bytes as f64).sum::<f64>();
-        let walked = self.windows.cost(blocks as f64);
-        (self.again + self.per_block * blocks as f64 + scattered + walked) / self.base
+        (self.again + self.per_block * blocks as f64 + scattered) / self.base
     }
 }
 

@@ -7,10 +7,8 @@ use hlo_ir::{AttrKey, InstructionId, Opcode};
 
 use super::graph::Graph;
 use crate::chunk::region::{Region, Source};
+use crate::chunk::turns::LINE;
 use crate::flow::producer;
-
-/// Bytes that come from memory at once.
-const LINE: u64 = 64;
 
 /// Gathers and scatters whose windows a plan cuts: how often they fetch one, and its bytes.
 #[derive(Default)]
@@ -27,7 +25,7 @@ impl Windows {
     }
 
     /// Memory traffic beyond the original's, of loops of so many blocks.
-    pub(super) fn cost(&self, blocks: f64) -> f64 {
+    fn cost(&self, blocks: f64) -> f64 {
         let beyond = |bytes: u64| (LINE as f64).mul_add(blocks, -(bytes as f64)).max(0.0);
         self.0.iter().map(|&(count, bytes)| 2.0 * count as f64 * beyond(bytes)).sum()
     }
@@ -38,9 +36,10 @@ impl Windows {
         if self.cost(most) == 0.0 {
             return most;
         }
-        let sum = |each: fn(&(u64, u64)) -> f64| self.0.iter().map(each).sum::<f64>();
-        let (free, lines) =
-            (sum(|&(count, bytes)| 2.0 * (count * bytes) as f64), sum(|&(count, _)| 2.0 * (count * LINE) as f64));
+        // The windows' own bytes are part of what the original costs; their number alone can be near the largest integer.
+        let windows = || self.0.iter().map(|&(count, bytes)| (2.0 * count as f64, bytes as f64));
+        let free = windows().map(|(count, bytes)| count * bytes).sum::<f64>();
+        let lines = windows().map(|(count, _)| count * LINE as f64).sum::<f64>();
         most.min((allowed + free) / (per_block + lines))
     }
 }
