@@ -9,7 +9,8 @@
 //!   %rows = s32[B,3] dynamic-slice(%wide, %i, 0)           %rows = s32[B,3] convert(%part)
 //! ```
 //!
-//! The loop gets what the value is computed from in its place, and so does every loop inside it that the value is handed to. Sound because
+//! The loop gets what the value is computed from in its place, and so does every loop inside it that the value is handed to. All such values of a
+//! loop are offered as one change, beside each of them alone. Sound because
 //! the loops hand the value on untouched and read nothing of it but such rows, and because each row is computed by the same operations from
 //! the same rows of what stands in memory (dimension flow), at the start that `dynamic-slice` clamps. XLA cannot move it back in front of the
 //! loop: the row depends on a number that the loop changes. Grade: bitwise, or hlo-exact where floats come out of what is computed anew and a

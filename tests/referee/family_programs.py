@@ -53,6 +53,21 @@ def network(x, w1, w2):
     return jnp.sum(jnp.tanh(jax.nn.gelu(x @ w1) @ w2) ** 2)
 
 
+def neighbours(x, nearby, w):
+    own = jnp.broadcast_to(x[:, None], (*nearby.shape, x.shape[1]))
+    return jax.nn.relu(jnp.concatenate([own, x[nearby] - x[:, None]], -1) @ w).max(1)
+
+
+def bilateral(image, sharpness):
+    """Every pixel as a mean of the 25 around it, the alike ones counting more."""
+    total, weights = 0.0, 0.0
+    for shift in [(row, column) for row in range(-2, 3) for column in range(-2, 3)]:
+        moved = jnp.roll(image, shift, (1, 2))
+        weight = jnp.exp(-jnp.sum((moved - image) ** 2, -1, keepdims=True) * sharpness)
+        total, weights = total + weight * moved, weights + weight
+    return total / weights
+
+
 def messages(x, source, target, w):
     sent = jnp.tanh(x[source] @ w - x[target])
     return jnp.zeros_like(x).at[target].add(sent)
@@ -141,6 +156,11 @@ PROGRAMS = {
         jax.grad(lambda x, s, t, w: jnp.sum(messages(x, s, t, w) ** 2), (0, 3)),
         [((131072, 64), F32), ((4194304,), S32), ((4194304,), S32), ((64, 64), F32)],
         [((4096, 32), F32), ((262144,), S32), ((262144,), S32), ((32, 32), F32)], "reassociate", None),
+    "neighbours": (
+        neighbours, [((262144, 32), F32), ((262144, 16), S32), ((64, 64), F32)],
+        [((32768, 32), F32), ((32768, 16), S32), ((64, 64), F32)], "hlo-exact", None),
+    "bilateral": (
+        bilateral, [((4, 2048, 2048, 3), F32), ((), F32)], [((2, 512, 512, 3), F32), ((), F32)], "hlo-exact", None),
     "embedding-bag": (
         bag, [((32000, 256), F32), ((65536, 16), S32)], [((4096, 64), F32), ((32768, 16), S32)], "hlo-exact", None),
     "embedding-bag-gradient": (
