@@ -4,7 +4,8 @@
 //! product and a sum that follow each other alone, both inside the loop or both outside, share a kernel (or do not) as before. What can
 //! change is a product inside whose sum stays outside or the other way round, a product with several users of which some leave, a
 //! sum of two products, of which the compiler joins one, a reduction outside of something that now stands in memory or no longer does, and a
-//! quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax).
+//! quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax). And of an array full
+//! of one number the compiler knows every element, unless a loop carries it.
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
@@ -27,6 +28,7 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
     let mut border = read.chain(scene.sinks.iter().filter(|&&id| scene.is_read(id)));
     let rounds = border.any(|&id| is_rounded(context.module, id));
     rounds
+        || region.wholes.iter().any(|whole| scene.is_full_of_one(whole.inst))
         || scene.touched.iter().any(|&id| {
             (scene.computed[id] && joins_two(context.module, id))
                 || float_product(context.module, id).is_some_and(|product| scene.parts(product))
@@ -117,6 +119,32 @@ impl<'a> Scene<'a> {
             }
         }
         users
+    }
+
+    /// Whether a value is an array of floats that are one constant, with which XLA computes, whatever the index, where it sees it.
+    fn is_full_of_one(&self, mut id: InstructionId) -> bool {
+        let scalar = |id: InstructionId| self.module.instruction(id).array().is_none_or(|array| array.rank() == 0);
+        if scalar(id) || !is_real(self.module, id) {
+            return false;
+        }
+        loop {
+            let inst = self.module.instruction(id);
+            id = match inst.opcode {
+                Opcode::Constant => return scalar(id),
+                Opcode::Parameter => {
+                    let (Some(number), [call]) = (inst.parameter_number(), &self.callers[inst.parent][..]) else {
+                        return false;
+                    };
+                    let call = self.module.instruction(*call);
+                    match usize::try_from(number).ok().and_then(|number| call.operands.get(number)) {
+                        Some(&operand) if call.opcode == Opcode::Call => operand,
+                        _ => return false,
+                    }
+                }
+                opcode if keeps_product(opcode) => inst.operands[0],
+                _ => return false,
+            };
+        }
     }
 
     /// Whether the program does more with a value than to hand it back.
