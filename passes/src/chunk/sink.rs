@@ -154,9 +154,10 @@ impl Sink {
     pub(super) fn grade(&self, module: &Module, sinks: &[&Self]) -> Grade {
         match (self.kind, self.sum) {
             (Kind::Reduce { .. } | Kind::Dot { .. }, _) => super::accumulate::grade(module, self),
-            (_, Sum::None | Sum::Inside(_)) => Grade::Bitwise,
+            (_, Sum::None) => Grade::Bitwise,
+            (_, Sum::Inside(term)) if term.alike => Grade::Bitwise,
             (_, Sum::Behind(partner)) if sinks.iter().any(|sink| sink.inst == partner) => Grade::Bitwise,
-            (_, Sum::Behind(_) | Sum::Loose) => Grade::HloExact,
+            (_, Sum::Inside(_) | Sum::Behind(_) | Sum::Loose) => Grade::HloExact,
         }
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Term {
     pub(super) add: InstructionId,
     /// Its other operand.
     pub(super) other: InstructionId,
+    /// Whether XLA takes the sum in as well: it may not if the other operand becomes a scatter too, by a sum of its own.
+    pub(super) alike: bool,
 }
 
 /// Decides for each sink what becomes of the sum behind it. Taking it in keeps the bits and saves an array of the operand's size; but
@@ -84,7 +86,15 @@ fn sum_behind(module: &Module, users: &Users, scatter: InstructionId) -> Option<
     let &[left, right] = sum.operands.as_slice() else { return None };
     let other = if left == scatter { right } else { left };
     let only = sum.opcode == Opcode::Add && other != scatter && !is_root(module, scatter);
-    (only && adds_floats(module, scatter)).then_some(Term { add, other })
+    let alike = !becomes_scatter(module, users, other);
+    (only && adds_floats(module, scatter)).then_some(Term { add, other, alike })
+}
+
+/// Whether an instruction is a sum that XLA takes into a scatter.
+fn becomes_scatter(module: &Module, users: &Users, add: InstructionId) -> bool {
+    let inst = module.instruction(add);
+    let taken = |&id: &InstructionId| users.get(id) == [add] && !is_root(module, id) && adds_floats(module, id);
+    inst.opcode == Opcode::Add && inst.operands.iter().any(taken)
 }
 
 fn is_root(module: &Module, id: InstructionId) -> bool {
