@@ -263,8 +263,8 @@ fn results_stay_equal_where_a_budget_makes_loops_multiply_again() {
     assert!(agrees(Grade::Reassociate, false, &answers[0]), "{}", answers[0]);
 }
 
-/// Blocks of the small programs of the corpus are too small for this.
-/// Rewrites a program in which a call that hands a block on is to be judged: results must stay equal, and the bytes those that are said.
+/// Judges a program in which a call hands a block on, for which the small programs of the corpus are too small: results must stay equal, and the
+/// bytes those that are said.
 fn judge_hand_on(name: &str, text: &str, options: &Options) {
     /// Bytes of numbers that may be part of a library call, because nothing else reads them.
     const NUMBERS: u64 = 64;

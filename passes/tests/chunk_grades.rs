@@ -17,6 +17,39 @@ const HEAD: &str = "HloModule m
   %b = f32[] parameter(1)
   ROOT %c = f32[] add(%a, %b)
 }
+%plus (p: f32[7], q: f32[7]) -> f32[7] {
+  %p = f32[7] parameter(0)
+  %q = f32[7] parameter(1)
+  ROOT %c = f32[7] add(%p, %q)
+}
+%most (p: f32[7], q: f32[7]) -> f32[7] {
+  %p = f32[7] parameter(0)
+  %q = f32[7] parameter(1)
+  ROOT %c = f32[7] maximum(%p, %q)
+}
+%goes_on (s: (s32[], f32[7])) -> pred[] {
+  %s = (s32[], f32[7]) parameter(0)
+  %k = s32[] get-tuple-element(%s), index=0
+  %end = s32[] constant(10)
+  ROOT %c = pred[] compare(%k, %end), direction=LT
+}
+%keep (s: (s32[], f32[7])) -> (s32[], f32[7]) {
+  %s = (s32[], f32[7]) parameter(0)
+  %k = s32[] get-tuple-element(%s), index=0
+  %one = s32[] constant(1)
+  %next = s32[] add(%k, %one)
+  %t = f32[7] get-tuple-element(%s), index=1
+  ROOT %r = (s32[], f32[7]) tuple(%next, %t)
+}
+%change (s: (s32[], f32[7])) -> (s32[], f32[7]) {
+  %s = (s32[], f32[7]) parameter(0)
+  %k = s32[] get-tuple-element(%s), index=0
+  %one = s32[] constant(1)
+  %next = s32[] add(%k, %one)
+  %t = f32[7] get-tuple-element(%s), index=1
+  %u = f32[7] negate(%t)
+  ROOT %r = (s32[], f32[7]) tuple(%next, %u)
+}
 ";
 
 /// The grade of the loop around a scatter of the updates `%u`, `f32[64]`, made by `lines`; `root` is what the program gives back.
@@ -26,7 +59,11 @@ fn grade(lines: &str, root: &str) -> Grade {
 
 /// The same where all floats are of type `t`.
 fn grade_of(t: &str, lines: &str, root: &str) -> Grade {
-    let found = find(&parse(&source(t, lines, root)), &options(80));
+    grade_of_first(&source(t, lines, root))
+}
+
+fn grade_of_first(source: &str) -> Grade {
+    let found = find(&parse(source), &options(80));
     let rewrite = found.into_iter().find(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
     rewrite.expect("the scatter is cut into blocks").grade
 }
@@ -65,6 +102,15 @@ fn what_a_compiler_knows_of_a_table_of_one_number_it_does_not_know_in_a_loop() {
     assert_eq!(picked(full), Grade::HloExact);
     let counted = "  %n = f32[7] iota(), iota_dimension=0\n  %t = f32[7] negate(%n)";
     assert_eq!(picked(counted), Grade::Bitwise);
+    let computed = "  %n = f32[] constant(3)\n  %b = f32[7] broadcast(%n), dimensions={}\n  %o = f32[7] constant({2, 2, 2, 2, 2, 2, 2})\n  %t = f32[7] multiply(%b, %o)";
+    assert_eq!(picked(computed), Grade::HloExact);
+    assert_eq!(picked(&computed.replace("2})", "3})")), Grade::Bitwise, "not one number");
+    let carried = |after: &str| {
+        picked(&format!("  %n = f32[] constant(3)\n  %b = f32[7] broadcast(%n), dimensions={{}}\n  %none = s32[] constant(0)
+  %state = (s32[], f32[7]) tuple(%none, %b)\n  %looping = (s32[], f32[7]) while(%state), condition=%goes_on, body=%{after}\n  %t = f32[7] get-tuple-element(%looping), index=1"))
+    };
+    assert_eq!(carried("keep"), Grade::HloExact);
+    assert_eq!(carried("change"), Grade::Bitwise);
 }
 
 #[test]
@@ -85,6 +131,9 @@ fn a_sum_with_what_becomes_a_scatter_is_taken_in_otherwise() {
     };
     assert_eq!(second("  %a = f32[7] add(%first, %x)"), None);
     assert_eq!(second("  %a = f32[7] maximum(%first, %x)"), Some(Grade::Bitwise));
+    // The same behind a call, which XLA inlines first.
+    assert_eq!(second("  %a = f32[7] call(%first, %x), to_apply=%plus"), None);
+    assert_eq!(second("  %a = f32[7] call(%first, %x), to_apply=%most"), Some(Grade::Bitwise));
 }
 
 #[test]
@@ -116,13 +165,15 @@ ENTRY %main {
   ROOT %r = f32[7] call(%full, %i, %v), to_apply=%update
 }
 ";
-    let grade = |source: &str| {
-        let found = find(&parse(source), &options(80));
-        let rewrite = found.into_iter().find(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
-        rewrite.expect("the scatter is cut into blocks").grade
+    assert_eq!(grade_of_first(called), Grade::HloExact);
+    assert_eq!(grade_of_first(&called.replace("call(%full", "call(%x")), Grade::Bitwise);
+    let twice = |other: &str| {
+        let root =
+            format!("  %q = f32[7] call({other}, %i, %v), to_apply=%update\n  ROOT %r = f32[7] call(%q, %i, %v)");
+        called.replace("  ROOT %r = f32[7] call(%full, %i, %v)", &root)
     };
-    assert_eq!(grade(called), Grade::HloExact);
-    assert_eq!(grade(&called.replace("call(%full", "call(%x")), Grade::Bitwise);
+    assert_eq!(grade_of_first(&twice("%full")), Grade::HloExact, "one caller suffices");
+    assert_eq!(grade_of_first(&twice("%x")), Grade::Bitwise);
 }
 
 #[test]

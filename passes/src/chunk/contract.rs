@@ -8,16 +8,15 @@
 //! of one number the compiler knows every element, unless a loop carries it.
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use indexmap::{IndexMap, IndexSet};
-use smallvec::SmallVec;
 
 use super::region::{Region, Source};
 use super::sink::{Kind, Sink};
 use super::waste::twins;
 use crate::flow::{
-    exactness, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible, is_real, is_rounded, is_total,
-    is_transcendental, is_transparent, keeps_product, parameters, producer,
+    Sources, exactness, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible, is_real, is_rounded,
+    is_total, is_transcendental, is_transparent, keeps_product, parameters, producer,
 };
 use crate::{Context, Grade};
 
@@ -28,7 +27,7 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
     let mut border = read.chain(scene.sinks.iter().filter(|&&id| scene.is_read(id)));
     let rounds = border.any(|&id| is_rounded(context.module, id));
     rounds
-        || region.wholes.iter().any(|whole| scene.is_full_of_one(whole.inst))
+        || scene.read.iter().any(|&id| scene.is_full_of_one(id))
         || scene.touched.iter().any(|&id| {
             (scene.computed[id] && joins_two(context.module, id))
                 || float_product(context.module, id).is_some_and(|product| scene.parts(product))
@@ -47,13 +46,15 @@ fn joins_two(module: &Module, op: InstructionId) -> bool {
 struct Scene<'a> {
     context: &'a Context<'a>,
     module: &'a Module,
-    callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
+    sources: Sources<'a>,
     /// What the loop replaces.
     sinks: IndexSet<InstructionId>,
     /// Instructions computed on blocks.
     computed: SideTable<InstructionId, bool>,
     /// Values that stand in memory because of the loop: it reads or writes them.
     standing: SideTable<InstructionId, bool>,
+    /// Values that the loop reads, in part or whole.
+    read: IndexSet<InstructionId>,
     /// All of these.
     touched: IndexSet<InstructionId>,
     /// Every instruction with its equals.
@@ -65,10 +66,11 @@ impl<'a> Scene<'a> {
         let mut scene = Self {
             context,
             module: context.module,
-            callers: graph::callers(context.module),
+            sources: Sources::of(context.module),
             sinks: sinks.iter().map(|sink| sink.inst).collect(),
             computed: SideTable::new(false),
             standing: SideTable::new(false),
+            read: IndexSet::new(),
             touched: IndexSet::new(),
             equals: IndexMap::new(),
         };
@@ -76,15 +78,16 @@ impl<'a> Scene<'a> {
             let (op, _) = producer(scene.module, block.value.inst);
             match source {
                 Source::Computed(_) => scene.computed.set(op, true),
-                Source::Read(_) => scene.stands(op),
-                Source::ReadThrough(value, _) => scene.stands(producer(scene.module, value.inst).0),
+                Source::Read(_) => scene.reads(block.value.inst),
+                Source::ReadThrough(value, _) => scene.reads(value.inst),
             }
             scene.touched.insert(op);
         }
-        let written = sinks.iter().filter(|sink| matches!(sink.kind, Kind::Write { .. }));
-        let whole = region.wholes.iter().map(|value| value.inst);
-        for id in whole.chain(written.map(|sink| sink.inst)) {
-            scene.stands(producer(scene.module, id).0);
+        for whole in &region.wholes {
+            scene.reads(whole.inst);
+        }
+        for written in sinks.iter().filter(|sink| matches!(sink.kind, Kind::Write { .. })) {
+            scene.stands(written.inst);
         }
         let computations: IndexSet<ComputationId> =
             scene.touched.iter().map(|&id| scene.module.instruction(id).parent).collect();
@@ -93,7 +96,12 @@ impl<'a> Scene<'a> {
         }
         scene
     }
-    fn stands(&mut self, op: InstructionId) {
+    fn reads(&mut self, value: InstructionId) {
+        self.read.insert(value);
+        self.stands(value);
+    }
+    fn stands(&mut self, value: InstructionId) {
+        let (op, _) = producer(self.module, value);
         self.standing.set(op, true);
         self.touched.insert(op);
     }
@@ -115,36 +123,16 @@ impl<'a> Scene<'a> {
             users.extend(self.context.users.get(equal).iter().map(|&user| self.equals(user)[0]));
             let parent = self.module.instruction(equal).parent;
             if self.module.computation(parent).root == equal {
-                users.extend(self.callers[parent].iter().filter(|&&call| is_transparent(self.module, call)));
+                users.extend(self.sources.callers(parent).iter().filter(|&&call| is_transparent(self.module, call)));
             }
         }
         users
     }
 
-    /// Whether a value is an array of floats that are one constant, with which XLA computes, whatever the index, where it sees it.
-    fn is_full_of_one(&self, mut id: InstructionId) -> bool {
-        let scalar = |id: InstructionId| self.module.instruction(id).array().is_none_or(|array| array.rank() == 0);
-        if scalar(id) || !is_real(self.module, id) {
-            return false;
-        }
-        loop {
-            let inst = self.module.instruction(id);
-            id = match inst.opcode {
-                Opcode::Constant => return scalar(id),
-                Opcode::Parameter => {
-                    let (Some(number), [call]) = (inst.parameter_number(), &self.callers[inst.parent][..]) else {
-                        return false;
-                    };
-                    let call = self.module.instruction(*call);
-                    match usize::try_from(number).ok().and_then(|number| call.operands.get(number)) {
-                        Some(&operand) if call.opcode == Opcode::Call => operand,
-                        _ => return false,
-                    }
-                }
-                opcode if keeps_product(opcode) => inst.operands[0],
-                _ => return false,
-            };
-        }
+    /// Whether a value that the loop reads may be an array of floats that are one constant, with which XLA computes where it sees it.
+    fn is_full_of_one(&self, id: InstructionId) -> bool {
+        let several = self.module.instruction(id).array().is_some_and(|array| array.rank() > 0);
+        several && is_real(self.module, id) && self.sources.may_be_full_of_one(id)
     }
 
     /// Whether the program does more with a value than to hand it back.

@@ -4,7 +4,7 @@ use hlo_ir::graph::{self, Users};
 use hlo_ir::{InstructionId, Module, Opcode};
 
 use super::sink::{Kind, Sink};
-use crate::flow::{adds_floats, is_summed_elsewhere, takes_sums_on_cpu};
+use crate::flow::{Sources, adds_floats, is_summed_elsewhere, takes_sums_on_cpu};
 use crate::{Context, Grade};
 
 /// What becomes of an `add` that is the only user of an adding scatter of floats.
@@ -65,7 +65,8 @@ pub(super) fn settle_sums(context: &Context<'_>, sinks: &mut [Sink]) {
         } else if exactness > Grade::Bitwise && sinks.iter().any(sharing) {
             Sum::Loose
         } else {
-            Sum::Inside(term)
+            let alike = !Sources::of(module).may_be_summed_scatter(users, term.other);
+            Sum::Inside(Term { alike, ..term })
         };
     }
 }
@@ -86,15 +87,7 @@ fn sum_behind(module: &Module, users: &Users, scatter: InstructionId) -> Option<
     let &[left, right] = sum.operands.as_slice() else { return None };
     let other = if left == scatter { right } else { left };
     let only = sum.opcode == Opcode::Add && other != scatter && !is_root(module, scatter);
-    let alike = !becomes_scatter(module, users, other);
-    (only && adds_floats(module, scatter)).then_some(Term { add, other, alike })
-}
-
-/// Whether an instruction is a sum that XLA takes into a scatter.
-fn becomes_scatter(module: &Module, users: &Users, add: InstructionId) -> bool {
-    let inst = module.instruction(add);
-    let taken = |&id: &InstructionId| users.get(id) == [add] && !is_root(module, id) && adds_floats(module, id);
-    inst.opcode == Opcode::Add && inst.operands.iter().any(taken)
+    (only && adds_floats(module, scatter)).then_some(Term { add, other, alike: true })
 }
 
 fn is_root(module: &Module, id: InstructionId) -> bool {

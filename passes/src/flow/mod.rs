@@ -14,6 +14,7 @@ mod restrict;
 mod row_loop;
 mod rows;
 mod scatter_sum;
+mod sources;
 mod value;
 mod windowed;
 
@@ -30,6 +31,7 @@ pub use row_loop::{RowLoop, element as loop_element};
 pub(crate) use rows::gcd;
 pub use rows::{Rows, Step};
 pub(crate) use scatter_sum::{adds_floats, is_summed, is_summed_elsewhere, takes_sums_on_cpu};
+pub(crate) use sources::Sources;
 pub(crate) use value::parameters;
 pub use value::{Frames, Value, is_transparent, producer};
 

@@ -1,5 +1,6 @@
 //! What is done to the result once the search has ended.
 
+use hlo_ir::InstructionId;
 use hlo_ir::edit::{Patch, Undo};
 use hlo_memory::{Bytes, Target};
 
@@ -30,10 +31,7 @@ impl Search<'_> {
         let origins = &self.origins;
         let writes = writes::patch(self.module, |id| origins.is_new(id));
         let written = self.spend("writes", writes, SHARE_OF_PEAK_WRITTEN)?;
-        let origins = &self.origins;
-        // A product in a kernel of its own is rounded, which where every bit is kept it was not.
-        let every_bit = self.steps.iter().all(|step| step.rewrite.grade == Grade::Bitwise);
-        let sums = sums::patch(self.module, |id| !every_bit && origins.is_new(id));
+        let sums = sums::patch(self.module, |id| self.is_of_loose_loop(id));
         let summed = self.spend("sums", sums, SHARE_OF_PEAK_SUMMED)?;
         let origins = &self.origins;
         let reads = reads::patch(self.module, |id| origins.is_new(id));
@@ -42,6 +40,14 @@ impl Search<'_> {
             self.observer.polished(self.steps.len() + 1, self.module);
         }
         Ok(())
+    }
+    /// Whether an instruction stands in a loop of a run that keeps every bit nowhere: a product in a kernel of its own is rounded, which it
+    /// was not where it was summed on the fly. Loops of the input are not touched.
+    fn is_of_loose_loop(&self, id: InstructionId) -> bool {
+        let mut parameters = self.module.parameters(self.module.instruction(id).parent).into_iter();
+        let mut rewrites = self.steps.iter().filter(|step| self.passes[step.pass].kind() == PassKind::Rewrite);
+        parameters.all(|parameter| self.origins.is_new(parameter))
+            && rewrites.all(|step| step.rewrite.grade > Grade::Bitwise)
     }
     /// Makes one change that takes memory, no more than `share` of the peak, and whether it stays.
     fn spend(&mut self, name: &'static str, patch: Patch, share: u64) -> Result<bool, RunError> {
