@@ -6,6 +6,7 @@ mod interpreter;
 
 use hlo_ir::Opcode;
 use hlo_passes::{Grade, Options, Outcome};
+use indexmap::IndexSet;
 
 use chunking::outward::offers;
 use chunking::{find, options, rewrite};
@@ -200,6 +201,34 @@ fn short_floats_are_rounded_where_a_loop_ends() {
 fn a_sum_of_two_products_is_joined_with_one_of_them() {
     let lines = "  %p = f32[64] multiply(%v, %w)\n  %q = f32[64] multiply(%v, %v)\n  %u = f32[64] subtract(%p, %q)";
     assert_eq!(grade(lines, ALONE), Grade::HloExact);
+}
+
+#[test]
+fn a_sum_of_two_products_outside_may_be_joined_otherwise_where_its_kernel_changes() {
+    // The loop reads the sum, which the scatter's updates repeat; before, it was computed where it is repeated; seed 8,003,750.
+    let repeated = |sum: &str| {
+        let text = format!(
+            "{HEAD}
+ENTRY %main {{
+  %x = f32[2,7] parameter(0)
+  %i = s32[64,1] parameter(1)
+  %v = f32[64] parameter(2)
+  %w = f32[64] parameter(3)
+  %p = f32[64] multiply(%v, %w)
+  %q = f32[64] multiply(%v, %v)
+  %s = f32[64] {sum}(%p, %q)
+  %u = f32[2,64] broadcast(%s), dimensions={{1}}
+  %one = s32[] constant(1)
+  %ones = s32[64,1] broadcast(%one), dimensions={{}}
+  %index = s32[64,1] add(%i, %ones)
+  ROOT %y = f32[2,7] scatter(%x, %index, %u), update_window_dims={{0}}, inserted_window_dims={{1}}, scatter_dims_to_operand_dims={{1}}, index_vector_dim=1, to_apply=%most\n}}\n"
+        );
+        let found = offers(&parse(&text), 256, Grade::HloExact);
+        assert!(!found.is_empty());
+        found.into_iter().map(|finding| finding.grade).collect::<IndexSet<_>>()
+    };
+    assert_eq!(repeated("add"), IndexSet::from([Grade::HloExact]));
+    assert_eq!(repeated("maximum"), IndexSet::from([Grade::Bitwise]));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! XLA may join a product and a sum that it computes in one kernel, and it sums in another order where it computes what it sums on the fly. A
 //! product and a sum that follow each other alone, both inside the loop or both outside, share a kernel (or do not) as before. What can
 //! change is a product inside whose sum stays outside or the other way round, a product with several users of which some leave, a
-//! sum of two products, of which the compiler joins one, a reduction outside of something that now stands in memory or no longer does, and a
+//! sum of two products, of which the compiler joins one (which one, all that shares its kernel decides), a reduction outside of something that now stands in memory or no longer does, and a
 //! quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax). And of an array full
 //! of one number the compiler knows every element, unless a loop carries it.
 
@@ -32,6 +32,7 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
             (scene.computed[id] && joins_two(context.module, id))
                 || float_product(context.module, id).is_some_and(|product| scene.parts(product))
                 || (scene.moves(id) && scene.is_reduced(id))
+                || scene.joins_in_another_kernel(id)
                 || scene.leaves_library(id)
         })
 }
@@ -196,21 +197,27 @@ impl<'a> Scene<'a> {
     }
     /// Whether a value is computed on the fly from a sum outside.
     fn follows_sum(&self, id: InstructionId) -> bool {
+        let sums = |&below: &InstructionId| exactness(self.module, self.module.instruction(below)) > Grade::Bitwise;
+        self.made_of(id, |_| true).iter().skip(1).any(|below| !self.computed[*below] && sums(below))
+    }
+    /// Whether a sum of two products outside is computed on the fly where a value now is written, or no longer is.
+    fn joins_in_another_kernel(&self, id: InstructionId) -> bool {
+        let (before, after) = self.stands_in_memory(id);
+        let in_kernel = |below| self.stands_in_memory(below) != (true, true);
+        before != after && self.made_of(id, in_kernel).into_iter().any(|below| joins_two(self.module, below))
+    }
+    /// A value, what it is computed from on the fly as long as `goes_on` says so, and the operands of these.
+    fn made_of(&self, id: InstructionId, goes_on: impl Fn(InstructionId) -> bool) -> IndexSet<InstructionId> {
         let mut seen = IndexSet::from([id]);
         let mut next = 0;
         while let Some(&id) = seen.get_index(next) {
             next += 1;
-            for &operand in &self.module.instruction(id).operands {
-                let inst = self.module.instruction(operand);
-                if !self.computed[operand] && exactness(self.module, inst) > Grade::Bitwise {
-                    return true;
-                }
-                if is_passage(inst.opcode) || is_fusible(inst.opcode) {
-                    seen.insert(operand);
-                }
+            let inst = self.module.instruction(id);
+            if next == 1 || ((is_passage(inst.opcode) || is_fusible(inst.opcode)) && goes_on(id)) {
+                seen.extend(&inst.operands);
             }
         }
-        false
+        seen
     }
     /// Whether something outside sums up what it computes from a value on the fly, and could do so otherwise when that changes.
     fn is_reduced(&self, id: InstructionId) -> bool {
