@@ -240,3 +240,48 @@ fn a_product_that_is_reduced_right_away_is_there_in_tiles() {
         assert_eq!(scratch(&format!("{SCORES}{inside}"), "w"), bytes, "{what}");
     }
 }
+
+/// Images of 128 x 128 with 16 channels, convolved, pooled or convolved again, and summed by the library.
+fn convolved(then: &str) -> String {
+    format!(
+        "HloModule m, is_scheduled=true
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}}
+
+body {{
+  x = f32[8,128,128,16]{{3,2,1,0}} parameter(0)
+  k = f32[3,3,16,16]{{3,2,1,0}} parameter(1)
+  zero = f32[] constant(0)
+  c = f32[8,128,128,16]{{3,2,1,0}} convolution(x, k), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f
+{then}  ROOT r = f32[8,16]{{1,0}} reduce(w, zero), dimensions={{1,2}}, to_apply=add
+}}
+
+ENTRY e {{
+  x = f32[8,128,128,16]{{3,2,1,0}} parameter(0)
+  k = f32[3,3,16,16]{{3,2,1,0}} parameter(1)
+  ROOT f = f32[8,16]{{1,0}} fusion(x, k), kind=kCustom, calls=body
+}}
+"
+    )
+}
+
+/// A process took 77 MiB of the 144 of two convolutions, and 5 where the pixels of the second were summed: rewrites are not judged by it.
+#[test]
+fn what_convolutions_hide_is_told_and_not_charged() {
+    let whole = Bytes(8 * 128 * 128 * 16 * 4);
+    let hidden = |then: &str| {
+        let (estimate, details) = explain(&convolved(then));
+        let told: Bytes = details.attribution.hidden.iter().map(|hidden| hidden.bytes).sum();
+        assert_eq!(estimate.charged(), estimate.total, "{then}");
+        told
+    };
+    let again = "  t = f32[8,128,128,16]{3,2,1,0} tanh(c)\n  w = f32[8,128,128,16]{3,2,1,0} convolution(t, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n";
+    assert_eq!(hidden(again), whole + whole);
+    let pooled =
+        "  w = f32[8,64,64,16]{3,2,1,0} reduce-window(c, zero), window={size=1x2x2x1 stride=1x2x2x1}, to_apply=add\n";
+    assert!(hidden(pooled) < Bytes(whole.get() / 8), "a lone convolution is there in tiles");
+}

@@ -57,6 +57,34 @@ fn founding_programs_are_predicted_to_the_byte() {
     assert_eq!(predicted(&read(&corpus().join("founding/s16.before.hlo"))), 188_986_949_652);
 }
 
+/// The library takes a maximum of `bf16` as it is, and a sum whose terms are widened; a scatter with the same combiner is widened. XLA's total.
+#[test]
+fn a_maximum_of_short_floats_goes_to_the_library_as_it_is() {
+    let text = |reduced: &str| {
+        format!(
+            "HloModule m
+larger {{
+  a = bf16[] parameter(0)
+  b = bf16[] parameter(1)
+  ROOT c = bf16[] {reduced}(a, b)
+}}
+ENTRY main {{
+  x = bf16[64,512,64] parameter(0)
+  i = s32[100,1] parameter(1)
+  u = bf16[100] parameter(2)
+  least = bf16[] constant(-inf)
+  r = bf16[64,512] reduce(x, least), dimensions={{2}}, to_apply=larger
+  start = bf16[1000] broadcast(least), dimensions={{}}
+  s = bf16[1000] scatter(start, i, u), update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=larger
+  ROOT t = (bf16[64,512], bf16[1000]) tuple(r, s)
+}}
+"
+        )
+    };
+    let total = |reduced: &str| predicted(&hlo_ir::text::parse(&text(reduced)).expect("a legal module"));
+    assert_eq!([total("maximum"), total("multiply")], [4_266_484, 12_917_266]);
+}
+
 /// One line per module that misses: adding an exact one changes nothing here.
 #[test]
 fn misses() {

@@ -32,6 +32,9 @@ def programs():
     def convolved(x, w):
         return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
+    def pooled(y):
+        return lax.reduce_window(y, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
     def scores(q, k):
         return jnp.einsum("bqd,bkd->bqk", q, k)
 
@@ -63,6 +66,18 @@ def programs():
         "convolution, sum of an image": (lambda x, w: jnp.tanh(convolved(x, w)).sum((1, 2)), IMAGE),
         "convolution, sum of a pixel": (lambda x, w: jnp.tanh(convolved(x, w)).sum(3), IMAGE),
         "convolution, bias": (lambda x, w, b: jnp.tanh(convolved(x, w) + b).sum((1, 2)), (*IMAGE, (64,))),
+        "two convolutions": (lambda x, w, v: convolved(jnp.tanh(convolved(x, w)), v), (*IMAGE, (3, 3, 64, 8))),
+        "two convolutions, sum": (lambda x, w, v: convolved(jnp.tanh(convolved(x, w)), v).sum((1, 2)), (*IMAGE, (3, 3, 64, 8))),
+        "two convolutions, sum of a pixel": (lambda x, w, v: convolved(jnp.tanh(convolved(x, w)), v).sum(3), (*IMAGE, (3, 3, 64, 8))),
+        "three convolutions": (lambda x, w, v, u: convolved(jnp.tanh(convolved(jnp.tanh(convolved(x, w)), v)), u).sum((1, 2)), (*IMAGE, (3, 3, 64, 64), (3, 3, 64, 8))),
+        "convolution and its pixels": (lambda x, w, v: convolved(jnp.tanh(convolved(x, w)), v).sum((1, 2)), (*IMAGE, (1, 1, 64, 8))),
+        "convolution, pool": (lambda x, w: pooled(jnp.tanh(convolved(x, w))), IMAGE),
+        "convolution, pool, convolution": (lambda x, w, v: convolved(pooled(jnp.tanh(convolved(x, w))), v), (*IMAGE, (3, 3, 64, 8))),
+        "convolution, norm": (lambda x, w: less_maximum(convolved(x, w), 3).sum(3), IMAGE),
+        "convolution, norm of an image": (lambda x, w: less_maximum(convolved(x, w), (1, 2)).sum(3), IMAGE),
+        "residual": (lambda x, w, v: (lambda y: (convolved(jnp.tanh(y), v) + y).sum((1, 2)))(convolved(x, w)), (*IMAGE, (3, 3, 64, 64))),
+        "convolution, product": (lambda x, w, v: jnp.tanh(convolved(x, w)) @ v, (*IMAGE, (64, 8))),
+        "perceptron": (lambda x, w, v: jnp.tanh(x @ w) @ v, (*ROWS, (1024, 64))),
     }
 
 

@@ -18,11 +18,14 @@ mod tiles;
 const LISTED: usize = 10;
 
 /// What the library fusion with most scratch of its own takes. Fusions run one after the other, or wait for each other's threads. Tiles do not
-/// count: they are as large as the library likes, and no rewrite is worth its while for them.
+/// count: they are as large as the library likes, and no rewrite is worth its while for them. Nor do convolutions of what was convolved, which
+/// took anything between nothing and all of it: a rewrite that takes them out of the library would raise XLA's own total for sure.
 pub(crate) fn most_hidden(assignment: &Assignment<'_>) -> Bytes {
     let module = assignment.module();
     let bodies = assignment.schedule().iter().filter_map(|&id| library_body(module, id));
-    let whole = bodies.filter(|&body| tiles::of_only_product(module, body).is_none());
+    let convolves = |&id: &InstructionId| module.instruction(id).opcode == Opcode::Convolution;
+    let certain = bodies.filter(|&body| !module.computation(body).instructions.iter().any(convolves));
+    let whole = certain.filter(|&body| tiles::of_only_product(module, body).is_none());
     whole.map(|body| scratch(module, body)).max().unwrap_or_default()
 }
 

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Opcode};
+use indexmap::IndexSet;
 
 use super::build::share;
 use super::cx::{Cx, Id};
 use super::visit::{each_if_any, walk};
 use super::{dce, tuples};
-use crate::cpu::ynn::support::is_dot_supported;
+use crate::cpu::ynn::support::{is_dot_supported, is_reduction_supported};
 
 /// A type and the one that computes for it.
 #[derive(Clone, Copy)]
@@ -90,8 +91,9 @@ fn widen_half(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
 
 fn normalize(cx: &mut Cx<'_>, pair: Pair) -> bool {
     let mut changed = false;
+    let kept = kept_callees(cx, pair);
     for computation in cx.computation_order() {
-        if cx.list(computation).any(|id| holds(cx.shape(id), pair.low)) {
+        if !kept.contains(&computation) && cx.list(computation).any(|id| holds(cx.shape(id), pair.low)) {
             changed |= walk(cx, computation, |cx, id| handle(cx, id, pair));
         }
     }
@@ -100,6 +102,33 @@ fn normalize(cx: &mut Cx<'_>, pair: Pair) -> bool {
         dce::run(cx);
     }
     changed
+}
+
+/// Computations that stay as they are because those who call them do. One that others call too is copied for them.
+fn kept_callees(cx: &mut Cx<'_>, pair: Pair) -> IndexSet<ComputationId> {
+    let all: Vec<Id> = cx.computation_order().iter().flat_map(|&computation| cx.list(computation)).collect();
+    let (keep, change): (Vec<Id>, Vec<Id>) =
+        all.into_iter().filter(|&id| !cx.callees(id).is_empty()).partition(|&id| keeps_callees(cx, id, pair));
+    let wanted: IndexSet<ComputationId> = keep.iter().flat_map(|&id| cx.callees(id)).collect();
+    let changed: IndexSet<ComputationId> = change.iter().flat_map(|&id| cx.callees(id)).collect();
+    let mut kept = IndexSet::new();
+    for callee in wanted {
+        if !changed.contains(&callee) {
+            kept.insert(callee);
+            continue;
+        }
+        let copy = cx.deep_clone(callee);
+        for &id in &keep {
+            exchange_callee(cx, id, callee, copy);
+        }
+        kept.insert(copy);
+    }
+    kept
+}
+
+fn keeps_callees(cx: &Cx<'_>, id: Id, pair: Pair) -> bool {
+    matches!(cx.opcode(id), Opcode::AllReduce | Opcode::ReduceScatter)
+        || (pair.low == ElementType::Bf16 && goes_to_library(cx, id))
 }
 
 /// Number of arrays of a type in a shape.
@@ -159,8 +188,7 @@ fn is_exempt(cx: &Cx<'_>, id: Id) -> bool {
 }
 
 fn handle(cx: &mut Cx<'_>, id: Id, pair: Pair) -> bool {
-    let library = pair.low == ElementType::Bf16 && cx.opcode(id) == Opcode::Dot && is_dot_supported(cx, id);
-    if is_exempt(cx, id) || library {
+    if is_exempt(cx, id) || (pair.low == ElementType::Bf16 && goes_to_library(cx, id)) {
         return false;
     }
     if cx.opcode(id) == Opcode::Sort && cx.shape(id).as_tuple().is_some() {
@@ -176,6 +204,15 @@ fn handle(cx: &mut Cx<'_>, id: Id, pair: Pair) -> bool {
         widen_callees(cx, id, &callees, pair);
     }
     changed
+}
+
+/// Whether the library that XLA:CPU calls takes an operation on `bf16` as it is.
+fn goes_to_library(cx: &Cx<'_>, id: Id) -> bool {
+    match cx.opcode(id) {
+        Opcode::Dot => is_dot_supported(cx, id),
+        Opcode::Reduce | Opcode::ReduceWindow => is_reduction_supported(cx, id),
+        _ => false,
+    }
 }
 
 /// Called computations with a parameter or result of the low type.
