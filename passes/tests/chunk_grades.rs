@@ -229,6 +229,29 @@ ENTRY %main {{
     };
     assert_eq!(repeated("add"), IndexSet::from([Grade::HloExact]));
     assert_eq!(repeated("maximum"), IndexSet::from([Grade::Bitwise]));
+    // Two dimensions that a scatter makes one and a loop does not: the sum is written in another shape; seed 8,005,203.
+    let reshaped = |sum: &str| {
+        let text = format!(
+            "{HEAD}
+ENTRY %main {{
+  %x = f32[7,3] parameter(0)
+  %i = f32[2,64,3,2] parameter(1)
+  %v = f32[2,64,3] parameter(2)
+  %w = f32[2,64,3] parameter(3)
+  %p = f32[2,64,3] multiply(%v, %w)
+  %q = f32[2,64,3] multiply(%v, %v)
+  %s = f32[2,64,3] {sum}(%p, %q)
+  %n = s32[2,64,3,2] convert(%i)
+  %l = s32[2,64,3,1] slice(%n), slice={{[0:2], [0:64], [0:3], [0:1]}}
+  %k = s32[2,64,3,1] slice(%n), slice={{[0:2], [0:64], [0:3], [1:2]}}
+  %index = s32[2,64,3,2] concatenate(%l, %k), dimensions={{3}}
+  ROOT %y = f32[7,3] scatter(%x, %index, %s), update_window_dims={{}}, inserted_window_dims={{0,1}}, scatter_dims_to_operand_dims={{0,1}}, index_vector_dim=3, to_apply=%most\n}}\n"
+        );
+        let found = offers(&parse(&text), 512, Grade::Bitwise);
+        found.into_iter().filter(|finding| finding.grade == Grade::Bitwise).count()
+    };
+    assert_eq!(reshaped("add"), 0);
+    assert_ne!(reshaped("maximum"), 0);
 }
 
 #[test]

@@ -200,11 +200,13 @@ impl<'a> Scene<'a> {
         let sums = |&below: &InstructionId| exactness(self.module, self.module.instruction(below)) > Grade::Bitwise;
         self.made_of(id, |_| true).iter().skip(1).any(|below| !self.computed[*below] && sums(below))
     }
-    /// Whether a sum of two products outside is computed on the fly where a value now is written, or no longer is.
+    /// Whether a sum of two products outside is computed on the fly for a value that the loop reads, or that now is written or no longer is. Another
+    /// reader alone can change the shape that XLA computes it in, and with it which product is joined.
     fn joins_in_another_kernel(&self, id: InstructionId) -> bool {
         let (before, after) = self.stands_in_memory(id);
         let in_kernel = |below| self.stands_in_memory(below) != (true, true);
-        before != after && self.made_of(id, in_kernel).into_iter().any(|below| joins_two(self.module, below))
+        let changes = before != after || self.read.contains(&id);
+        changes && self.made_of(id, in_kernel).into_iter().any(|below| joins_two(self.module, below))
     }
     /// A value, what it is computed from on the fly as long as `goes_on` says so, and the operands of these.
     fn made_of(&self, id: InstructionId, goes_on: impl Fn(InstructionId) -> bool) -> IndexSet<InstructionId> {
