@@ -133,6 +133,7 @@ pub mod graph;
 pub mod hash;
 pub mod infer;
 pub mod literal;
+pub mod metadata;
 pub mod module;
 pub mod opcode;
 pub mod proto;

@@ -188,24 +188,7 @@ impl Instruction {
     }
     /// A key of `metadata={...}`, such as `op_name`, without its quotes.
     pub fn metadata(&self, key: &str) -> Option<&str> {
-        metadata_value(self.raw(&AttrKey::Metadata)?, key)
-    }
-}
-
-/// Finds `key=value` or `key="value"` in the text of a metadata attribute.
-fn metadata_value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let mut rest = text;
-    loop {
-        let at = rest.find(key)?;
-        let starts_word = rest[..at].chars().next_back().is_none_or(|c| matches!(c, '{' | ' ' | ','));
-        let after = &rest[at + key.len()..];
-        if let (true, Some(value)) = (starts_word, after.strip_prefix('=')) {
-            return match value.strip_prefix('"') {
-                Some(quoted) => quoted.split('"').next(),
-                None => value.split([' ', ',', '}']).next(),
-            };
-        }
-        rest = after;
+        crate::metadata::value(self.raw(&AttrKey::Metadata)?, key)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::edit::{self, Patch};
-use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, metadata};
 
 use crate::Reason;
 
@@ -59,18 +59,20 @@ impl<'a> Inliner<'a> {
         let inst = self.module.instruction(call);
         let operands: Vec<_> = inst.operands.iter().map(|&id| self.replaced[id].unwrap_or(id)).collect();
         let callee = inst.computation(&AttrKey::ToApply).expect("calls with an obstacle are not inlined");
-        let result = self.copy(callee, &operands, inst.parent, 0)?;
+        let said = inst.raw(&AttrKey::Metadata);
+        let result = self.copy(callee, &operands, (inst.parent, said), 0)?;
         self.replaced.set(call, Some(result));
         self.patch.replace(call, result);
         Ok(())
     }
 
-    /// Copies the body of `callee` for these operands into computation `into`; returns what stands for its root.
+    /// Copies the body of `callee` for these operands into a computation, in the place of a call with this metadata; returns what stands for its
+    /// root.
     fn copy(
         &mut self,
         callee: ComputationId,
         operands: &[InstructionId],
-        into: ComputationId,
+        (into, call): (ComputationId, Option<&str>),
         level: usize,
     ) -> Result<InstructionId, Reason> {
         let mut new = SideTable::<InstructionId, Option<InstructionId>>::new(None);
@@ -81,9 +83,11 @@ impl<'a> Inliner<'a> {
             } else if inst.opcode == Opcode::Call && level < MOST_LEVELS && obstacle(self.module, id).is_none() {
                 let operands: Vec<_> = inst.operands.iter().map(|&old| mapped(old)).collect();
                 let inner = inst.computation(&AttrKey::ToApply).expect("it has no obstacle");
-                self.copy(inner, &operands, into, level + 1)?
+                let said = metadata::in_place_of(call, inst.raw(&AttrKey::Metadata));
+                self.copy(inner, &operands, (into, said.as_ref().and_then(AttrValue::text)), level + 1)?
             } else {
-                let copy = remap(inst, mapped);
+                let mut copy = remap(inst, mapped);
+                copy.stand_in_place_of(call);
                 let added = self.add(into, copy)?;
                 self.patch.stems_from(added, id);
                 added

@@ -1,8 +1,10 @@
 //! Calls: every computation gets one caller, then the bodies of calls move into their callers.
 //!
+//! What a call says of its name and its place in the source goes to what stands in its place.
+//!
 //! Source: `FlattenCallGraph` (xla/hlo/transforms/simplifiers/flatten_call_graph.cc), `CallInliner` (xla/service/call_inliner.cc).
 
-use hlo_ir::{AttrKey, AttrValue, ComputationId, Opcode};
+use hlo_ir::{AttrKey, AttrValue, ComputationId, Opcode, metadata};
 
 use super::cx::{Cx, Id};
 use super::dce;
@@ -89,6 +91,7 @@ pub(crate) fn inline_mapped(cx: &mut Cx<'_>, call: Id, map: &mut Vec<Option<Id>>
     let callee = cx.to_apply(call)?;
     let parent = cx.parent(call);
     let operands: Vec<Id> = cx.operands(call).to_vec();
+    let said = cx.inst(call).attribute(&AttrKey::Metadata).cloned();
     map.resize(cx.slots(callee), None);
     for id in visit_order(cx, callee) {
         let new = if let Some(number) = cx.inst(id).parameter_number() {
@@ -97,6 +100,9 @@ pub(crate) fn inline_mapped(cx: &mut Cx<'_>, call: Id, map: &mut Vec<Option<Id>>
             let inputs: Vec<Id> =
                 cx.operands(id).iter().map(|&operand| map[cx.slot(operand)]).collect::<Option<_>>()?;
             let new = cx.copy_to(parent, id, &inputs);
+            if let Some(AttrValue::Raw(said)) = &said {
+                place(cx, new, said);
+            }
             let before: Vec<Id> = cx.control_predecessors(id).to_vec();
             before
                 .into_iter()
@@ -111,6 +117,21 @@ pub(crate) fn inline_mapped(cx: &mut Cx<'_>, call: Id, map: &mut Vec<Option<Id>>
     let root = map[cx.slot(cx.root(callee))]?;
     cx.replace(call, root);
     Some(root)
+}
+
+/// Lets an instruction say that it stands in the place of a call that says `call`, and so what it runs.
+fn place(cx: &mut Cx<'_>, id: Id, call: &str) {
+    let said = metadata::in_place_of(Some(call), cx.inst(id).raw(&AttrKey::Metadata));
+    if let Some(said) = said {
+        cx.set_attribute(id, AttrKey::Metadata, said);
+    }
+    if matches!(cx.opcode(id), Opcode::While | Opcode::Conditional) {
+        for callee in cx.callees(id) {
+            for inner in cx.list(callee).collect::<Vec<_>>() {
+                place(cx, inner, call);
+            }
+        }
+    }
 }
 
 /// Instructions in the order in which a visitor meets them: what nothing uses first, the root and what it needs last.
