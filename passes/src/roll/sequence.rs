@@ -32,9 +32,20 @@ impl Sequence {
         let integers: Option<Vec<i64>> =
             ids.iter().map(|&id| hlo_ir::literal::scalar_integer(module.instruction(id))?.try_into().ok()).collect();
         let element = module.instruction(ids[0]).array().map(|array| array.element_type);
-        match integers.filter(|_| element.is_some_and(ElementType::is_integer)) {
-            Some(values) => Self::of(&values),
-            None => Self::Table(ids.iter().map(|&id| token(module.instruction(id))).collect()),
+        let range = element.filter(|element| element.is_integer()).and_then(ElementType::integer_range);
+        match (integers, range) {
+            (Some(values), Some(range)) => Self::of_range(&values, range),
+            _ => Self::Table(ids.iter().map(|&id| token(module.instruction(id))).collect()),
+        }
+    }
+    /// Integers of a type that holds a range of numbers and wraps around: a step down is a long step up in unsigned types.
+    fn of_range(values: &[i64], (low, high): (i128, i128)) -> Self {
+        let Self::Affine { base, step } = Self::of(values) else { return Self::of(values) };
+        let wrapped = (i128::from(step) - low).rem_euclid(high - low + 1) + low;
+        match i64::try_from(wrapped) {
+            Ok(step) => Self::Affine { base, step },
+            // Only a step down in 64 bits without sign.
+            Err(_) => Self::Table(values.iter().map(i64::to_string).collect()),
         }
     }
 }
@@ -91,6 +102,18 @@ mod tests {
         assert_eq!(Sequence::of(&[3, 3, 3]), Sequence::Always(3));
         assert_eq!(Sequence::of(&[9, 6, 3]), Sequence::Affine { base: 9, step: -3 });
         assert_eq!(Sequence::of(&[0, 0, 1]), Sequence::Table(vec!["0".into(), "0".into(), "1".into()]));
+    }
+
+    #[test]
+    fn steps_are_numbers_of_their_type() {
+        let of = |values: &[i64], element: ElementType| {
+            Sequence::of_range(values, element.integer_range().expect("an integer"))
+        };
+        assert_eq!(of(&[9, 7, 5], ElementType::U8), Sequence::Affine { base: 9, step: 254 });
+        assert_eq!(of(&[100, -100], ElementType::S8), Sequence::Affine { base: 100, step: 56 });
+        assert_eq!(of(&[-100, 100], ElementType::S8), Sequence::Affine { base: -100, step: -56 });
+        assert_eq!(of(&[9, 7], ElementType::S32), Sequence::Affine { base: 9, step: -2 });
+        assert_eq!(of(&[9, 7], ElementType::U64), Sequence::Table(vec!["9".into(), "7".into()]));
     }
 
     #[test]
