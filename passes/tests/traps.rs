@@ -10,7 +10,7 @@ use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::manager::{default_pipeline, run};
 use hlo_passes::{Grade, Options};
 
-use chunking::outward::{COMBINERS, NEAREST, apply, first, notes, offers, offers_of, program};
+use chunking::outward::{COMBINERS, NEAREST, apply, first, largest, notes, offers, offers_of, program};
 use chunking::{assert_same_results, checked};
 use common::parse;
 use interpreter::free;
@@ -330,7 +330,7 @@ const LOG_SUM: &str = "  %x = f32[64,8] parameter(0)
 fn t08_the_region_ends_at_the_first_small_value() {
     // Rows of four bytes are small, products of 8 KiB are not.
     let mut after = program(LOG_SUM);
-    let found = offers_of(&after, 256, Grade::HloExact, Bytes(1 << 10), Bytes(1)).into_iter().next();
+    let found = offers_of(&after, 256, Grade::HloExact, Bytes(1 << 10), largest(&after)).into_iter().next();
     apply(&mut after, found.expect("the product is cut"));
     let writes = shapes(&after, Opcode::DynamicUpdateSlice);
     assert!(!writes.is_empty() && writes.iter().all(|shape| shape == "f32[64]"), "{writes:?}");
@@ -507,6 +507,25 @@ fn t16_small_gains_are_not_offered() {
     let offered = |total: u64| offers_of(&module, 256, Grade::HloExact, Bytes(1), Bytes(total)).len();
     assert!(offered(1 << 13) > 0, "the product is all of it");
     assert_eq!(offered(1 << 20), 0, "the product is less than a hundredth");
+}
+
+/// XLA never had in memory what is larger than all memory: doing away with it saves nothing.
+#[test]
+fn t16_what_is_larger_than_all_memory_is_no_saving() {
+    let module = program(
+        "  %x = f32[64,4] parameter(0)
+  %v = f32[64,64,4] broadcast(%x), dimensions={0,2}
+  %w = f32[64,64,4] broadcast(%x), dimensions={1,2}
+  %d = f32[64,64,4] subtract(%v, %w)
+  %q = f32[64,64,4] multiply(%d, %d)
+  %zero = f32[] constant(0)
+  %s = f32[64,64] reduce(%q, %zero), dimensions={2}, to_apply=%sum
+  ROOT %r = f32[64,64] custom-call(%s), custom_call_target=\"opaque\"",
+    );
+    let whole = 64 * 64 * 4 * 4;
+    let offered = |total: u64| offers_of(&module, 1024, Grade::HloExact, Bytes(1), Bytes(total)).len();
+    assert!(offered(whole) > 0, "the differences may stand in memory");
+    assert_eq!(offered(whole - 1), 0);
 }
 
 /// With the rules of an ordinary run, what was planned once is planned for good.

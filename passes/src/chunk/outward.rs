@@ -13,7 +13,6 @@ mod price;
 mod reach;
 mod windows;
 
-use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module};
 use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
@@ -267,15 +266,11 @@ fn inputs(region: &Region) -> impl Iterator<Item = Value> + '_ {
     read.chain(region.wholes.iter().copied())
 }
 
-/// The members of a plan that stand in memory all the same.
-fn kept(plan: &Plan, regions: &[Region]) -> SideTable<InstructionId, bool> {
-    let mut kept = SideTable::new(false);
+/// What loops write and read: members of a plan that stand in memory all the same, and what it was made from.
+fn kept<'p>(plan: &'p Plan, regions: &'p [Region]) -> impl Iterator<Item = InstructionId> + 'p {
     let written = plan.loops.iter().flatten().filter(|sink| matches!(sink.kind, Kind::Write { .. }));
     let read = regions.iter().flat_map(inputs).map(|value| value.inst);
-    for value in written.map(|sink| sink.inst).chain(read) {
-        kept.set(value, true);
-    }
-    kept
+    written.map(|sink| sink.inst).chain(read)
 }
 
 fn finding(context: &Context<'_>, offer: Offer) -> Option<Finding> {

@@ -2,15 +2,21 @@
 
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, size};
 use hlo_passes::chunk::Chunk;
 use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
 
 use crate::common::{self, parse};
 
-/// Blocks of at most `bytes` in a module that has temporaries to spare.
+/// Blocks of at most `bytes` in a module that needs just its largest array.
 pub(crate) fn offers(module: &Module, bytes: u64, exactness: Grade) -> Vec<Finding> {
-    offers_of(module, bytes, exactness, Bytes(1), Bytes(1))
+    offers_of(module, bytes, exactness, Bytes(1), largest(module))
+}
+
+/// Bytes of the largest array.
+pub(crate) fn largest(module: &Module) -> Bytes {
+    let sizes = module.live_instructions().filter_map(|(_, inst)| size::array_size(inst.array()?));
+    sizes.max().unwrap_or(Bytes(1))
 }
 
 /// The same in a module that needs `total`, leaving savings and values of less than `least` alone.

@@ -58,10 +58,14 @@ impl Price {
     /// The price of a plan; `None` if it computes so much again that it is not worth it.
     pub(super) fn of(flow: &Flow<'_, '_>, plan: &Plan, regions: &[Region]) -> Option<Self> {
         let graph = flow.graph;
-        let kept = kept(plan, regions);
+        // What is larger than all memory was fused, and would stand in it now.
+        if kept(plan, regions).any(|value| !graph.fits(value)) {
+            return None;
+        }
+        let kept: IndexSet<InstructionId> = kept(plan, regions).collect();
         let held = plan.members.keys().copied().filter(|&value| is_held(graph, value));
         let gone: Vec<InstructionId> =
-            held.filter(|&value| !shapes(graph, value).iter().any(|&shape| kept[shape])).collect();
+            held.filter(|&value| !shapes(graph, value).iter().any(|shape| kept.contains(shape))).collect();
         let mut times: IndexMap<InstructionId, usize> = IndexMap::new();
         for region in regions {
             for op in computed(graph, region) {
@@ -91,7 +95,8 @@ impl Price {
         }
         let row_bytes =
             regions.iter().enumerate().map(|(index, region)| row_bytes(graph, plan.rows(index), region)).collect();
-        let gone: u64 = gone.iter().map(|&value| graph.bytes(value)).sum();
+        // A loop spares the time of computing such a value at once, and no memory.
+        let gone: u64 = gone.iter().filter(|&&value| graph.fits(value)).map(|&value| graph.bytes(value)).sum();
         Some(Self {
             gain: gone.saturating_sub(accumulators),
             row_bytes,
