@@ -30,6 +30,7 @@ mod calls;
 mod exchange;
 mod header;
 mod layout;
+mod mixed;
 mod shapes;
 mod sharding;
 mod structure;
@@ -41,7 +42,8 @@ use crate::{AttrKey, ComputationId, Diagnostic, Instruction, InstructionId, Modu
 
 /// Every violated invariant; empty for a legal module. Each message ends with the number of its invariant.
 pub fn verify(module: &Module) -> Vec<Diagnostic> {
-    let mut verifier = Verifier { module, problems: Vec::new(), parameters: SideTable::new(Vec::new()) };
+    let (problems, parameters) = (Vec::new(), SideTable::new(Vec::new()));
+    let mut verifier = Verifier { module, problems, parameters, mixes_floats: mixed::is_allowed(module) };
     structure::check(&mut verifier);
     if verifier.problems.is_empty() {
         verifier.instructions();
@@ -59,6 +61,8 @@ struct Verifier<'m> {
     problems: Vec<Diagnostic>,
     /// Parameters of every computation, by number.
     parameters: SideTable<ComputationId, Vec<InstructionId>>,
+    /// Whether instructions may widen and round floats on the way.
+    mixes_floats: bool,
 }
 
 /// A violated rule: its number and what is wrong.
@@ -81,9 +85,12 @@ impl<'m> Verifier<'m> {
         attributes::check(inst).map_err(|message| ("V9", message))?;
         values::check(self.module, inst).map_err(|message| ("V9", message))?;
         layouts.check(&inst.shape).map_err(|message| ("V12", message))?;
-        shapes::check(self.module, inst).map_err(|message| ("V10", message))?;
+        let mixes = || self.mixes_floats && mixed::mixes(self.module, inst);
+        let unless_mixed =
+            |checked: Result<(), String>| checked.or_else(|wrong| if mixes() { Ok(()) } else { Err(wrong) });
+        unless_mixed(shapes::check(self.module, inst)).map_err(|message| ("V10", message))?;
         asynchronous::check(self.module, inst).map_err(|message| ("V10", message))?;
-        calls::check(self, inst).map_err(|message| ("V11", message))?;
+        unless_mixed(calls::check(self, inst)).map_err(|message| ("V11", message))?;
         shapes::check_literal(inst).map_err(|message| ("V13", message))?;
         header::check_output_aliases(self.module, inst).map_err(|message| ("V14", message))
     }
