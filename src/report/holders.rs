@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use hlo_memory::attribution::{Attribution, Change, Group, Hidden, Holder, Role, WhatIf};
-use hlo_memory::{Bytes, Details, Estimate};
+use hlo_memory::{Bytes, Details, Estimate, Model};
 
 use super::text;
 
@@ -33,7 +33,7 @@ pub(super) fn text(estimate: &Estimate, details: &Details, most: usize) -> Strin
     groups(&mut out, "by operation", &attribution.by_path, peak);
     gap(&mut out, estimate, attribution);
     scratch(&mut out, &attribution.hidden);
-    what_ifs(&mut out, &details.what_ifs);
+    what_ifs(&mut out, &details.what_ifs, estimate.model);
     out
 }
 
@@ -131,11 +131,15 @@ fn scratch(out: &mut String, hidden: &[Hidden]) {
     .expect(INFALLIBLE);
 }
 
-fn what_ifs(out: &mut String, what_ifs: &[WhatIf]) {
+fn what_ifs(out: &mut String, what_ifs: &[WhatIf], model: Model) {
     if what_ifs.is_empty() {
         return;
     }
-    writeln!(out, "what if").expect(INFALLIBLE);
+    // Of a program XLA's own choices are predicted; a schedule stays as it is here, and XLA would make another.
+    let scheduled = matches!(model, Model::Exact | Model::LiveRange | Model::XlaAssignment);
+    let as_it_is =
+        if scheduled { " (this schedule stayed; the module before optimizations tells what XLA would do)" } else { "" };
+    writeln!(out, "what if{as_it_is}").expect(INFALLIBLE);
     for what_if in what_ifs {
         writeln!(out, "  {:>12} less: {}", what_if.saved.to_string(), change(&what_if.change)).expect(INFALLIBLE);
     }

@@ -31,11 +31,12 @@ fn section(out: &mut String, heading: &str, text: &str) {
 
 /// The figures of an estimate, its `most` largest buffers at the peak, and what explains them.
 pub(crate) fn memory(estimate: &Estimate, details: &Details, most: usize) -> String {
-    let mut out = figures(estimate) + &holders::text(estimate, details, most);
+    let mut out = figures(estimate);
+    // Whoever reads the total alone must read this.
     for caveat in &estimate.caveats {
         writeln!(out, "caveat: {caveat}").expect(INFALLIBLE);
     }
-    out
+    out + &holders::text(estimate, details, most)
 }
 
 /// The figures of an estimate.
