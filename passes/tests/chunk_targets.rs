@@ -143,7 +143,7 @@ fn a_tpu_makes_no_loop_for_less_than_the_copy_of_what_it_multiplies() {
         );
         let module = chunking::outward::program(&lines);
         let options = Options { target, ..Options::default() };
-        let estimate = common::estimate(Bytes(1), Vec::new());
+        let estimate = common::estimate(Bytes(256 << 20), Vec::new());
         let users = Users::of(&module);
         Chunk.find(&Context { module: &module, users: &users, estimate: &estimate, options: &options }).len()
     };
