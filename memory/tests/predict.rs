@@ -83,6 +83,8 @@ ENTRY main {{
     };
     let total = |reduced: &str| predicted(&hlo_ir::text::parse(&text(reduced)).expect("a legal module"));
     assert_eq!([total("maximum"), total("multiply")], [4_266_484, 12_917_266]);
+    let few = text("maximum").replace("[64,512,64]", "[1,8,64]").replace("[64,512]", "[1,8]");
+    assert_eq!(predicted(&hlo_ir::text::parse(&few).expect("a legal module")), 9_858, "not worth a call");
 }
 
 /// One line per module that misses: adding an exact one changes nothing here.

@@ -13,7 +13,7 @@ use super::build::share;
 use super::cx::{Cx, Id};
 use super::visit::{each_if_any, walk};
 use super::{dce, tuples};
-use crate::cpu::ynn::support::{is_dot_supported, is_reduction_supported};
+use crate::cpu::ynn::support::{is_dot_supported, is_preferred, is_reduction_supported};
 
 /// A type and the one that computes for it.
 #[derive(Clone, Copy)]
@@ -210,7 +210,7 @@ fn handle(cx: &mut Cx<'_>, id: Id, pair: Pair) -> bool {
 fn goes_to_library(cx: &Cx<'_>, id: Id) -> bool {
     match cx.opcode(id) {
         Opcode::Dot => is_dot_supported(cx, id),
-        Opcode::Reduce | Opcode::ReduceWindow => is_reduction_supported(cx, id),
+        Opcode::Reduce | Opcode::ReduceWindow => is_preferred(cx, id) && is_reduction_supported(cx, id),
         _ => false,
     }
 }
