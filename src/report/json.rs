@@ -86,6 +86,7 @@ struct JsonRemark<'a> {
     code: &'a str,
     message: &'a str,
     bytes: u64,
+    source: Option<&'a str>,
 }
 
 /// Everything in a report can be written as JSON.
@@ -177,5 +178,6 @@ fn remark(remark: &Remark) -> JsonRemark<'_> {
         code: remark.code,
         message: &remark.message,
         bytes: remark.bytes.get(),
+        source: remark.source.as_deref(),
     }
 }
