@@ -285,3 +285,27 @@ fn what_convolutions_hide_is_told_and_not_charged() {
         "  w = f32[8,64,64,16]{3,2,1,0} reduce-window(c, zero), window={size=1x2x2x1 stride=1x2x2x1}, to_apply=add\n";
     assert!(hidden(pooled) < Bytes(whole.get() / 8), "a lone convolution is there in tiles");
 }
+
+/// XLA writes conversions of its own without metadata: what they convert tells where they come from.
+#[test]
+fn a_conversion_without_a_name_has_the_line_of_what_it_converts() {
+    let text = "HloModule m, is_scheduled=true
+
+body {
+  p = bf16[4096]{0} parameter(0)
+  q = f32[4096]{0} convert(p)
+  r = f32[4096]{0} multiply(q, q), metadata={op_name=\"jit(f)/mul\" source_file=\"f.py\" source_line=7}
+  ROOT s = bf16[4096]{0} convert(r)
+}
+
+ENTRY e {
+  x = bf16[4096]{0} parameter(0), metadata={op_name=\"x\"}
+  f = bf16[4096]{0} fusion(x), kind=kLoop, calls=body
+  w = f32[4096]{0} convert(f)
+  ROOT o = f32[4096]{0} sine(w), metadata={op_name=\"jit(f)/sin\" source_file=\"f.py\" source_line=8}
+}
+";
+    let (_, details) = explain(text);
+    let lines: Vec<&str> = details.attribution.by_source.iter().map(|group| group.key.as_str()).collect();
+    assert!(lines.contains(&"f.py:7") && !lines.iter().any(|line| line.contains("no source")), "{lines:?}");
+}

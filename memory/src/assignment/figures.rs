@@ -1,6 +1,6 @@
 //! The figures of an assignment: sums over its blocks, the peak, and what is alive there.
 
-use hlo_ir::{InstructionId, Opcode};
+use hlo_ir::{AttrKey, InstructionId, Opcode};
 use smol_str::SmolStr;
 
 use super::Assignment;
@@ -10,6 +10,7 @@ use super::given::Given;
 use super::propagate::Half;
 use super::timeline::Timeline;
 use super::values::ValueId;
+use crate::hash::IndexSet;
 use crate::names::{Called, named};
 use crate::{Bytes, Estimate, LiveBuffer, Model, Peak};
 
@@ -85,7 +86,37 @@ impl Assignment<'_> {
         let owner = |value: ValueId| flow.places.owner(flow.values.place(value));
         let named = |&id: &InstructionId| flow.module.instruction(id).metadata("op_name").is_some();
         let others = self.buffers.values(self.buffers.of_value(value)).map(owner);
-        std::iter::once(owner(value)).chain(others).find(named).unwrap_or(owner(value))
+        let told = std::iter::once(owner(value)).chain(others).find(named);
+        told.or_else(|| self.named_before(owner(value))).unwrap_or(owner(value))
+    }
+    /// The nearest instruction with a name that one without is made of: in the bodies of fusions, or else before them. Conversions that compilers
+    /// add have none.
+    fn named_before(&self, id: InstructionId) -> Option<InstructionId> {
+        /// Instructions looked at.
+        const MOST: usize = 64;
+        let module = self.flow.module;
+        let (mut near, mut outside) = (IndexSet::default(), vec![id]);
+        let mut next = 0;
+        while next < MOST {
+            let Some(&at) = near.get_index(next) else {
+                // What stands in bodies comes first.
+                near.insert(outside.pop()?);
+                continue;
+            };
+            next += 1;
+            let inst = module.instruction(at);
+            if inst.metadata("op_name").is_some() {
+                return Some(at);
+            }
+            match inst.computation(&AttrKey::Calls).filter(|_| inst.opcode == Opcode::Fusion) {
+                Some(body) => {
+                    near.insert(module.computation(body).root);
+                    outside.extend(inst.operands.iter().rev());
+                }
+                None => near.extend(&inst.operands),
+            }
+        }
+        None
     }
     pub(super) fn live_buffer(&self, value: ValueId, bytes: u64, called: &dyn Called) -> LiveBuffer {
         let flow = &self.flow;
