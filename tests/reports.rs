@@ -242,3 +242,25 @@ fn the_reason_codes_of_the_corpus_are_documented() {
         }
     }
 }
+
+#[test]
+fn a_what_if_says_whether_xla_would_make_another_schedule() {
+    let said = |file: &str| run(["--analyze", file]).stdout;
+    let (program, schedule) = (said(S32), said("corpus/founding/s32.after.hlo"));
+    assert!(program.contains("\nwhat if\n"), "{program}");
+    assert!(schedule.contains("\nwhat if (this schedule stayed;"), "{schedule}");
+}
+
+#[test]
+fn caveats_stand_right_below_the_figures_and_remarks_name_their_line() {
+    let sharded = corpus("chunk", "keeps-sharded", "before.hlo");
+    let told = run(["--analyze", sharded.to_str().unwrap()]).stdout;
+    let lines: Vec<&str> = told.lines().collect();
+    let caveat = lines.iter().position(|line| line.starts_with("caveat: ")).unwrap();
+    assert!(lines[caveat - 1].starts_with("floor ") && lines[caveat + 1].starts_with("peak of "), "{told}");
+    let remarks = json(&[sharded.to_str().unwrap()])["remarks"].as_array().unwrap().clone();
+    assert!(
+        remarks.iter().any(|remark| remark["source"].as_str().is_some_and(|at| at.contains(".py:"))),
+        "{remarks:?}"
+    );
+}

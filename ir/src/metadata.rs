@@ -17,12 +17,23 @@ pub(crate) fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
         let after = &rest[at + key.len()..];
         if let (true, Some(value)) = (starts_word, after.strip_prefix('=')) {
             return match value.strip_prefix('"') {
-                Some(quoted) => quoted.split('"').next(),
+                Some(quoted) => quoted.get(..end_of_string(quoted)),
                 None => value.split([' ', ',', '}']).next(),
             };
         }
         rest = after;
     }
+}
+
+/// Where a string ends that began with the quote before `text`: a quote after a backslash belongs to it.
+fn end_of_string(text: &str) -> usize {
+    let mut escaped = false;
+    let end = text.char_indices().find(|&(_, next)| {
+        let ends = next == '"' && !escaped;
+        escaped = next == '\\' && !escaped;
+        ends
+    });
+    end.map_or(text.len(), |(at, _)| at)
 }
 
 /// The metadata of an instruction that says `inner`, in the place of a call that says `call`: the name of the call goes before its own, and the
@@ -47,7 +58,7 @@ impl Instruction {
 fn joined(call: &str, inner: &str) -> String {
     let base = if PLACES.iter().any(|key| value(inner, key).is_some()) { inner } else { call };
     let name = match (value(call, "op_name"), value(inner, "op_name")) {
-        (Some(outer), Some(own)) if !own.starts_with(outer) => format!("{outer}/{own}"),
+        (Some(outer), Some(own)) if !is_inside(own, outer) => format!("{outer}/{own}"),
         (outer, own) => own.or(outer).unwrap_or_default().to_owned(),
     };
     let rest = base.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(base);
@@ -56,6 +67,11 @@ fn joined(call: &str, inner: &str) -> String {
         None if name.is_empty() => base.to_owned(),
         None => format!("{{op_name=\"{name}\"{}{rest}}}", if rest.is_empty() { "" } else { " " }),
     }
+}
+
+/// Whether a name is a path that begins with the path `outer`, as names from the root are.
+fn is_inside(own: &str, outer: &str) -> bool {
+    own.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -90,5 +106,22 @@ mod tests {
         let placed = "{stack_frame_id=7}";
         assert_eq!(said("{op_name=\"f\" stack_frame_id=5}", placed), "{op_name=\"f\" stack_frame_id=7}");
         assert_eq!(said("{stack_frame_id=5}", "{op_type=\"x\"}"), "{stack_frame_id=5}");
+    }
+
+    #[test]
+    fn a_name_that_begins_with_the_letters_of_the_call_is_no_part_of_its_path() {
+        assert_eq!(
+            said("{op_name=\"a\" stack_frame_id=5}", "{op_name=\"add\"}"),
+            "{op_name=\"a/add\" stack_frame_id=5}"
+        );
+        assert_eq!(said("{op_name=\"a\"}", "{op_name=\"a\" stack_frame_id=2}"), "{op_name=\"a\" stack_frame_id=2}");
+    }
+
+    #[test]
+    fn escaped_quotes_belong_to_a_name() {
+        let call = r#"{op_name="jit(f)/\"a b\"" stack_frame_id=5}"#;
+        assert_eq!(value(call, "op_name"), Some(r#"jit(f)/\"a b\""#));
+        assert_eq!(value(call, "stack_frame_id"), Some("5"));
+        assert_eq!(said(call, r#"{op_name="c\\"}"#), r#"{op_name="jit(f)/\"a b\"/c\\" stack_frame_id=5}"#);
     }
 }

@@ -183,13 +183,14 @@ fn holders(module: &Module, target: Target) -> Result<Vec<Holder>, EstimateError
 pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), EstimateError> {
     let explained = || {
         Compiled::ask(module, target, |compiled, assignment| {
-            compiled.trusted(assignment, || attribution::explained(assignment, compiled.unnamed))
+            let explained = compiled.trusted(assignment, || attribution::explained(assignment, compiled.unnamed));
+            (explained, attribution::what_if::arguments(&compiled.module))
         })
     };
     let narrower = || attribution::what_if::narrower(module);
     let (narrower, explained) = both(module.is_large(), narrower, explained);
-    let (estimate, attribution) = explained?;
-    let what_ifs = attribution::what_if::all(module, target, &estimate, narrower);
+    let ((estimate, attribution), arguments) = explained?;
+    let what_ifs = attribution::what_if::all(module, target, &estimate, narrower, &arguments);
     Ok((estimate, Details { attribution, what_ifs }))
 }
 
@@ -203,9 +204,10 @@ pub fn details_given(
     let (estimate, attribution) = attribution::explained(&assignment, false);
     // What a change would save is the difference of two estimates by the same model.
     let modelled = self::estimate(module, target);
-    let narrower = || attribution::what_if::narrower(module);
-    let what_ifs =
-        modelled.map(|modelled| attribution::what_if::all(module, target, &modelled, narrower())).unwrap_or_default();
+    let (narrower, arguments) = (attribution::what_if::narrower(module), attribution::what_if::arguments(module));
+    let what_ifs = modelled
+        .map(|modelled| attribution::what_if::all(module, target, &modelled, narrower, &arguments))
+        .unwrap_or_default();
     Ok((estimate, Details { attribution, what_ifs }))
 }
 

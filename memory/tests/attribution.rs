@@ -309,3 +309,40 @@ ENTRY e {
     let lines: Vec<&str> = details.attribution.by_source.iter().map(|group| group.key.as_str()).collect();
     assert!(lines.contains(&"f.py:7") && !lines.iter().any(|line| line.contains("no source")), "{lines:?}");
 }
+
+/// JAX writes functions that several callers share without places in the source: what stands in the place of a call has the call's.
+#[test]
+fn what_stands_in_the_place_of_a_call_has_its_line() {
+    let text = "HloModule m
+
+g {
+  p = f32[4096]{0} parameter(0)
+  s = f32[4096]{0} sort(p), dimensions={0}, to_apply=less, metadata={op_name=\"sort\"}
+  ROOT w = f32[4096]{0} sort(s), dimensions={0}, to_apply=less, metadata={op_name=\"sort\"}
+}
+
+ENTRY e {
+  x = f32[4096]{0} parameter(0), metadata={op_name=\"x\"}
+  c = f32[4096]{0} call(x), to_apply=g, metadata={op_name=\"jit(f)/jit(g)\" source_file=\"f.py\" source_line=9}
+  ROOT o = f32[4096]{0} sine(c), metadata={op_name=\"jit(f)/sin\" source_file=\"f.py\" source_line=10}
+}
+";
+    let less = "less {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT l = pred[] compare(a, b), direction=LT\n}\n\ng {";
+    let (_, details) = explain(&text.replace("\ng {", &format!("\n{less}")));
+    let told = &details.attribution;
+    let has = |groups: &[Group], key: &str| groups.iter().any(|group| group.key == key);
+    assert!(has(&told.by_source, "f.py:9"), "{:?}", told.by_source);
+    let names: Vec<_> = told.holders.iter().filter_map(|holder| holder.buffer.op_name.as_deref()).collect();
+    assert!(names.contains(&"jit(f)/jit(g)/sort"), "{names:?}");
+}
+
+/// Figures are those of one device: so is what a narrower argument saves.
+#[test]
+fn what_a_divided_argument_saves_is_the_share_of_one_device() {
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/chunk/keeps-sharded.before.hlo"));
+    let (estimate, details) = explain(&text.expect("the corpus has it"));
+    let offer = details.what_ifs.iter().find(|offer| matches!(offer.change, Change::NarrowIndex { .. }));
+    let saved = offer.expect("the indices can be narrower").saved;
+    assert_eq!(saved, Bytes(estimate.arguments.get() / 4 * 3), "one byte of four is left");
+}

@@ -528,6 +528,32 @@ fn t16_what_is_larger_than_all_memory_is_no_saving() {
     assert_eq!(offered(whole - 1), 0);
 }
 
+/// Nor does a loop write it for the sake of something smaller: XLA computes it on the fly for both of its readers.
+#[test]
+fn t16_what_is_larger_than_all_memory_is_not_written() {
+    let module = program(
+        "  %x = f32[64,8] parameter(0)
+  %y = f32[32,8] parameter(1)
+  %zero = f32[] constant(0)
+  %p = f32[64,32] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %e = f32[64,32] exponential(%p)
+  %b = f32[64,32,4] broadcast(%e), dimensions={0,1}
+  %g = f32[64,32,4] sine(%b)
+  %rows = f32[64] reduce(%g, %zero), dimensions={1,2}, to_apply=%sum
+  %columns = f32[32] reduce(%g, %zero), dimensions={0,2}, to_apply=%sum
+  ROOT %t = (f32[64], f32[32]) tuple(%rows, %columns)",
+    );
+    let whole = 64 * 32 * 4 * 4;
+    let written = |total: u64| {
+        let offered = offers_of(&module, 256, Grade::HloExact, Bytes(1), Bytes(total)).into_iter();
+        let notes: Vec<String> = offered.map(|offer| apply(&mut module.clone(), offer)).collect();
+        assert!(!notes.is_empty(), "loops for rows and columns apart do without it");
+        notes.iter().any(|note| note.contains("2 results in one loop"))
+    };
+    assert!(written(whole), "one loop sums the rows, and writes what the columns are summed of");
+    assert!(!written(whole - 1));
+}
+
 /// With the rules of an ordinary run, what was planned once is planned for good.
 #[test]
 fn t16_a_planned_module_is_left_alone() {

@@ -73,6 +73,11 @@ ENTRY %main (x: bf16[8,4,128]) -> bf16[8,2,128] {
         assert_eq!(problems(POOLED), 0);
         assert_eq!(problems(&POOLED.replace(", is_scheduled=true", "")), 1, "a program of the user");
         assert_eq!(problems(&POOLED.replace(":T(8,128)(2,1)", "")), 1, "no compiler that mixes");
+        assert_eq!(
+            problems(&POOLED.replace("x = bf16", "x = f32").replace("(x: bf16", "(x: f32")),
+            0,
+            "rounded on the way"
+        );
         let single = POOLED.replace("bf16", "f32");
         assert_eq!(problems(&single), 0);
         assert_eq!(problems(&single.replace("8,2,128", "8,3,128")), 1, "floats of one type have their shape");

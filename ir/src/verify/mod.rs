@@ -85,12 +85,10 @@ impl<'m> Verifier<'m> {
         attributes::check(inst).map_err(|message| ("V9", message))?;
         values::check(self.module, inst).map_err(|message| ("V9", message))?;
         layouts.check(&inst.shape).map_err(|message| ("V12", message))?;
-        let mixes = || self.mixes_floats && mixed::mixes(self.module, inst);
-        let unless_mixed =
-            |checked: Result<(), String>| checked.or_else(|wrong| if mixes() { Ok(()) } else { Err(wrong) });
-        unless_mixed(shapes::check(self.module, inst)).map_err(|message| ("V10", message))?;
+        let mixes = self.mixes_floats && mixed::mixes(self.module, inst);
+        shapes::check(self.module, inst, mixes).map_err(|message| ("V10", message))?;
         asynchronous::check(self.module, inst).map_err(|message| ("V10", message))?;
-        unless_mixed(calls::check(self, inst)).map_err(|message| ("V11", message))?;
+        calls::check(self, inst).or_else(|message| if mixes { Ok(()) } else { Err(("V11", message)) })?;
         shapes::check_literal(inst).map_err(|message| ("V13", message))?;
         header::check_output_aliases(self.module, inst).map_err(|message| ("V14", message))
     }

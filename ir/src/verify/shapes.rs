@@ -6,29 +6,33 @@ use crate::infer::{self, same_dims, same_size};
 use crate::literal::Literal;
 use crate::{ArrayShape, AttrKey, ElementType, Instruction, Module, Opcode, Shape};
 
-/// V10.
-pub(super) fn check(module: &Module, inst: &Instruction) -> Result<(), String> {
+/// V10. Floats of an instruction that mixes several types (`mix`) may be written as any: what follows from them then need not be what they
+/// imply, but its sizes are.
+pub(super) fn check(module: &Module, inst: &Instruction, mix: bool) -> Result<(), String> {
     match infer::shape(module, inst) {
-        Some(Ok(implied)) if fits(inst.opcode, &inst.shape, &implied) => Ok(()),
+        Some(Ok(implied)) if fits(inst.opcode, &inst.shape, &implied, mix) => Ok(()),
         Some(Ok(implied)) => {
             let (written, implied) = (inst.shape.without_layout(), implied.without_layout());
             Err(format!("the shape is written as {written}, but must be {implied}"))
         }
+        Some(Err(_)) if mix => Ok(()),
         Some(Err(message)) => Err(message),
         None => check_written(module, inst),
     }
 }
 
 /// Whether a written shape is the implied one.
-fn fits(opcode: Opcode, written: &Shape, implied: &Shape) -> bool {
+fn fits(opcode: Opcode, written: &Shape, implied: &Shape, mix: bool) -> bool {
     match (written, implied) {
         (Shape::Array(written), Shape::Array(implied)) => {
-            same_dims(written, implied) && same_elements(opcode, written.element_type, implied.element_type)
+            let (one, other) = (written.element_type, implied.element_type);
+            let rounded = mix && one.is_float() && other.is_float();
+            same_dims(written, implied) && (rounded || same_elements(opcode, one, other))
         }
         (Shape::Tuple(written), Shape::Tuple(implied)) => {
-            written.len() == implied.len() && written.iter().zip(implied).all(|(a, b)| fits(opcode, a, b))
+            written.len() == implied.len() && written.iter().zip(implied).all(|(a, b)| fits(opcode, a, b, mix))
         }
-        (Shape::Buffer(written), Shape::Buffer(implied)) => fits(opcode, written, implied),
+        (Shape::Buffer(written), Shape::Buffer(implied)) => fits(opcode, written, implied, mix),
         (Shape::Token, Shape::Token) | (Shape::Opaque, Shape::Opaque) => true,
         _ => false,
     }

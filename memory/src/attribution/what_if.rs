@@ -7,7 +7,7 @@ mod index_width;
 use hlo_ir::{ElementType, Module};
 use smol_str::SmolStr;
 
-use crate::{Bytes, Estimate, Target};
+use crate::{Bytes, Estimate, Target, size};
 
 /// A change of the interface and what it would save.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,19 +54,39 @@ pub enum Change {
 const WORK: usize = 60_000;
 
 /// Which integer arguments could be passed in a narrower type: what is told without any estimate.
-pub(crate) fn narrower(module: &Module) -> Vec<WhatIf> {
+pub(crate) fn narrower(module: &Module) -> Vec<Change> {
     index_width::answers(module)
+}
+
+/// Bytes of each argument of `compiled`, the program of one device.
+pub(crate) fn arguments(compiled: &Module) -> Vec<Bytes> {
+    let parameters = compiled.parameters(compiled.entry()).into_iter();
+    parameters.map(|id| size::shape_size(compiled.shape(id)).unwrap_or_default()).collect()
 }
 
 /// What could be changed about `module`, of which `estimate` is the memory, besides those `narrower` arguments; largest saving first. Changes
 /// that save nothing are left out.
-pub(crate) fn all(module: &Module, target: Target, estimate: &Estimate, narrower: Vec<WhatIf>) -> Vec<WhatIf> {
+pub(crate) fn all(
+    module: &Module,
+    target: Target,
+    estimate: &Estimate,
+    narrower: Vec<Change>,
+    arguments: &[Bytes],
+) -> Vec<WhatIf> {
     let questions = (WORK / module.instruction_count().max(1)).min(9);
-    let mut answers = narrower;
+    let mut answers: Vec<WhatIf> = narrower.into_iter().filter_map(|change| narrowed(change, arguments)).collect();
     if questions > 0 {
         answers.extend(donation::answers(module, target, estimate, questions));
     }
     answers.retain(|answer| answer.saved > Bytes::ZERO);
     answers.sort_by_key(|answer| std::cmp::Reverse(answer.saved));
     answers
+}
+
+/// What a narrower argument saves: as much of its bytes as of each element's.
+fn narrowed(change: Change, arguments: &[Bytes]) -> Option<WhatIf> {
+    let Change::NarrowIndex { parameter, from, to, .. } = &change else { return None };
+    let whole = arguments.get(usize::try_from(*parameter).ok()?)?.get();
+    let (from, to) = (u64::from(from.storage_bits()), u64::from(to.storage_bits()));
+    Some(WhatIf { saved: Bytes(whole / from * (from - to)), change })
 }

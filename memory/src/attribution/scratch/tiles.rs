@@ -43,9 +43,9 @@ pub(super) fn of_only_product(module: &Module, body: ComputationId) -> Option<By
     }
     let mut made = Origins::default();
     made.insert(product, Made::Rows);
-    let mut readers = order.iter().skip_while(|&&id| id != product).skip(1);
     let convolved = module.instruction(product).opcode == Opcode::Convolution;
-    while let Some(&id) = readers.next().filter(|_| !convolved) {
+    let readers = order.iter().skip_while(|&&id| id != product).skip(1).filter(|_| !convolved);
+    for &id in readers {
         let here = follow(module, &made, module.instruction(id))?;
         if here != Made::Apart {
             made.insert(id, here);

@@ -5,29 +5,26 @@ use crate::hash::IndexSet;
 use hlo_ir::graph::Users;
 use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode};
 
-use super::{Change, WhatIf};
-use crate::Bytes;
+use super::Change;
 
 /// Unsigned types and signed ones that JAX indexes with, narrowest first.
 const TYPES: [ElementType; 4] = [ElementType::U8, ElementType::S16, ElementType::U16, ElementType::S32];
 
 /// One answer per argument that could be narrower.
-pub(super) fn answers(module: &Module) -> Vec<WhatIf> {
+pub(super) fn answers(module: &Module) -> Vec<Change> {
     let users = Users::of(module);
     let parameters = module.parameters(module.entry());
     parameters.into_iter().zip(0_i64..).filter_map(|(id, number)| answer(module, &users, id, number)).collect()
 }
 
-fn answer(module: &Module, users: &Users, id: InstructionId, parameter: i64) -> Option<WhatIf> {
+fn answer(module: &Module, users: &Users, id: InstructionId, parameter: i64) -> Option<Change> {
     let inst = module.instruction(id);
     let array = inst.array().filter(|array| array.element_type.is_integer())?;
     let bound = indexed(module, users, id)?;
     let fits = |to: &&ElementType| to.integer_range().is_some_and(|(_, most)| i128::from(bound) - 1 <= most);
     let to = *TYPES.iter().find(fits)?;
-    let narrower = u64::from(array.element_type.storage_bits().checked_sub(to.storage_bits())?) / 8;
-    let saved = Bytes(array.elements()?.checked_mul(narrower)?);
-    let change = Change::NarrowIndex { parameter, name: inst.name.clone(), from: array.element_type, to, bound };
-    Some(WhatIf { change, saved })
+    let narrows = to.storage_bits() < array.element_type.storage_bits();
+    narrows.then(|| Change::NarrowIndex { parameter, name: inst.name.clone(), from: array.element_type, to, bound })
 }
 
 /// The size of the largest dimension that a value indexes; `None` if it reaches anything else or indexes nothing.

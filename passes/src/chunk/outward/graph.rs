@@ -26,8 +26,8 @@ pub(super) struct Graph<'m> {
     uses: SideTable<InstructionId, Vec<(InstructionId, usize)>>,
     /// Arrays that are results of the computation or elements of a tuple that something opaque reads.
     outside: SideTable<InstructionId, bool>,
-    /// All memory that the module takes: what is larger never stands in it.
-    total: u64,
+    /// All memory that the module takes: what is larger never stands in it. `None` where shapes are those of all devices, and memory that of one.
+    total: Option<u64>,
 }
 
 impl<'m> Graph<'m> {
@@ -46,7 +46,7 @@ impl<'m> Graph<'m> {
             operands: SideTable::new(Vec::new()),
             uses: SideTable::new(Vec::new()),
             outside: SideTable::new(false),
-            total: context.estimate.charged().get(),
+            total: (!context.module.is_partitioned()).then(|| context.estimate.charged().get()),
         };
         for (id, inst) in module.instructions_of(computation).filter(|&(id, _)| alive[id]) {
             let Value { inst: behind, .. } = frames.resolve(module, id, 0);
@@ -131,7 +131,7 @@ impl<'m> Graph<'m> {
     }
     /// Whether a value may stand in memory: nothing larger than all memory does.
     pub(super) fn fits(&self, value: InstructionId) -> bool {
-        self.bytes(value) <= self.total
+        self.total.is_none_or(|total| self.bytes(value) <= total)
     }
     /// Sizes of the dimensions of an array.
     pub(super) fn dims(&self, value: InstructionId) -> &'m [i64] {

@@ -95,7 +95,7 @@ impl Price {
         }
         let row_bytes =
             regions.iter().enumerate().map(|(index, region)| row_bytes(graph, plan.rows(index), region)).collect();
-        // A loop spares the time of computing such a value at once, and no memory.
+        // Nor is it saved: what is larger than all memory does not stand in it now.
         let gone: u64 = gone.iter().filter(|&&value| graph.fits(value)).map(|&value| graph.bytes(value)).sum();
         Some(Self {
             gain: gone.saturating_sub(accumulators),
