@@ -11,7 +11,7 @@ use crate::polish::{columns, reads, sums, writes};
 use crate::{Grade, PassKind};
 
 /// Blocks read for themselves may take a hundredth of the peak: kernels that are not vectorized take up to four times as long.
-const SHARE_OF_PEAK: u64 = 100;
+const SHARE_OF_PEAK: u64 = 25;
 /// Blocks computed before they are written may take more: a kernel that writes them too runs on one thread, however many there are.
 const SHARE_OF_PEAK_WRITTEN: u64 = 25;
 /// What is weighted before it is summed may take as much as this: together both take ten times as long.
