@@ -307,3 +307,42 @@ fn a_mask_that_later_loops_convert_is_written_as_a_mask() {
     }
     assert!(seen > 0);
 }
+
+/// Columns of indices, read by a gather whose result is asked for at the places `padding` put it to: XLA never computes what joins them twice.
+fn gathered(paddings: &[&str]) -> Module {
+    let padded: Vec<String> = paddings
+        .iter()
+        .enumerate()
+        .map(|(number, padding)| format!("  %p{number} = f32[64,2] pad(%column, %zero), padding=0_0x{padding}"))
+        .collect();
+    let last = if paddings.len() > 1 { "add(%p0, %p1)" } else { "negate(%p0)" };
+    program(&format!(
+        "  %i = s32[64] parameter(0)
+  %t = f32[8,8] parameter(1)
+  %zero = f32[] constant(0)
+  %seven = s32[] constant(7)
+  %most = s32[64] broadcast(%seven), dimensions={{}}
+  %j = s32[64] subtract(%most, %i)
+  %left = s32[64,1] reshape(%i)
+  %right = s32[64,1] reshape(%j)
+  %ij = s32[64,2] concatenate(%left, %right), dimensions={{1}}
+  %g = f32[64] gather(%t, %ij), offset_dims={{}}, collapsed_slice_dims={{0,1}}, start_index_map={{0,1}}, index_vector_dim=1, slice_sizes={{1,1}}
+  %column = f32[64,1] reshape(%g)
+{}
+  ROOT %r = f32[64,2] {last}",
+        padded.join("\n")
+    ))
+}
+
+#[test]
+fn what_a_kernel_asks_for_at_two_places_stands_in_memory() {
+    assert_eq!(notes(&gathered(&["0_1"]), Grade::Bitwise), [""; 0], "one kernel computes all");
+    let twice = gathered(&["0_1", "1_0"]);
+    let offered = offers(&twice, 256, Grade::Bitwise);
+    assert!(!offered.is_empty() && offered.iter().all(|offer| offer.wasted == Bytes(64 * 2 * 4)), "{offered:?}");
+    for offer in offered {
+        let mut after = twice.clone();
+        apply(&mut after, offer);
+        assert_same_results(&twice, &after, 1);
+    }
+}

@@ -7,6 +7,7 @@
 mod closure;
 mod decisions;
 mod graph;
+mod held;
 mod join;
 mod masks;
 mod price;

@@ -4,6 +4,7 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode, edit};
 use hlo_memory::size::array_size;
 
+use super::held::held;
 use crate::Context;
 use crate::flow::{Frames, Value, producer};
 
@@ -26,6 +27,8 @@ pub(super) struct Graph<'m> {
     uses: SideTable<InstructionId, Vec<(InstructionId, usize)>>,
     /// Arrays that are results of the computation or elements of a tuple that something opaque reads.
     outside: SideTable<InstructionId, bool>,
+    /// Values that stand in memory as XLA compiles the module.
+    held: SideTable<InstructionId, bool>,
     /// All memory that the module takes: what is larger never stands in it. `None` where shapes are those of all devices, and memory that of one.
     total: Option<u64>,
 }
@@ -46,6 +49,7 @@ impl<'m> Graph<'m> {
             operands: SideTable::new(Vec::new()),
             uses: SideTable::new(Vec::new()),
             outside: SideTable::new(false),
+            held: SideTable::new(false),
             total: (!context.module.is_partitioned()).then(|| context.estimate.charged().get()),
         };
         for (id, inst) in module.instructions_of(computation).filter(|&(id, _)| alive[id]) {
@@ -76,6 +80,7 @@ impl<'m> Graph<'m> {
         }
         graph.give_away(&mut frames, module.computation(computation).root);
         graph.number_all();
+        graph.held = held(&graph);
         graph
     }
 
@@ -124,6 +129,10 @@ impl<'m> Graph<'m> {
     }
     pub(super) fn is_outside(&self, value: InstructionId) -> bool {
         self.outside[value]
+    }
+    /// Whether an array stands in memory as XLA compiles the module.
+    pub(super) fn is_held(&self, value: InstructionId) -> bool {
+        self.held[value]
     }
     /// Bytes of an array.
     pub(super) fn bytes(&self, value: InstructionId) -> u64 {

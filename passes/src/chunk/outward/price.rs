@@ -1,18 +1,18 @@
 //! What a plan saves and what it costs, in bytes of memory traffic.
 
-use hlo_ir::{AttrKey, DotDims, InstructionId, Opcode};
+use hlo_ir::{DotDims, InstructionId, Opcode};
 use indexmap::{IndexMap, IndexSet};
 
 use super::closure::Plan;
 use super::graph::Graph;
+use super::held::shapes;
 use super::kept;
 use super::reach::Flow;
 use super::windows::Windows;
 use crate::Context;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
-use crate::chunk::waste::is_view;
-use crate::flow::{Value, is_expensive, is_fusible, is_transcendental, producer};
+use crate::flow::{Value, is_fusible, is_transcendental, producer};
 
 /// Gain and cost of a plan.
 pub(super) struct Price {
@@ -63,7 +63,7 @@ impl Price {
             return None;
         }
         let kept: IndexSet<InstructionId> = kept(plan, regions).collect();
-        let held = plan.members.keys().copied().filter(|&value| is_held(graph, value));
+        let held = plan.members.keys().copied().filter(|&value| graph.is_held(value));
         let gone: Vec<InstructionId> =
             held.filter(|&value| !shapes(graph, value).iter().any(|shape| kept.contains(shape))).collect();
         let mut times: IndexMap<InstructionId, usize> = IndexMap::new();
@@ -156,58 +156,6 @@ fn work(graph: &Graph<'_>, op: InstructionId) -> f64 {
     }
 }
 
-/// Whether a value has memory of its own: what makes it or some reader is not fused, or several readers would compute it again at a cost.
-fn is_held(graph: &Graph<'_>, value: InstructionId) -> bool {
-    let fusible = |op: InstructionId| is_fusible(graph.module.instruction(op).opcode);
-    let users: IndexSet<InstructionId> = graph.uses(value).iter().map(|(user, _)| *user).collect();
-    let op = graph.op(value);
-    let view = is_view(graph.module, op);
-    !view
-        && (!fusible(op)
-            || users.iter().any(|&user| !fusible(user))
-            || readers(graph, value).any(|user| reduces_memory(graph, user))
-            || (users.len() > 1 && (is_expensive(graph.module, op) || is_joined(graph, op))))
-}
-
-/// Whether an instruction reduces what stands in memory: XLA:CPU gives reductions of floats to a library, and splits long ones in two, the first over
-/// windows (`TreeReductionRewriter` in XLA's `tree_reduction_rewriter.cc`), which is not fused.
-fn reduces_memory(graph: &Graph<'_>, op: InstructionId) -> bool {
-    const WINDOW: i64 = 32;
-    let inst = graph.module.instruction(op);
-    let float = inst.array().is_some_and(|array| array.element_type.is_float());
-    let sizes = graph.operands(op).first().map_or(&[][..], |&operand| graph.dims(operand));
-    let long = |&dim: &i64| sizes.get(dim as usize).is_some_and(|&size| size > WINDOW);
-    inst.opcode == Opcode::Reduce
-        && (float || (inst.array().is_some() && inst.ints(&AttrKey::Dimensions).iter().any(long)))
-}
-
-/// A value and what it is reshaped to: the same bytes in other shapes.
-fn shapes(graph: &Graph<'_>, value: InstructionId) -> Vec<InstructionId> {
-    let mut shapes = vec![value];
-    let mut next = 0;
-    while let Some(&value) = shapes.get(next) {
-        let views = graph.uses(value).iter().filter(|(user, _)| is_reshaped(graph, *user));
-        shapes.extend(views.flat_map(|(user, _)| graph.results(*user)));
-        next += 1;
-    }
-    shapes
-}
-
-fn is_reshaped(graph: &Graph<'_>, op: InstructionId) -> bool {
-    graph.module.instruction(op).opcode == Opcode::Reshape && is_view(graph.module, op)
-}
-
-/// The instructions that read a value, in whatever shape.
-fn readers(graph: &Graph<'_>, value: InstructionId) -> impl Iterator<Item = InstructionId> {
-    shapes(graph, value).into_iter().flat_map(|shape| graph.uses(shape)).map(|(user, _)| *user)
-}
-
-/// Whether a value is joined from several arrays, which XLA would read again for every reader.
-fn is_joined(graph: &Graph<'_>, op: InstructionId) -> bool {
-    let pieces: IndexSet<InstructionId> = graph.operands(op).iter().copied().collect();
-    graph.module.instruction(op).opcode == Opcode::Concatenate && pieces.len() > 1
-}
-
 /// Bytes of the values that every iteration reads as a whole, unless they stay in the cache. What is gathered from is read where an index points.
 fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
     let mut read: IndexSet<Value> = IndexSet::new();
@@ -243,7 +191,7 @@ fn row_bytes(graph: &Graph<'_>, rows: i64, region: &Region) -> u64 {
         let Source::Computed(parts) = source else { continue };
         let op = producer(graph.module, block.value.inst).0;
         let free = parts.iter().all(|part| matches!(part, Part::Whole(_)));
-        if is_held(graph, block.value.inst) && !free {
+        if graph.is_held(block.value.inst) && !free {
             held.insert(*block);
         }
         if !is_fusible(graph.module.instruction(op).opcode) {
