@@ -81,14 +81,14 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     offers.into_iter().filter_map(|offer| finding(context, offer)).collect()
 }
 
-/// The offers without those to which another one of almost the same gain is clearly preferable for its run time.
+/// The offers without those to which another one that saves almost as much is clearly preferable for its run time.
 fn affordable(offers: Vec<Offer>) -> Vec<Offer> {
-    /// Gain that may be given up, as a divisor, and run time that must be won for it, as a share of the original.
-    const GAIN: u64 = 10;
+    /// Saving that may be given up, as a divisor, and run time that must be won for it, as a share of the original.
+    const SAVING: u64 = 10;
     const TIME: f64 = 0.1;
-    let judged: Vec<(u64, f64)> = offers.iter().map(|offer| (offer.price.gain, offer.slowdown())).collect();
-    let beaten = |&(gain, slowdown): &(u64, f64)| {
-        judged.iter().any(|(other, time)| *other >= gain - gain / GAIN && time + TIME < slowdown)
+    let judged: Vec<(u64, f64)> = offers.iter().map(|offer| (offer.rest(), offer.slowdown())).collect();
+    let beaten = |&(rest, slowdown): &(u64, f64)| {
+        judged.iter().any(|(other, time)| *other >= rest - rest / SAVING && time + TIME < slowdown)
     };
     let keep: Vec<bool> = judged.iter().map(|offer| !beaten(offer)).collect();
     offers.into_iter().zip(keep).filter_map(|(offer, keep)| keep.then_some(offer)).collect()

@@ -79,7 +79,8 @@ impl Price {
             work + sinks().filter(|sink| accumulates(sink)).map(|sink| self::work(graph, sink.inst)).sum::<f64>();
         let base = work + gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
         let again = times.iter().map(|(&op, &count)| self::work(graph, op) * (count - 1) as f64).sum::<f64>();
-        let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region)).sum();
+        let reread: u64 =
+            regions.iter().map(|region| whole_bytes(graph, region) + transposed_bytes(graph, region)).sum();
         let per_block = 3.0 * accumulators as f64 + reread as f64 + ITERATION * plan.loops.len() as f64;
         let spared = gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
         let options = flow.context.options;
@@ -170,6 +171,23 @@ fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
     }
     let sizes = region.wholes.iter().filter(|&whole| read.contains(whole)).map(|value| graph.bytes(value.inst));
     sizes.filter(|&bytes| bytes > CACHE).sum()
+}
+
+/// Traffic of copies that every iteration makes of whole operands of products: XLA:CPU's products take batches first, and what has them elsewhere is
+/// transposed before each of them (`xla/service/dot_decomposer.cc`).
+fn transposed_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
+    let mut copied: IndexSet<Value> = IndexSet::new();
+    for (block, source) in &region.blocks {
+        let inst = graph.module.instruction(producer(graph.module, block.value.inst).0);
+        let (Source::Computed(parts), Some(dims)) = (source, DotDims::of(inst)) else { continue };
+        let sides = parts.iter().zip([dims.lhs_batch, dims.rhs_batch]);
+        copied.extend(sides.filter_map(|(part, batch)| match part {
+            Part::Whole(value) if !(0..).zip(batch).all(|(at, &dim)| at == dim) => Some(*value),
+            _ => None,
+        }));
+    }
+    // Read and written.
+    copied.iter().map(|value| graph.bytes(value.inst).saturating_mul(2)).sum()
 }
 
 /// Arrays of which a region reads a dimension that is not the first, with the bytes that lie together in a row of it.
