@@ -97,3 +97,35 @@ ENTRY %main {
 fn of_a_table_only_the_rows_asked_for_are_read() {
     assert_eq!(notes(BAGS), ["256 blocks of 256 rows"]);
 }
+
+/// Attention of 8 heads of 64 numbers over 1,024 places.
+fn attention(places_first: bool) -> String {
+    let (side, batch, contracted) = if places_first { ("2,1024,8,64", "0,2", 1) } else { ("2,8,1024,64", "0,1", 2) };
+    format!(
+        "HloModule m
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+ENTRY %main {{
+  %q = f32[{side}] parameter(0)
+  %k = f32[{side}] parameter(1)
+  %v = f32[{side}] parameter(2)
+  %s = f32[2,8,1024,1024] dot(%q, %k), lhs_batch_dims={{{batch}}}, lhs_contracting_dims={{3}}, rhs_batch_dims={{{batch}}}, rhs_contracting_dims={{3}}
+  %e = f32[2,8,1024,1024] exponential(%s)
+  %zero = f32[] constant(0)
+  %t = f32[2,8,1024] reduce(%e, %zero), dimensions={{3}}, to_apply=%sum
+  %w = f32[2,8,1024,1024] broadcast(%t), dimensions={{0,1,2}}
+  %p = f32[2,8,1024,1024] divide(%e, %w)
+  ROOT %o = f32[2,8,1024,64] dot(%p, %v), lhs_batch_dims={{0,1}}, lhs_contracting_dims={{3}}, rhs_batch_dims={{{batch}}}, rhs_contracting_dims={{{contracted}}}
+}}
+"
+    )
+}
+
+#[test]
+fn products_that_would_transpose_their_operands_in_each_block_take_few() {
+    assert_eq!(notes(&attention(false)), ["64 blocks of 16 rows"]);
+    assert_eq!(notes(&attention(true)), ["8 blocks of 1 rows", "8 blocks of 128 rows"], "heads need no whole operand");
+}
