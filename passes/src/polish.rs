@@ -22,7 +22,7 @@ fn is_plain_block(module: &Module, inst: &Instruction) -> bool {
 }
 
 /// The attributes of a call of `body` that XLA does not inline, in the place of `inst`.
-fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec<Attribute> {
+pub(crate) fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec<Attribute> {
     let kept = AttrValue::Raw("{inlineable=\"false\"}".into());
     let own = [(AttrKey::ToApply, AttrValue::Computation(body)), (AttrKey::FrontendAttributes, kept)];
     let source = inst.attributes.iter().filter(|attribute| attribute.key == AttrKey::Metadata).cloned();

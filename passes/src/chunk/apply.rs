@@ -95,9 +95,7 @@ fn put_back(
 ) -> InstructionId {
     let shape = emitter.patch.instruction(emitter.module, all).shape.clone();
     let starts = emitter.starts_at(sink.map, dim, shape.as_array().map_or(0, hlo_ir::ArrayShape::rank));
-    let name = emitter.patch.instruction(emitter.module, rows).name.clone();
-    let operands = [all, rows].into_iter().chain(starts);
-    add(emitter, Instruction::new(name, shape, Opcode::DynamicUpdateSlice, operands))
+    emitter.write(all, rows, starts)
 }
 
 fn add(emitter: &mut Emitter<'_>, mut inst: Instruction) -> InstructionId {

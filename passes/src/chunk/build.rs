@@ -157,10 +157,12 @@ impl Builder<'_> {
         }
         memory
     }
-    /// The same bits as integers, for types that XLA:CPU would convert as a whole before it slices them.
+    /// The same bits as integers, for types that XLA:CPU would convert as a whole before it slices them, where a call of each block's own would mean
+    /// one device.
     fn as_bits(&mut self, inst: InstructionId) -> Option<InstructionId> {
         let array = self.module.instruction(inst).array()?;
-        if self.target != Target::Cpu || array.element_type != ElementType::Bf16 {
+        let for_one_device = self.target != Target::Cpu || !self.module.is_partitioned();
+        if for_one_device || array.element_type != ElementType::Bf16 {
             return None;
         }
         let shape = Shape::Array(array.with_element_type(ElementType::U16));
@@ -287,6 +289,7 @@ impl Builder<'_> {
         len: i64,
     ) -> Emitter<'e> {
         Emitter {
+            by_bits: self.target == Target::Cpu && !self.module.is_partitioned(),
             module: self.module,
             region,
             patch: self.patch,

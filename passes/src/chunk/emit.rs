@@ -38,6 +38,8 @@ pub(super) struct Emitter<'a> {
     pub(super) wide: &'a Combiners,
     /// Where the target finds the values that stand in memory.
     pub(super) memory: Memory,
+    /// Whether blocks of `bf16` are read and written as integers.
+    pub(super) by_bits: bool,
     /// Metadata for instructions without a counterpart in the original.
     pub(super) metadata: Option<Attribute>,
     pub(super) done: Done,

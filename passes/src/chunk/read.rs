@@ -1,11 +1,16 @@
-//! Reads blocks from memory: the rows of a value that stands there.
+//! Reads blocks from memory, the rows of a value that stands there, and writes them.
 
 use hlo_ir::attribute::SliceDim;
-use hlo_ir::{ArrayShape, AttrKey, AttrValue, Attribute, Instruction, InstructionId, Opcode, Shape};
+use hlo_ir::module::Payload;
+use hlo_ir::shape::ShapeRef;
+use hlo_ir::{
+    ArrayShape, AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Opcode, Shape,
+};
 
 use super::emit::{At, Emitter};
 use super::region::Block;
 use crate::flow::{Rows, Value, block_shape};
+use crate::polish::attributes_of_call;
 
 impl Emitter<'_> {
     /// Reads the rows of a block from its value.
@@ -53,6 +58,9 @@ impl Emitter<'_> {
         read.name = format!("{}.block", wanted.name).into();
         read.attributes.extend(self.metadata.clone());
         let name = read.name.clone();
+        if self.by_bits && stored == ElementType::Bf16 && read.opcode == Opcode::DynamicSlice {
+            return self.read_by_bits(&read);
+        }
         let read = self.patch.add(self.target, read);
         if stored == shape.element_type {
             return read;
@@ -61,6 +69,63 @@ impl Emitter<'_> {
         back.attributes.extend(self.metadata.clone());
         self.patch.add(self.target, back)
     }
+}
+
+/// Blocks of `bf16`, of which XLA:CPU has no slices: it would widen the whole array, in front of the loop, or in every iteration where it is written
+/// (`xla/service/float_normalization.cc`). As integers they are what they are.
+impl Emitter<'_> {
+    /// Reads a block as integers, by a call that XLA does not inline: of what the loop does not change, it would take the integers out of the loop.
+    fn read_by_bits(&mut self, read: &Instruction) -> InstructionId {
+        let body = self.patch.add_computation(format!("{}.read", read.name));
+        let mut slice = read.clone();
+        for (number, operand) in slice.operands.iter_mut().enumerate() {
+            let shape = self.patch.instruction(self.module, *operand).shape.clone();
+            let parameter = Instruction::new("read", shape, Opcode::Parameter, []);
+            *operand = self.patch.add(body, parameter.with_payload(Payload::Parameter(number as i64)));
+        }
+        slice.operands[0] = self.cast(body, slice.operands[0], ElementType::U16);
+        slice.shape = in_type(&read.shape, ElementType::U16);
+        let slice = self.patch.add(body, slice);
+        self.cast(body, slice, ElementType::Bf16);
+        let mut call = read.clone();
+        call.opcode = Opcode::Call;
+        call.attributes = attributes_of_call(body, read);
+        self.patch.add(self.target, call)
+    }
+
+    /// Writes a block at these starts into what the loop carries.
+    pub(super) fn write(
+        &mut self,
+        all: InstructionId,
+        rows: InstructionId,
+        starts: Vec<InstructionId>,
+    ) -> InstructionId {
+        let written = self.patch.instruction(self.module, rows).name.clone();
+        let shape = self.patch.instruction(self.module, all).shape.clone();
+        let by_bits = self.by_bits && shape.as_array().is_some_and(|array| array.element_type == ElementType::Bf16);
+        let cast = |this: &mut Self, id| if by_bits { this.cast(this.target, id, ElementType::U16) } else { id };
+        let operands = [cast(self, all), cast(self, rows)].into_iter().chain(starts);
+        let to = if by_bits { in_type(&shape, ElementType::U16) } else { shape };
+        let mut update = Instruction::new(written, to, Opcode::DynamicUpdateSlice, operands);
+        update.attributes.extend(self.metadata.clone());
+        let update = self.patch.add(self.target, update);
+        if by_bits { self.cast(self.target, update, ElementType::Bf16) } else { update }
+    }
+
+    /// The bits of an array as elements of another type of the same width.
+    fn cast(&mut self, computation: ComputationId, id: InstructionId, to: ElementType) -> InstructionId {
+        let from = self.patch.instruction(self.module, id);
+        let shape = in_type(&from.shape, to);
+        let mut cast = Instruction::new(from.name.clone(), shape, Opcode::BitcastConvert, [id]);
+        cast.attributes.extend(self.metadata.clone());
+        self.patch.add(computation, cast)
+    }
+}
+
+/// The shape of an array with elements of another type of the same width.
+fn in_type(shape: &Shape, to: ElementType) -> ShapeRef {
+    let array = shape.as_array().expect("only arrays have blocks");
+    Shape::Array(array.with_element_type(to)).into()
 }
 
 /// A block at start indices that the loop computes.
