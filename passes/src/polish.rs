@@ -32,14 +32,20 @@ pub(crate) fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec
 /// Lets an instruction take an operand from a call that hands it on, which keeps what computes it out of the kernel that reads it.
 fn hand_on(module: &Module, reader: InstructionId, operand: usize, patch: &mut Patch) {
     let inst = module.instruction(reader);
-    let block = module.instruction(inst.operands[operand]);
+    let handed = inst.operands[operand];
+    let mut block = module.instruction(handed).clone();
+    block.operands = [handed].into_iter().collect();
+    let mut changed = inst.clone();
+    changed.operands[operand] = call_that_hands_on(patch, inst.parent, &block);
+    patch.rewrite(reader, changed);
+}
+
+/// A call that hands on the only operand of `block`, with its name, shape and metadata.
+fn call_that_hands_on(patch: &mut Patch, parent: ComputationId, block: &Instruction) -> InstructionId {
     let body = patch.add_computation(format!("{}.hand_on", block.name));
     let own = Instruction::new("block", block.shape.clone(), Opcode::Parameter, []);
     patch.add(body, own.with_payload(Payload::Parameter(0)));
-    let mut call = Instruction::new("kept", block.shape.clone(), Opcode::Call, [inst.operands[operand]]);
+    let mut call = Instruction::new("kept", block.shape.clone(), Opcode::Call, [block.operands[0]]);
     call.attributes = attributes_of_call(body, block);
-    let call = patch.add(inst.parent, call);
-    let mut changed = inst.clone();
-    changed.operands[operand] = call;
-    patch.rewrite(reader, changed);
+    patch.add(parent, call)
 }
