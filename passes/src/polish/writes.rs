@@ -46,7 +46,7 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
         if inst.opcode != Opcode::DynamicUpdateSlice || inst.parent == module.entry() || !new(write) {
             continue;
         }
-        match rounded(module, inst.operands[1]) {
+        match rounded(module, &users, inst.operands[1]) {
             Rounded::No if takes_work(module, &users, inst.operands[1]) => hand_on(module, write, 1, &mut patch),
             Rounded::Here(convert) if takes_work(module, &users, convert) => hand_on(module, convert, 0, &mut patch),
             Rounded::Before(cast) if is_large(module, cast) => hand_on_wide(module, cast, &mut patch),
@@ -60,13 +60,13 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
 enum Rounded {
     /// It is no such block.
     No,
-    /// By this conversion, in the kernel that writes.
+    /// By this conversion, in the kernel that writes: nothing else reads it.
     Here(InstructionId),
     /// Somewhere before this cast to integers.
     Before(InstructionId),
 }
 
-fn rounded(module: &Module, written: InstructionId) -> Rounded {
+fn rounded(module: &Module, users: &Users, written: InstructionId) -> Rounded {
     let cast = module.instruction(written);
     let short =
         |id: &InstructionId| module.instruction(*id).array().is_some_and(|a| a.element_type == ElementType::Bf16);
@@ -74,7 +74,7 @@ fn rounded(module: &Module, written: InstructionId) -> Rounded {
         return Rounded::No;
     };
     match module.instruction(block).opcode {
-        Opcode::Convert => Rounded::Here(block),
+        Opcode::Convert if users.get(block).len() == 1 => Rounded::Here(block),
         _ => Rounded::Before(written),
     }
 }
