@@ -31,8 +31,8 @@ pub(super) struct Price {
     rows: i64,
 }
 
-/// Traffic of starting an iteration: some tens of microseconds.
-const ITERATION: f64 = 250e3;
+/// Traffic of starting a kernel: some ten microseconds, most of it for threads that wait for each other.
+const KERNEL: f64 = 250e3;
 /// Whole operands below this stay in the cache from one iteration to the next.
 const CACHE: u64 = 4 << 20;
 /// Traffic that one multiplication and addition of a contraction is worth, per byte of its result.
@@ -79,9 +79,9 @@ impl Price {
             work + sinks().filter(|sink| accumulates(sink)).map(|sink| self::work(graph, sink.inst)).sum::<f64>();
         let base = work + gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
         let again = times.iter().map(|(&op, &count)| self::work(graph, op) * (count - 1) as f64).sum::<f64>();
-        let reread: u64 =
-            regions.iter().map(|region| whole_bytes(graph, region) + transposed_bytes(graph, region)).sum();
-        let per_block = 3.0 * accumulators as f64 + reread as f64 + ITERATION * plan.loops.len() as f64;
+        let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region) + packed_bytes(graph, region)).sum();
+        let kernels = regions.iter().map(|region| kernels(graph, region)).sum::<usize>() as f64;
+        let per_block = 3.0 * accumulators as f64 + reread as f64 + KERNEL * kernels;
         let spared = gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
         let options = flow.context.options;
         let urgent = is_urgent(flow.context);
@@ -173,21 +173,23 @@ fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
     sizes.filter(|&bytes| bytes > CACHE).sum()
 }
 
-/// Traffic of copies that every iteration makes of whole operands of products: XLA:CPU's products take batches first, and what has them elsewhere is
-/// transposed before each of them (`xla/service/dot_decomposer.cc`).
-fn transposed_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
-    let mut copied: IndexSet<Value> = IndexSet::new();
+/// Traffic of preparing whole operands of products, once an iteration: XLA:CPU's library packs them, however few rows they meet, which
+/// counts half because most stay in the cache. And its products take batches first; what has them elsewhere is transposed before that
+/// (`xla/service/dot_decomposer.cc`), which reads and writes it.
+fn packed_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
+    let mut packed: IndexMap<Value, u64> = IndexMap::new();
     for (block, source) in &region.blocks {
         let inst = graph.module.instruction(producer(graph.module, block.value.inst).0);
         let (Source::Computed(parts), Some(dims)) = (source, DotDims::of(inst)) else { continue };
-        let sides = parts.iter().zip([dims.lhs_batch, dims.rhs_batch]);
-        copied.extend(sides.filter_map(|(part, batch)| match part {
-            Part::Whole(value) if !(0..).zip(batch).all(|(at, &dim)| at == dim) => Some(*value),
-            _ => None,
-        }));
+        for (part, batch) in parts.iter().zip([dims.lhs_batch, dims.rhs_batch]) {
+            if let Part::Whole(value) = part {
+                let in_order = (0..).zip(batch).all(|(at, &dim)| at == dim);
+                let halves = packed.entry(*value).or_default();
+                *halves = (*halves).max(if in_order { 1 } else { 5 });
+            }
+        }
     }
-    // Read and written.
-    copied.iter().map(|value| graph.bytes(value.inst).saturating_mul(2)).sum()
+    packed.iter().map(|(value, halves)| graph.bytes(value.inst).saturating_mul(*halves) / 2).sum()
 }
 
 /// Arrays of which a region reads a dimension that is not the first, with the bytes that lie together in a row of it.
@@ -200,6 +202,15 @@ fn pieces(graph: &Graph<'_>, region: &Region) -> Vec<(u64, u64)> {
         before.iter().any(|&size| size > 1).then_some((bytes, bytes / count))
     };
     read.filter_map(piece).collect()
+}
+
+/// Kernels of an iteration: one for each block that is held, and one for the result.
+fn kernels(graph: &Graph<'_>, region: &Region) -> usize {
+    let held = region.blocks.iter().filter(|(block, source)| {
+        matches!(source, Source::Computed(parts) if parts.iter().any(|part| matches!(part, Part::Block(_))))
+            && graph.is_held(block.value.inst)
+    });
+    held.count() + 1
 }
 
 /// Bytes that a row of the loop takes: blocks that are held, and blocks read for instructions that are not fused.
