@@ -58,6 +58,7 @@ mod apply;
 mod build;
 mod candidates;
 mod contract;
+mod convolve;
 mod devices;
 mod emit;
 mod outward;

@@ -289,7 +289,7 @@ impl Builder<'_> {
         len: i64,
     ) -> Emitter<'e> {
         Emitter {
-            by_bits: self.target == Target::Cpu && !self.module.is_partitioned(),
+            for_cpu: self.target == Target::Cpu && !self.module.is_partitioned(),
             module: self.module,
             region,
             patch: self.patch,

@@ -38,8 +38,8 @@ pub(super) struct Emitter<'a> {
     pub(super) wide: &'a Combiners,
     /// Where the target finds the values that stand in memory.
     pub(super) memory: Memory,
-    /// Whether blocks of `bf16` are read and written as integers.
-    pub(super) by_bits: bool,
+    /// Whether XLA:CPU takes the loop for one device: blocks of `bf16` are read and written as integers, convolutions have its library's order.
+    pub(super) for_cpu: bool,
     /// Metadata for instructions without a counterpart in the original.
     pub(super) metadata: Option<Attribute>,
     pub(super) done: Done,
@@ -114,7 +114,7 @@ impl Emitter<'_> {
             let operands = parts.iter().map(|part| self.part(part)).collect();
             match row_loop {
                 Some(row_loop) => row_loop.emit(self.module, self.patch, self.target, rows, operands),
-                None => self.patch.add(self.target, restrict(inst, block.dim, rows, operands)),
+                None => self.add_in_order(restrict(inst, block.dim, rows, operands)),
             }
         });
         let Some(index) = result else { return computed };

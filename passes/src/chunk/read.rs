@@ -58,7 +58,7 @@ impl Emitter<'_> {
         read.name = format!("{}.block", wanted.name).into();
         read.attributes.extend(self.metadata.clone());
         let name = read.name.clone();
-        if self.by_bits && stored == ElementType::Bf16 && read.opcode == Opcode::DynamicSlice {
+        if self.for_cpu && stored == ElementType::Bf16 && read.opcode == Opcode::DynamicSlice {
             return self.read_by_bits(&read);
         }
         let read = self.patch.add(self.target, read);
@@ -102,7 +102,7 @@ impl Emitter<'_> {
     ) -> InstructionId {
         let written = self.patch.instruction(self.module, rows).name.clone();
         let shape = self.patch.instruction(self.module, all).shape.clone();
-        let by_bits = self.by_bits && shape.as_array().is_some_and(|array| array.element_type == ElementType::Bf16);
+        let by_bits = self.for_cpu && shape.as_array().is_some_and(|array| array.element_type == ElementType::Bf16);
         let cast = |this: &mut Self, id| if by_bits { this.cast(this.target, id, ElementType::U16) } else { id };
         let operands = [cast(self, all), cast(self, rows)].into_iter().chain(starts);
         let to = if by_bits { in_type(&shape, ElementType::U16) } else { shape };
