@@ -346,3 +346,33 @@ fn what_a_kernel_asks_for_at_two_places_stands_in_memory() {
         assert_same_results(&twice, &after, 1);
     }
 }
+
+/// In a loop, XLA:CPU gives a convolution to its library only if dimensions have the library's order.
+#[test]
+fn convolutions_in_loops_have_the_order_of_the_library() {
+    let source = |images: &str, labels: &str, made: &str| {
+        program(&format!(
+            "  %x = f32[{images}] parameter(0)
+  %k = f32[3,3,2,4] parameter(1)
+  %zero = f32[] constant(0)
+  %c = f32[{made}] convolution(%x, %k), window={{size=3x3}}, dim_labels={labels}
+  %e = f32[{made}] negate(%c)
+  ROOT %s = f32[8] reduce(%e, %zero), dimensions={{1,2,3}}, to_apply=%sum"
+        ))
+    };
+    let convolved = |module: &Module| {
+        let text = first(module, Grade::HloExact);
+        let line = text.lines().find(|line| line.contains(" convolution(")).expect("it has one").to_owned();
+        (line, text.matches(" transpose(").count())
+    };
+    let first_channels = source("8,2,6,6", "bf01_01io->bf01", "8,4,4,4");
+    let (line, transposes) = convolved(&first_channels);
+    assert!(line.contains("dim_labels=b01f_01io->b01f") && transposes == 2, "{line}");
+    let (line, transposes) = convolved(&source("8,6,6,2", "b01f_01io->b01f", "8,4,4,4"));
+    assert!(line.contains("dim_labels=b01f_01io->b01f") && transposes == 0, "{line}");
+    for offer in offers(&first_channels, 256, Grade::HloExact) {
+        let mut after = first_channels.clone();
+        apply(&mut after, offer);
+        assert_same_results(&first_channels, &after, 3);
+    }
+}

@@ -25,7 +25,7 @@ fn notes(program: &str) -> Vec<String> {
 fn windows_of_a_cache_line_are_not_cut() {
     let wide = GRAPH_LAYER.replace(",16]", ",256]").replace("{1,16}", "{1,256}");
     assert_eq!(notes(GRAPH_LAYER), ["16 blocks of 4096 rows, 2 scatters in one loop"]);
-    assert_eq!(notes(&wide), ["32 blocks of 8 rows"], "of windows of sixteen lines, blocks fetch some lines twice");
+    assert_eq!(notes(&wide), ["16 blocks of 16 rows"], "of windows of sixteen lines, blocks fetch some lines twice");
 }
 
 /// A table of numbers that a step of gradient descent reads and updates at `indices` places, in windows of `window` numbers.
@@ -126,6 +126,6 @@ ENTRY %main {{
 
 #[test]
 fn products_that_would_transpose_their_operands_in_each_block_take_few() {
-    assert_eq!(notes(&attention(false)), ["64 blocks of 16 rows"]);
+    assert_eq!(notes(&attention(false)), ["32 blocks of 32 rows"]);
     assert_eq!(notes(&attention(true)), ["8 blocks of 1 rows", "8 blocks of 128 rows"], "heads need no whole operand");
 }

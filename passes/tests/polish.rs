@@ -97,8 +97,8 @@ fn indices_out_of_one_integer_are_computed_from_a_block_in_memory() {
     let source = program("s32[4096]", UNRAVELLED);
     let module = optimized(&source, &small());
     assert_eq!((count(&module, Opcode::While), count(&module, Opcode::Call)), (1, 1), "{}", text::print(&module));
-    let dear = optimized(&source, &options(2048));
-    assert_eq!((count(&dear, Opcode::While), count(&dear, Opcode::Call)), (1, 0), "a block is no hundredth");
+    let dear = optimized(&source, &options(8192));
+    assert_eq!((count(&dear, Opcode::While), count(&dear, Opcode::Call)), (1, 0), "a block is no twenty-fifth");
     let tpu = optimized(&source, &Options { target: Target::Tpu, ..small() });
     assert_eq!(count(&tpu, Opcode::Call), 0, "kernels of other compilers are others");
 }

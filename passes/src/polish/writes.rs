@@ -184,6 +184,40 @@ ENTRY %main (x: f32[204800], r: f32[204800]) -> (s32[], f32[204800], f32[204800]
         assert!(is_kept("  %e = f32[20480] tanh(%b)\n  %y = f32[20480] add(%e, %b)"));
     }
 
+    /// The same of blocks of `bf16`, written as integers.
+    fn short(lines: &str) -> String {
+        let cast = "  %o = u16[204800] bitcast-convert(%so_far)\n  %h = u16[20480] bitcast-convert(%y)
+  %d = u16[204800] dynamic-update-slice(%o, %h, %k)\n  %w = bf16[204800] bitcast-convert(%d)";
+        let written = "  %w = f32[204800] dynamic-update-slice(%so_far, %y, %k)";
+        let source = program(lines).replace("(s32[], f32[204800], ", "(s32[], bf16[204800], ");
+        let source = source.replace("%so_far = f32", "%so_far = bf16").replace("%r = f32", "%r = bf16");
+        source.replace("r: f32", "r: bf16").replace(written, cast).replace("2048", "4096")
+    }
+
+    #[test]
+    fn what_is_rounded_is_handed_on_before_that() {
+        let kept = |lines: &str| {
+            let (mut module, patch) = found(&short(lines), true);
+            patch.apply(&mut module).expect("the patch fits");
+            assert_eq!(hlo_ir::verify::verify(&module), []);
+            text::print(&module)
+        };
+        let computed = kept("  %v = f32[20480] tanh(%b)\n  %y = bf16[20480] convert(%v)");
+        assert!(computed.contains("%kept = f32[40960] call(%v)"), "{computed}");
+        assert!(computed.contains("%y = bf16[40960] convert(%kept)"), "{computed}");
+        let quick = kept("  %y = bf16[20480] convert(%b)");
+        assert!(!quick.contains("call"), "it is rounded where it is written anyway: {quick}");
+        let stands = kept(
+            "  %e = bf16[20480] convert(%b)\n  %z = (bf16[20480]) tuple(%e)\n  %y = bf16[20480] get-tuple-element(%z), index=0",
+        );
+        assert!(
+            stands.contains("%kept = f32[40960] call(%y.1)") || stands.contains("f32[20480] convert(%y)"),
+            "{stands}"
+        );
+        let read = kept("  %y = bf16[20480] convert(%b)\n  %n = bf16[20480] negate(%y)");
+        assert!(read.contains("%kept = f32[40960] call("), "it stands in memory for its other reader: {read}");
+    }
+
     #[test]
     fn what_is_quick_is_written_as_it_is_computed() {
         assert!(!is_kept("  %y = f32[20480] negate(%b)"));
