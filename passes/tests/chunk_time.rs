@@ -28,17 +28,19 @@ fn windows_of_a_cache_line_are_not_cut() {
     assert_eq!(notes(&wide), ["16 blocks of 16 rows"], "of windows of sixteen lines, blocks fetch some lines twice");
 }
 
+const SUM: &str = "%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+";
+
 /// A table of numbers that a step of gradient descent reads and updates at `indices` places, in windows of `window` numbers.
 fn descent(table: usize, indices: usize, window: usize) -> String {
     let rows = table / 4 / window;
     format!(
         "HloModule m
-%sum (a: f32[], b: f32[]) -> f32[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
-}}
-ENTRY %main {{
+{SUM}ENTRY %main {{
   %x = f32[{rows},{window}] parameter(0)
   %i = s32[{indices}] parameter(1)
   %zero = s32[] constant(0)
@@ -103,12 +105,7 @@ fn attention(places_first: bool) -> String {
     let (side, batch, contracted) = if places_first { ("2,1024,8,64", "0,2", 1) } else { ("2,8,1024,64", "0,1", 2) };
     format!(
         "HloModule m
-%sum (a: f32[], b: f32[]) -> f32[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
-}}
-ENTRY %main {{
+{SUM}ENTRY %main {{
   %q = f32[{side}] parameter(0)
   %k = f32[{side}] parameter(1)
   %v = f32[{side}] parameter(2)
