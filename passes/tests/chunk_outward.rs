@@ -376,3 +376,22 @@ fn convolutions_in_loops_have_the_order_of_the_library() {
         assert_same_results(&first_channels, &after, 3);
     }
 }
+
+/// XLA:CPU has no slices of `bf16` and would widen the whole array.
+#[test]
+fn blocks_of_short_floats_are_written_as_integers() {
+    let text = first(
+        &program(
+            "  %x = f32[64,8] parameter(0)
+  %y = f32[32,8] parameter(1)
+  %p = f32[64,32] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %n = f32[64,32] negate(%p)
+  ROOT %r = bf16[64,32] convert(%n)",
+        ),
+        Grade::HloExact,
+    );
+    let update =
+        text.lines().find(|line| line.contains(" dynamic-update-slice(")).expect("it is written block by block");
+    assert!(update.contains("= u16[64,32] "), "{text}");
+    assert!(text.contains("= bf16[64,32] bitcast-convert("), "what the loop carries is what it was: {text}");
+}
