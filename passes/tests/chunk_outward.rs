@@ -7,7 +7,7 @@ mod interpreter;
 use std::collections::BTreeMap;
 
 use hlo_ir::{Module, Opcode, text, verify};
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, Target};
 use hlo_passes::{Grade, Options};
 
 use chunking::outward::{COMBINERS, NEAREST, apply, first, largest, notes, offers, offers_with, program};
@@ -350,31 +350,54 @@ fn what_a_kernel_asks_for_at_two_places_stands_in_memory() {
 /// In a loop, XLA:CPU gives a convolution to its library only if dimensions have the library's order.
 #[test]
 fn convolutions_in_loops_have_the_order_of_the_library() {
-    let source = |images: &str, labels: &str, made: &str| {
-        program(&format!(
-            "  %x = f32[{images}] parameter(0)
-  %k = f32[3,3,2,4] parameter(1)
-  %zero = f32[] constant(0)
-  %c = f32[{made}] convolution(%x, %k), window={{size=3x3}}, dim_labels={labels}
-  %e = f32[{made}] negate(%c)
-  ROOT %s = f32[8] reduce(%e, %zero), dimensions={{1,2,3}}, to_apply=%sum"
-        ))
-    };
-    let convolved = |module: &Module| {
+    let library = |module: &Module| {
         let text = first(module, Grade::HloExact);
         let line = text.lines().find(|line| line.contains(" convolution(")).expect("it has one").to_owned();
-        (line, text.matches(" transpose(").count())
+        (line.contains("dim_labels=b01f_01io->b01f"), text.matches(" transpose(").count())
     };
-    let first_channels = source("8,2,6,6", "bf01_01io->bf01", "8,4,4,4");
-    let (line, transposes) = convolved(&first_channels);
-    assert!(line.contains("dim_labels=b01f_01io->b01f") && transposes == 2, "{line}");
-    let (line, transposes) = convolved(&source("8,6,6,2", "b01f_01io->b01f", "8,4,4,4"));
-    assert!(line.contains("dim_labels=b01f_01io->b01f") && transposes == 0, "{line}");
-    for offer in offers(&first_channels, 256, Grade::HloExact) {
-        let mut after = first_channels.clone();
-        apply(&mut after, offer);
-        assert_same_results(&first_channels, &after, 3);
+    for (labels, images, kernel, made, transposes) in [
+        ("b01f_01io->b01f", "8,6,6,2", "3,3,2,4", "8,4,4,4", 0),
+        ("bf01_01io->bf01", "8,2,6,6", "3,3,2,4", "8,4,4,4", 2),
+        ("bf01_oi01->bf01", "8,2,6,6", "4,2,3,3", "8,4,4,4", 3),
+        ("b10f_01io->b01f", "8,6,6,2", "3,3,2,4", "8,4,4,4", 1),
+    ] {
+        let before = convolution(labels, images, kernel, made, "size=3x3");
+        assert_eq!(library(&before), (true, transposes), "{labels}");
+        for offer in offers(&before, 256, Grade::HloExact) {
+            let mut after = before.clone();
+            apply(&mut after, offer);
+            assert_same_results(&before, &after, 3);
+        }
     }
+    let reversed = convolution("bf01_01io->bf01", "8,2,6,6", "3,3,2,4", "8,4,4,4", "size=3x3 rhs_reversal=1x1");
+    assert_eq!(library(&reversed), (false, 0), "the library does not take it in any order");
+    let options = Options {
+        chunk_bytes: Some(Bytes(1 << 11)),
+        min_saving: Bytes(1),
+        exactness: Grade::HloExact,
+        target: Target::Tpu,
+        ..Options::default()
+    };
+    let before = convolution("bf01_01io->bf01", "64,2,6,6", "3,3,2,4", "64,4,4,4", "size=3x3");
+    let made = offers_with(&before, &options, largest(&before));
+    assert!(!made.is_empty());
+    for offer in made {
+        let mut after = before.clone();
+        apply(&mut after, offer);
+        assert!(!text::print(&after).contains(" transpose("), "other compilers choose for themselves");
+    }
+}
+
+fn convolution(labels: &str, images: &str, kernel: &str, made: &str, window: &str) -> Module {
+    program(&format!(
+        "  %x = f32[{images}] parameter(0)
+  %k = f32[{kernel}] parameter(1)
+  %zero = f32[] constant(0)
+  %c = f32[{made}] convolution(%x, %k), window={{{window}}}, dim_labels={labels}
+  %e = f32[{made}] negate(%c)
+  ROOT %s = f32[{}] reduce(%e, %zero), dimensions={{1,2,3}}, to_apply=%sum",
+        made.split_once(',').expect("images come first").0
+    ))
 }
 
 /// XLA:CPU has no slices of `bf16` and would widen the whole array.

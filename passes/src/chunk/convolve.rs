@@ -2,7 +2,7 @@
 //!
 //! XLA transposes what has another order (gradients of kernels, images with channels first), but in the entry computation only
 //! (`xla/service/cpu/conv_canonicalization.cc`). In a loop such a convolution is left to nested loops over single numbers: ten times as slow, and
-//! sums of 100,000 terms in a row have a fiftieth of the accuracy.
+//! a sum of 102,400 terms in a row was 44 times as far from the truth.
 
 use hlo_ir::attribute::AttrValue;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, ConvDims, ElementType, Instruction, InstructionId, Opcode, Shape};

@@ -233,8 +233,11 @@ fn size(context: &Context<'_>, plan: &Plan, region: &Region, price: &Price, inde
     let single = |sink: &Sink| matches!(sink.kind, Kind::Scatter { .. }) && sink.inner == 1;
     let fewest = if plan.loops[index].iter().any(single) { 2 } else { 1 };
     let cheap = if price.most_blocks < 2 { return None } else { (rows - 1) / price.most_blocks + 1 };
-    // Blocks are powers of two of rows where they can be.
-    let cheap = u64::try_from(cheap).ok()?.next_power_of_two().try_into().ok()?;
+    // Blocks are powers of two of rows where they can be. (The price of other devices is too rough to be rounded.)
+    let cheap = match context.options.target {
+        Target::Cpu => u64::try_from(cheap).ok()?.next_power_of_two().try_into().ok()?,
+        Target::Tpu | Target::Gpu => cheap,
+    };
     let sinks: Vec<&Sink> = plan.loops[index].iter().collect();
     let turns = fewest_rows(context, &sinks, region, row_bytes);
     let least = i64::try_from(LEAST_BYTES / row_bytes).ok()?.clamp(fewest, 1 << 12).max(cheap).max(turns);

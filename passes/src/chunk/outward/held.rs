@@ -1,6 +1,9 @@
 //! Which values stand in memory as XLA:CPU compiles the module: those of which the maker or a reader is not fused, and those that several places of
 //! a kernel would compute again at a cost.
 //!
+//! `hlo_memory` does what the compiler does to one module; this asks what it would do, before there is one, and is right where a kernel is not cut
+//! for other reasons.
+//!
 //! Source: `InstructionFusion` and `CpuInstructionFusion` (xla/service/instruction_fusion.cc, xla/service/cpu/cpu_instruction_fusion.cc),
 //! `FusionNodeIndexingEvaluation` (xla/service/fusion_node_indexing_evaluation.cc).
 

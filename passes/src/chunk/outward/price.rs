@@ -1,6 +1,7 @@
 //! What a plan saves and what it costs, in bytes of memory traffic.
 
 use hlo_ir::{DotDims, InstructionId, Opcode};
+use hlo_memory::Target;
 use indexmap::{IndexMap, IndexSet};
 
 use super::closure::Plan;
@@ -79,9 +80,9 @@ impl Price {
             work + sinks().filter(|sink| accumulates(sink)).map(|sink| self::work(graph, sink.inst)).sum::<f64>();
         let base = work + gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
         let again = times.iter().map(|(&op, &count)| self::work(graph, op) * (count - 1) as f64).sum::<f64>();
-        let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region) + packed_bytes(graph, region)).sum();
-        let kernels = regions.iter().map(|region| kernels(graph, region)).sum::<usize>() as f64;
-        let per_block = 3.0 * accumulators as f64 + reread as f64 + KERNEL * kernels;
+        let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region)).sum();
+        let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
+        let per_block = 3.0 * accumulators as f64 + reread as f64 + beginnings;
         let spared = gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
         let options = flow.context.options;
         let urgent = is_urgent(flow.context);
@@ -171,6 +172,14 @@ fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
     }
     let sizes = region.wholes.iter().filter(|&whole| read.contains(whole)).map(|value| graph.bytes(value.inst));
     sizes.filter(|&bytes| bytes > CACHE).sum()
+}
+
+/// Traffic of what an iteration begins with: kernels, and what XLA:CPU's library prepares for them. Other devices' libraries prepare nothing.
+fn beginning(flow: &Flow<'_, '_>, region: &Region) -> f64 {
+    match flow.context.options.target {
+        Target::Cpu => packed_bytes(flow.graph, region) as f64 + KERNEL * kernels(flow.graph, region) as f64,
+        Target::Tpu | Target::Gpu => KERNEL,
+    }
 }
 
 /// Traffic of preparing whole operands of products, once an iteration: XLA:CPU's library packs them, however few rows they meet, which

@@ -10,10 +10,9 @@ use crate::manager::trial::{self, Claim};
 use crate::polish::{columns, reads, sums, writes};
 use crate::{Grade, PassKind};
 
-/// Blocks read for themselves may take a hundredth of the peak: kernels that are not vectorized take up to four times as long.
+/// Blocks that stand in memory for themselves may take a twenty-fifth of the peak. A kernel that reads one too is not vectorized and takes up to four
+/// times as long; one that writes it too runs on one thread, however many there are.
 const SHARE_OF_PEAK: u64 = 25;
-/// Blocks computed before they are written may take more: a kernel that writes them too runs on one thread, however many there are.
-const SHARE_OF_PEAK_WRITTEN: u64 = 25;
 /// What is weighted before it is summed may take as much as this: together both take ten times as long.
 const SHARE_OF_PEAK_SUMMED: u64 = 2;
 /// And no more than this part of what was saved.
@@ -30,7 +29,7 @@ impl Search<'_> {
         let changed = self.touch("columns", columns, self.now.charged())?.is_some();
         let origins = &self.origins;
         let writes = writes::patch(self.module, |id| origins.is_new(id));
-        let written = self.spend("writes", writes, SHARE_OF_PEAK_WRITTEN)?;
+        let written = self.spend("writes", writes, SHARE_OF_PEAK)?;
         let sums = sums::patch(self.module, |id| self.is_of_loose_loop(id));
         let summed = self.spend("sums", sums, SHARE_OF_PEAK_SUMMED)?;
         let origins = &self.origins;
