@@ -24,7 +24,7 @@ mod plan;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
-use crate::flow::{exactness, float_product, is_float_sum, is_rounded, meets_sum};
+use crate::flow::{exactness_on_blocks, float_product, is_float_sum, is_rounded, meets_sum};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 use plan::Plan;
 
@@ -147,7 +147,8 @@ fn is_made_elsewhere(module: &Module, value: InstructionId) -> bool {
 fn grade(context: &Context<'_>, value: InstructionId, plan: &Plan) -> Grade {
     let module = context.module;
     let computed = plan.computed.keys().copied();
-    let own = computed.clone().map(|id| exactness(module, module.instruction(id))).max().unwrap_or(Grade::Bitwise);
+    let own =
+        computed.clone().map(|id| exactness_on_blocks(module, module.instruction(id))).max().unwrap_or(Grade::Bitwise);
     let outside = |id: InstructionId| !plan.computed.contains_key(&id);
     let mut sums = computed.filter(|&id| is_float_sum(module, id));
     let enters = sums.any(|sum| {

@@ -3,6 +3,7 @@
 //! Each is a function from a module, and a test for instructions that are new, to a patch; the manager makes them when its search has ended.
 
 pub(crate) mod columns;
+pub(crate) mod gathers;
 mod kernel;
 pub(crate) mod reads;
 pub(crate) mod sums;

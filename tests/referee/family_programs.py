@@ -108,6 +108,48 @@ def dropout(key, x):
     return jnp.where(jax.random.bernoulli(jax.random.wrap_key_data(key), 0.9, x.shape), x / 0.9, 0.0)
 
 
+def rotated(x):
+    """Rotary positions of `[batch, place, head, number]`."""
+    half = x.shape[-1] // 2
+    angles = jnp.arange(x.shape[1])[:, None] / 10000 ** (jnp.arange(half) / half)
+    cos, sin = jnp.cos(angles)[:, None], jnp.sin(angles)[:, None]
+    left, right = x[..., :half], x[..., half:]
+    return jnp.concatenate([left * cos - right * sin, left * sin + right * cos], -1)
+
+
+def rotary(q, k, v):
+    scores = jnp.einsum("bqhd,bkhd->bhqk", rotated(q), rotated(k)) / q.shape[-1] ** 0.5
+    causal = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(jnp.where(causal, scores, -1e30), -1), v)
+
+
+def cross_attention(x, memory, wq, wk, wv):
+    q, k, v = x @ wq, memory @ wk, memory @ wv
+    heads = lambda y: y.reshape(*y.shape[:2], -1, 64)
+    scores = jnp.einsum("bqhd,bkhd->bhqk", heads(q), heads(k)) / 8.0
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), heads(v)).reshape(x.shape)
+
+
+def block(x, wq, wk, wv, wo, w1, w2):
+    """A transformer block with norms before attention and feed-forward network."""
+    norm = lambda y: (y - y.mean(-1, keepdims=True)) * lax.rsqrt(y.var(-1, keepdims=True) + 1e-5)
+    heads = lambda y: y.reshape(*y.shape[:2], -1, 64).transpose(0, 2, 1, 3)
+    y = norm(x)
+    mixed = attention(heads(y @ wq), heads(y @ wk), heads(y @ wv))
+    x = x + mixed.transpose(0, 2, 1, 3).reshape(x.shape) @ wo
+    return x + jax.nn.gelu(norm(x) @ w1) @ w2
+
+
+def frames(kernel, images):
+    pixels = images.astype(jnp.float32) / 255.0
+    dims = ("NHWC", "HWIO", "NHWC")
+    return jnp.sum(jax.nn.relu(lax.conv_general_dilated(pixels, kernel, (4, 4), "VALID", dimension_numbers=dims)) ** 2)
+
+
+def sampled(volume, places):
+    return jnp.sum(jax.scipy.ndimage.map_coordinates(volume, places, order=1, mode="constant") ** 2)
+
+
 def by_rows(function, count):
     """A hand-written form: `function` on blocks of the first argument's rows."""
 
@@ -118,7 +160,7 @@ def by_rows(function, count):
     return blocks
 
 
-F32, S32, U32 = "float32", "int32", "uint32"
+F32, BF16, S32, U32, U8 = "float32", "bfloat16", "int32", "uint32", "uint8"
 PROGRAMS = {
     "attention": (attention, [((2, 8, 4096, 64), F32)] * 3, [((1, 4, 1024, 64), F32)] * 3, "hlo-exact", None),
     "attention-gradient": (
@@ -166,6 +208,28 @@ PROGRAMS = {
     "embedding-bag-gradient": (
         jax.grad(lambda t, i: jnp.sum(bag(t, i) ** 2)),
         [((32000, 256), F32), ((65536, 16), S32)], [((4096, 64), F32), ((32768, 16), S32)], "hlo-exact", None),
+    "cross-entropy-bf16-gradient": (
+        jax.value_and_grad(cross_entropy, (0, 1)),
+        [((8192, 1024), BF16), ((1024, 128256), BF16), ((8192,), S32)],
+        [((1024, 64), BF16), ((64, 16384), BF16), ((1024,), S32)], "reassociate", None),
+    "rotary": (rotary, [((2, 4096, 8, 64), F32)] * 3, [((1, 1024, 4, 64), F32)] * 3, "hlo-exact", None),
+    "cross-attention": (
+        cross_attention, [((2, 4096, 512), F32), ((2, 4096, 512), F32), *[((512, 512), F32)] * 3],
+        [((1, 1024, 256), F32), ((1, 1024, 256), F32), *[((256, 256), F32)] * 3], "hlo-exact", None),
+    "block": (
+        block, [((2, 4096, 512), F32), *[((512, 512), F32)] * 4, ((512, 2048), F32), ((2048, 512), F32)],
+        [((1, 1024, 256), F32), *[((256, 256), F32)] * 4, ((256, 1024), F32), ((1024, 256), F32)], "hlo-exact", None),
+    "block-gradient": (
+        jax.grad(lambda *a: jnp.sum(block(*a) ** 2), tuple(range(7))),
+        [((2, 4096, 512), F32), *[((512, 512), F32)] * 4, ((512, 2048), F32), ((2048, 512), F32)],
+        [((1, 1024, 256), F32), *[((256, 256), F32)] * 4, ((256, 1024), F32), ((1024, 256), F32)],
+        "reassociate", None),
+    "convolution-gradient": (
+        jax.grad(frames), [((8, 8, 4, 32), F32), ((8192, 84, 84, 4), U8)],
+        [((8, 8, 4, 32), F32), ((256, 84, 84, 4), U8)], "reassociate", None),
+    "map-coordinates-gradient": (
+        jax.grad(sampled, (0, 1)), [((256, 256, 256), F32), ((3, 16777216), F32)],
+        [((64, 64, 64), F32), ((3, 262144), F32)], "hlo-exact", None),
     "layer": (layer, [((65536, 2048), F32), ((2048,), F32)], [((16384, 512), F32), ((512,), F32)], "hlo-exact", None),
     "histogram": (histogram, [((268435456,), F32)], [((4194304,), F32)], "hlo-exact", None),
     "pooling-gradient": (

@@ -8,8 +8,8 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::sink::Sink;
 use crate::flow::{
-    Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, float_product, is_float_sum, is_fusible, producer,
-    pull,
+    Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, exactness_on_blocks, float_product, is_float_sum,
+    is_fusible, producer, pull,
 };
 use crate::{Context, Grade};
 
@@ -192,7 +192,8 @@ impl<'a> Growth<'a> {
         match source {
             Source::Computed(parts) => {
                 let (op, _) = producer(self.module, block.value.inst);
-                self.region.grade = self.region.grade.max(exactness(self.module, self.module.instruction(op)));
+                let grade = exactness_on_blocks(self.module, self.module.instruction(op));
+                self.region.grade = self.region.grade.max(grade);
                 for part in parts.iter().rev() {
                     match part {
                         Part::Block(block) => self.work.push(*block),
@@ -272,7 +273,7 @@ impl<'a> Growth<'a> {
         if !inst.control_predecessors().is_empty() {
             return stands("control", "has control predecessors");
         }
-        if exactness(self.module, inst) > self.context.options.exactness {
+        if exactness_on_blocks(self.module, inst) > self.context.options.exactness {
             return stands("exactness", "would be computed on blocks, which can change its last bits");
         }
         if let Some(members) = self.stops.members {

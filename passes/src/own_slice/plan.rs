@@ -4,7 +4,7 @@ use hlo_ir::{InstructionId, Opcode};
 use indexmap::IndexMap;
 
 use crate::Context;
-use crate::flow::{Barrier, OperandFlow, Rows, exactness, pull};
+use crate::flow::{Barrier, OperandFlow, Rows, exactness_on_blocks, pull};
 
 /// How one instruction computes its part.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ fn part(context: &Context<'_>, id: InstructionId, dim: usize, rows: Rows) -> Res
     if inst.array().is_none() || super::is_made_elsewhere(module, id) || super::is_annotated(module, id) {
         return barrier("leaf", format!("`{}` stands in memory", inst.name));
     }
-    if exactness(module, inst) > context.options.exactness {
+    if exactness_on_blocks(module, inst) > context.options.exactness {
         return barrier("exactness", format!("`{}` may round anew on fewer rows", inst.name));
     }
     let reads = pull(module, id, dim)?;

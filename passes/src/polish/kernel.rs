@@ -45,10 +45,10 @@ fn is_result(module: &Module, users: &Users, id: InstructionId) -> bool {
             || !users.get(id).iter().all(fused))
 }
 
-/// Whether no kernel computes this on the way to something else: it moves or adds up elements, or takes long and is read more than once.
+/// Whether no kernel computes this on the way to something else: it adds up elements, or takes long and is read more than once.
 fn is_kept(module: &Module, users: &Users, id: InstructionId) -> bool {
     let several = users.get(id).len() > 1;
-    matches!(module.instruction(id).opcode, Opcode::Reduce | Opcode::Gather) || (several && is_expensive(module, id))
+    module.instruction(id).opcode == Opcode::Reduce || (several && is_expensive(module, id))
 }
 
 /// A step on the way from a result to what it is computed from, where places change.

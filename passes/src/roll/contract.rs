@@ -12,7 +12,7 @@ use hlo_ir::{InstructionId, Module, Opcode};
 use super::lockstep::{Column, Copies, Role, starts};
 use super::meets::Meets;
 use crate::Grade;
-use crate::flow::{exactness, float_product, is_float_sum, is_real, is_rounded, is_total, keeps_product};
+use crate::flow::{exactness, float_product, is_float_sum, is_real, is_rounded, is_sensitive, is_total, keeps_product};
 
 /// Whether bits could change.
 pub(super) fn may_contract(module: &Module, users: &Users, copies: &Copies, meets: &Meets) -> bool {
@@ -22,6 +22,7 @@ pub(super) fn may_contract(module: &Module, users: &Users, copies: &Copies, meet
         || meets.results(copies).any(|id| reaches_reduce(module, users, id))
         || rounds(module, users, copies, meets)
         || computes_with_constants(module, copies)
+        || copies.computed().any(|(_, column)| is_sensitive(module.instruction(column.ids[0])))
 }
 
 /// Whether a float of less than 32 bits goes to memory where a step ends, and something reads it on.

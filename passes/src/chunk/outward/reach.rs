@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 
 use super::graph::Graph;
 use crate::chunk::sink::{Kind, Sink, contracted_with};
-use crate::flow::{Barrier, Flows, OperandFlow, RowLoop, Rows, exactness, producer, pull};
+use crate::flow::{Barrier, Flows, OperandFlow, RowLoop, Rows, exactness_on_blocks, producer, pull};
 use crate::{Context, Grade};
 
 /// The dimension in which a value is cut, and which of its rows belong to which rows of the loop.
@@ -66,7 +66,7 @@ impl<'a, 'm> Flow<'a, 'm> {
     fn may_move(&self, op: InstructionId) -> bool {
         let inst = self.graph.module.instruction(op);
         inst.control_predecessors().is_empty()
-            && exactness(self.graph.module, inst) <= self.context.options.exactness
+            && exactness_on_blocks(self.graph.module, inst) <= self.context.options.exactness
             && self.graph.results(op).iter().all(|&value| !self.graph.dims(value).is_empty())
     }
     /// Whether a value is worth following: large and not free.
