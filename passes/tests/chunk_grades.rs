@@ -331,6 +331,19 @@ fn functions_may_leave_the_library_that_sums_what_they_are_made_of() {
 }
 
 /// A library that sums floats and is to round the sums does not where they are widened again; in the loop they are rounded.
+/// XLA:CPU's code for some functions, and for products of complex numbers, rounds by how many numbers a kernel has.
+#[test]
+fn functions_whose_last_bits_follow_the_size_of_a_kernel_are_no_bitwise_work() {
+    for function in ["erf", "tan", "cbrt", "exponential", "log", "log-plus-one"] {
+        assert_eq!(grade(&format!("  %u = f32[64] {function}(%v)"), ALONE), Grade::HloExact, "{function}");
+    }
+    for function in ["sine", "tanh", "logistic", "sqrt", "negate"] {
+        assert_eq!(grade(&format!("  %u = f32[64] {function}(%v)"), ALONE), Grade::Bitwise, "{function}");
+    }
+    assert_eq!(grade_of("c64", "  %u = c64[64] multiply(%v, %w)", ALONE), Grade::HloExact);
+    assert_eq!(grade_of("c64", "  %u = c64[64] add(%v, %w)", ALONE), Grade::Bitwise);
+}
+
 #[test]
 fn a_sum_may_be_rounded_once_it_leaves_the_library() {
     let rounded = |of: &str| {
