@@ -337,6 +337,10 @@ fn functions_whose_last_bits_follow_the_size_of_a_kernel_are_no_bitwise_work() {
     for function in ["erf", "tan", "cbrt", "exponential", "log", "log-plus-one"] {
         assert_eq!(grade(&format!("  %u = f32[64] {function}(%v)"), ALONE), Grade::HloExact, "{function}");
     }
+    let strict = Options { exactness: Grade::Bitwise, ..options(80) };
+    let found = find(&parse(&source("f32", "  %u = f32[64] erf(%v)", ALONE)), &strict);
+    let said = |finding: &hlo_passes::Finding| matches!(&finding.outcome, Outcome::Missed(reason) if reason.code == "exactness" && reason.message.contains("`u`"));
+    assert_eq!(found.iter().filter(|finding| said(finding)).count(), 1, "{found:?}");
     for function in ["sine", "tanh", "logistic", "sqrt", "negate"] {
         assert_eq!(grade(&format!("  %u = f32[64] {function}(%v)"), ALONE), Grade::Bitwise, "{function}");
     }

@@ -2,13 +2,14 @@
 
 use hlo_ir::{ComputationId, InstructionId};
 use hlo_memory::Bytes;
+use hlo_memory::size::shape_size;
 use indexmap::{IndexMap, IndexSet};
 
 use super::build::build;
 use super::candidates::{self, Loop, missed};
 use super::contract::may_contract;
 use super::devices::unfit;
-use super::region::{Region, grow};
+use super::region::{Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule, most_bytes};
@@ -110,6 +111,7 @@ impl Planner<'_> {
                 return Err(Vec::new());
             }
         };
+        self.withheld(&region);
         if let Some(reason) = sharded(self.context.module, sinks, &region) {
             self.miss(sinks[0], reason);
             return Err(Vec::new());
@@ -122,6 +124,20 @@ impl Planner<'_> {
         let row_bytes = held.row_bytes(self.context.module, sinks[0].rows);
         let size = self.block_size(sinks, &region, row_bytes).ok_or_else(Vec::new)?;
         Ok(Planned { sinks: sinks.to_vec(), region, size, row_bytes })
+    }
+
+    /// Says which values a loop reads from memory only because the run asks for more exactness.
+    fn withheld(&mut self, region: &Region) {
+        for (block, source) in &region.blocks {
+            let Source::Read(barrier) = source else { continue };
+            let instruction = block.value.inst;
+            let bytes = shape_size(self.context.module.shape(instruction)).unwrap_or_default();
+            let said = self.findings.iter().any(|finding| finding.instruction == instruction);
+            if barrier.code == "exactness" && bytes >= self.context.options.min_saving && !said {
+                let outcome = Outcome::Missed(Reason { code: barrier.code, message: barrier.text.clone() });
+                self.findings.push(Finding { instruction, grade: Grade::HloExact, wasted: bytes, outcome });
+            }
+        }
     }
 
     fn miss(&mut self, sink: &Sink, reason: Reason) {
