@@ -330,7 +330,6 @@ fn functions_may_leave_the_library_that_sums_what_they_are_made_of() {
     assert_eq!(grade(&behind, ALONE), Grade::HloExact, "a quotient by a sum");
 }
 
-/// A library that sums floats and is to round the sums does not where they are widened again; in the loop they are rounded.
 /// XLA:CPU's code for some functions, and for products of complex numbers, rounds by how many numbers a kernel has.
 #[test]
 fn functions_whose_last_bits_follow_the_size_of_a_kernel_are_no_bitwise_work() {
@@ -341,13 +340,15 @@ fn functions_whose_last_bits_follow_the_size_of_a_kernel_are_no_bitwise_work() {
     let found = find(&parse(&source("f32", "  %u = f32[64] erf(%v)", ALONE)), &strict);
     let said = |finding: &hlo_passes::Finding| matches!(&finding.outcome, Outcome::Missed(reason) if reason.code == "exactness" && reason.message.contains("`u`"));
     assert_eq!(found.iter().filter(|finding| said(finding)).count(), 1, "{found:?}");
-    for function in ["sine", "tanh", "logistic", "sqrt", "negate"] {
+    for function in ["sine", "tanh", "logistic", "sqrt", "rsqrt", "negate"] {
         assert_eq!(grade(&format!("  %u = f32[64] {function}(%v)"), ALONE), Grade::Bitwise, "{function}");
     }
+    assert_eq!(grade_of("f16", "  %u = f16[64] rsqrt(%v)", ALONE), Grade::HloExact);
     assert_eq!(grade_of("c64", "  %u = c64[64] multiply(%v, %w)", ALONE), Grade::HloExact);
     assert_eq!(grade_of("c64", "  %u = c64[64] add(%v, %w)", ALONE), Grade::Bitwise);
 }
 
+/// A library that sums floats and is to round the sums does not where they are widened again; in the loop they are rounded.
 #[test]
 fn a_sum_may_be_rounded_once_it_leaves_the_library() {
     let rounded = |of: &str| {

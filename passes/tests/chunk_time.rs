@@ -2,7 +2,7 @@
 
 mod common;
 
-use hlo_memory::ModelEstimator;
+use hlo_memory::{ModelEstimator, Target};
 use hlo_passes::Options;
 use hlo_passes::manager::{default_pipeline, run};
 
@@ -16,7 +16,13 @@ const GRADIENT: &str = include_str!("time_programs/grad_sin.hlo");
 
 /// What `chunk` says of the loops it makes of a program.
 fn notes(program: &str) -> Vec<String> {
-    let report = run(&mut parse(program), &default_pipeline(), &Options::default(), &ModelEstimator::default())
+    notes_for(Target::Cpu, program)
+}
+
+/// The same where the program is for `target`.
+fn notes_for(target: Target, program: &str) -> Vec<String> {
+    let options = Options { target, ..Options::default() };
+    let report = run(&mut parse(program), &default_pipeline(), &options, &ModelEstimator { target })
         .expect("it has an estimate");
     report.rewrites.into_iter().filter(|rewrite| rewrite.pass == "chunk").map(|rewrite| rewrite.note).collect()
 }
@@ -125,4 +131,5 @@ fn attention(places_first: bool) -> String {
 fn products_that_would_transpose_their_operands_in_each_block_take_few() {
     assert_eq!(notes(&attention(false)), ["32 blocks of 32 rows"]);
     assert_eq!(notes(&attention(true)), ["8 blocks of 1 rows", "8 blocks of 128 rows"], "heads need no whole operand");
+    assert_eq!(notes_for(Target::Tpu, &attention(true)), ["64 blocks of 16 rows"], "no library that packs operands");
 }

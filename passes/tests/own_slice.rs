@@ -102,6 +102,17 @@ fn products_of_matrices_on_fewer_rows_are_hlo_exact() {
 }
 
 #[test]
+fn functions_whose_last_bits_follow_the_size_of_a_kernel_are_hlo_exact() {
+    let lines = "  %x = f32[8,64] parameter(0)
+  %all = f32[8,64] erf(%x)
+  ROOT %mine = f32[2,64] dynamic-slice(%all, %own, %zero), dynamic_slice_sizes={2,64}";
+    assert_eq!(rewritten(lines).1, Grade::HloExact);
+    assert_eq!(rewritten(&lines.replace("erf", "tanh")).1, Grade::Bitwise);
+    let strict = find_at(&common::module(&format!("{DEVICE}{lines}")), Grade::Bitwise);
+    assert!(matches!(strict.as_slice(), [Finding { outcome: Outcome::Missed(_), .. }]), "{strict:?}");
+}
+
+#[test]
 fn short_floats_may_no_longer_be_rounded() {
     let lines = |element: &str| {
         format!(

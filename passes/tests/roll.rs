@@ -376,6 +376,7 @@ fn what_is_known_when_it_is_compiled_is_computed_otherwise() {
     for work in ["maximum(%t.#, %b.#)", "clamp(%b.#, %t.#, %b.#)", "negate(%b.#)", "tanh(%t.#)"] {
         assert_eq!(grades(&source(work)), [Grade::Bitwise], "{work}");
     }
+    assert_eq!(grades(&source("cbrt(%t.#)")), [Grade::HloExact], "its last bits follow the size of a kernel");
     let chosen = "select(%p.#, %t.#, %b.#)";
     let compared = |k: usize| format!("  %p.{k} = pred[64,64] compare(%t.{k}, %b.{k}), direction=GT\n  %w.{k} =");
     let chosen = (0..3).fold(source(chosen), |text, k| text.replace(&format!("  %w.{k} ="), &compared(k)));

@@ -13,7 +13,7 @@ use indexmap::IndexSet;
 use super::cone::{Cone, Form, Node};
 use super::readers::Taken;
 use crate::Grade;
-use crate::flow::{exactness, is_fusible, is_real, is_sensitive};
+use crate::flow::{exactness, is_fusible, is_real};
 
 /// The grade of computing these `cones` of `value` where rows are `taken`.
 pub(super) fn grade(
@@ -26,7 +26,7 @@ pub(super) fn grade(
     let changes = taken.iter().any(|taken| {
         let cone = &cones[&taken.dim];
         let floats = floats(module, cone, value, taken.dim);
-        cone.anew().any(|(id, _)| joins(module, id) || is_sensitive(module.instruction(id)))
+        cone.anew().any(|(id, _)| joins(module, id))
             || floats.into_iter().any(|(id, form)| {
                 let moves = only_moves(module, id, form, taken.rows);
                 !moves && (reduced || is_seen_through(module, id))

@@ -12,18 +12,19 @@
 //! for a quarter of what took 2.8 ms before there was a loop.
 //!
 //! Sound because a call computes what its body computes. Calls marked `inlineable="false"` are not inlined by XLA. Stays away from
-//! instructions of the input, from the entry computation, from gathers of several readers, which XLA keeps in memory anyway, and from modules
-//! to be partitioned, where such a call would mean one device. The manager undoes it where the blocks are dear.
+//! instructions of the input, from the entry computation, from gathers of several readers, which XLA keeps in memory anyway, from tables that are
+//! products, which a kernel may join with sums behind the gather, or that memory rounds, and from modules to be partitioned, where such a call would
+//! mean one device. The manager undoes it where the blocks are dear.
 //!
 //! Source: `xla/service/instruction_fusion.cc`; `xla/codegen/emitters/computation_partitioner.cc`; `xla/service/call_inliner.cc`.
 
-use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
-use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 use indexmap::{IndexMap, IndexSet};
 
 use super::{call_that_hands_on, kernel};
+use crate::flow::{float_product, is_rounded};
 
 /// What keeps gathers that are `new` out of kernels that would compute them at several places; empty if there is none.
 pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Patch {
@@ -32,25 +33,25 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
         return patch;
     }
     let users = Users::of(module);
-    let mut computations: IndexMap<_, SideTable<InstructionId, bool>> = IndexMap::new();
+    let wanted = |id, inst: &Instruction| {
+        inst.opcode == Opcode::Gather && users.get(id).len() == 1 && new(id) && stands(module, inst)
+    };
     // Each reader with the gathers that it takes from calls.
     let mut readers: IndexMap<InstructionId, IndexSet<InstructionId>> = IndexMap::new();
-    for (gather, inst) in module.live_instructions() {
-        let &[reader] = users.get(gather) else { continue };
-        if inst.opcode != Opcode::Gather || inst.parent == module.entry() || !new(gather) {
-            continue;
-        }
-        let several = computations
-            .entry(inst.parent)
-            .or_insert_with(|| kernel::computed_several_times(module, &users, inst.parent));
-        if several[gather] {
-            readers.entry(reader).or_default().insert(gather);
-        }
+    for gather in kernel::several_in_loops(module, &users, wanted) {
+        readers.entry(users.get(gather)[0]).or_default().insert(gather);
     }
     for (reader, gathers) in readers {
         keep(module, reader, &gathers, &mut patch);
     }
     patch
+}
+
+/// Whether the bits of a gather are the same wherever it is computed: its table is not a product that a kernel could join with a sum behind the
+/// gather, nor anything that memory rounds.
+fn stands(module: &Module, gather: &Instruction) -> bool {
+    let table = gather.operands[0];
+    float_product(module, table).is_none() && !is_rounded(module, table)
 }
 
 /// Lets `reader` take `gathers` from calls that hand them on.
@@ -73,6 +74,11 @@ mod tests {
 
     /// A loop that carries `%o`, which `lines` make of two gathers.
     fn program(lines: &str) -> Module {
+        program_of("%t", lines)
+    }
+
+    /// The same where the gathers read `table`: `%t`, which is carried, or `%u`, its square.
+    fn program_of(table: &str, lines: &str) -> Module {
         let gather = |name: &str, table: &str| {
             format!(
                 "  %{name} = f32[64] gather({table}, %i), offset_dims={{}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1}}\n"
@@ -86,6 +92,7 @@ mod tests {
   %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
   %t = f32[9] get-tuple-element(%s), index=1
+  %u = f32[9] multiply(%t, %t)
   %i = s32[64,1] get-tuple-element(%s), index=2
 {}{}{lines}
   %one = s32[] constant(1)
@@ -105,8 +112,8 @@ ENTRY %main {{
   ROOT %w = {state} while(%x), condition=%more, body=%body
 }}
 ",
-            gather("g", "%t"),
-            gather("h", "%t")
+            gather("g", table),
+            gather("h", table)
         );
         let module = text::parse(&source).expect("the test's module is legal");
         assert_eq!(hlo_ir::verify::verify(&module), []);
@@ -133,6 +140,7 @@ ENTRY %main {{
         let is_kept = |module: &Module, new: bool| !patch(module, |_| new).is_empty();
         let two = program(TWO_PLACES);
         assert!(!is_kept(&two, false), "the input stays as it is");
+        assert!(!is_kept(&program_of("%u", TWO_PLACES), true), "a kernel may join the product with a sum");
         let source = text::print(&two).replacen("HloModule m", "HloModule m, num_partitions=2", 1);
         assert!(!is_kept(&text::parse(&source).expect("legal text"), true), "partitioned");
         let one_place = TWO_PLACES

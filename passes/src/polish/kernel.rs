@@ -17,8 +17,22 @@ use indexmap::{IndexMap, IndexSet};
 
 use crate::flow::{is_expensive, is_fusible};
 
+/// Instructions outside of the entry that are `wanted` and that some kernel computes in a function that it calls more than once.
+pub(super) fn several_in_loops(
+    module: &Module,
+    users: &Users,
+    wanted: impl Fn(InstructionId, &Instruction) -> bool,
+) -> Vec<InstructionId> {
+    let mut computations: IndexMap<_, SideTable<InstructionId, bool>> = IndexMap::new();
+    let candidates = module.live_instructions().filter(|&(id, inst)| inst.parent != module.entry() && wanted(id, inst));
+    let several = candidates.filter(|&(id, inst)| {
+        computations.entry(inst.parent).or_insert_with(|| computed_several_times(module, users, inst.parent))[id]
+    });
+    several.map(|(id, _)| id).collect()
+}
+
 /// Instructions of `computation` that some kernel computes in a function that it calls more than once.
-pub(super) fn computed_several_times(
+fn computed_several_times(
     module: &Module,
     users: &Users,
     computation: ComputationId,

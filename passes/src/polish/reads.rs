@@ -19,12 +19,10 @@
 //!
 //! Source: the code of the kernels in XLA's dumps (`*.ir-with-opt.ll`); `xla/service/call_inliner.cc`.
 
-use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::module::Payload;
 use hlo_ir::{Instruction, InstructionId, Module, Opcode};
-use indexmap::IndexMap;
 
 use super::{attributes_of_call, is_plain_block, kernel};
 
@@ -34,19 +32,10 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
     if module.is_partitioned() {
         return patch;
     }
-    let users = Users::of(module);
-    let mut computations: IndexMap<_, SideTable<InstructionId, bool>> = IndexMap::new();
-    for (block, inst) in module.live_instructions() {
-        let complex = inst.array().is_some_and(|array| array.element_type.is_complex());
-        if inst.parent == module.entry() || !new(block) || complex || !is_plain_block(module, inst) {
-            continue;
-        }
-        let several = computations
-            .entry(inst.parent)
-            .or_insert_with(|| kernel::computed_several_times(module, &users, inst.parent));
-        if several[block] {
-            read(module, block, &mut patch);
-        }
+    let is_complex = |inst: &Instruction| inst.array().is_some_and(|array| array.element_type.is_complex());
+    let wanted = |id, inst: &Instruction| new(id) && !is_complex(inst) && is_plain_block(module, inst);
+    for block in kernel::several_in_loops(module, &Users::of(module), wanted) {
+        read(module, block, &mut patch);
     }
     patch
 }
