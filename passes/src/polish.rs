@@ -5,6 +5,7 @@
 pub(crate) mod columns;
 pub(crate) mod gathers;
 mod kernel;
+pub(crate) mod products;
 pub(crate) mod reads;
 pub(crate) mod sums;
 pub(crate) mod writes;

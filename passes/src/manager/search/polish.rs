@@ -7,7 +7,7 @@ use hlo_memory::{Bytes, Target};
 use super::Search;
 use crate::manager::RunError;
 use crate::manager::trial::{self, Claim};
-use crate::polish::{columns, gathers, reads, sums, writes};
+use crate::polish::{columns, gathers, products, reads, sums, writes};
 use crate::{Grade, PassKind};
 
 /// Blocks that stand in memory for themselves may take a twenty-fifth of the peak. A kernel that reads one too is not vectorized and takes up to four
@@ -32,13 +32,15 @@ impl Search<'_> {
         let written = self.spend("writes", writes, SHARE_OF_PEAK)?;
         let sums = sums::patch(self.module, |id| self.is_of_loose_loop(id));
         let summed = self.spend("sums", sums, SHARE_OF_PEAK_SUMMED)?;
+        let products = products::patch(self.module, |id| self.is_of_loose_loop(id));
+        let multiplied = self.spend("products", products, SHARE_OF_PEAK)?;
         let origins = &self.origins;
         let gathers = gathers::patch(self.module, |id| origins.is_new(id));
         let gathered = self.spend("gathers", gathers, SHARE_OF_PEAK)?;
         let origins = &self.origins;
         let reads = reads::patch(self.module, |id| origins.is_new(id));
         let read = self.spend("reads", reads, SHARE_OF_PEAK)?;
-        if changed || written || summed || gathered || read {
+        if changed || written || summed || multiplied || gathered || read {
             self.observer.polished(self.steps.len() + 1, self.module);
         }
         Ok(())
