@@ -91,6 +91,8 @@ pub struct Context<'a> {
     pub users: &'a Users,
     /// Its memory as it is now.
     pub estimate: &'a Estimate,
+    /// Bytes that the module took as it was given, before any rewrite.
+    pub before: Bytes,
     /// What the user asked for.
     pub options: &'a Options,
 }

@@ -505,7 +505,13 @@ fn small_gains_are_remarks() {
     let users = hlo_ir::graph::Users::of(&module);
     let estimate = common::estimate(Bytes(1 << 20), Vec::new());
     let options = options(80);
-    let context = hlo_passes::Context { module: &module, users: &users, estimate: &estimate, options: &options };
+    let context = hlo_passes::Context {
+        module: &module,
+        users: &users,
+        estimate: &estimate,
+        before: estimate.charged(),
+        options: &options,
+    };
     let findings = hlo_passes::Pass::find(&hlo_passes::chunk::Chunk, &context);
     assert!(
         matches!(&findings[..], [finding] if matches!(&finding.outcome, Outcome::Missed(reason) if reason.code == "small-gain"))

@@ -2,9 +2,11 @@
 
 mod common;
 
-use hlo_memory::{ModelEstimator, Target};
-use hlo_passes::Options;
+use hlo_ir::graph::Users;
+use hlo_memory::{Bytes, Estimator as _, ModelEstimator, Target};
+use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{default_pipeline, run};
+use hlo_passes::{Context, Finding, Options, Outcome, Pass as _};
 
 use common::parse;
 
@@ -129,7 +131,28 @@ fn attention(places_first: bool) -> String {
 
 #[test]
 fn products_that_would_transpose_their_operands_in_each_block_take_few() {
-    assert_eq!(notes(&attention(false)), ["32 blocks of 32 rows"]);
-    assert_eq!(notes(&attention(true)), ["8 blocks of 1 rows", "8 blocks of 128 rows"], "heads need no whole operand");
+    assert_eq!(notes(&attention(false)), ["16 blocks of 64 rows"]);
+    assert_eq!(notes(&attention(true)), ["8 blocks of 1 rows", "4 blocks of 256 rows"], "heads need no whole operand");
     assert_eq!(notes_for(Target::Tpu, &attention(true)), ["64 blocks of 16 rows"], "no library that packs operands");
+}
+
+/// Loops of a program that fits any machine add less to its run time.
+#[test]
+fn small_programs_have_larger_blocks() {
+    let module = parse(&attention(false));
+    let estimate = ModelEstimator::default().estimate(&module).expect("it has one");
+    let offered = |before: u64| -> Vec<String> {
+        let (users, options) = (Users::of(&module), Options::default());
+        let context =
+            Context { module: &module, users: &users, estimate: &estimate, before: Bytes(before), options: &options };
+        let note = |finding: Finding| match finding.outcome {
+            Outcome::Rewrite { note, .. } => Some(note),
+            _ => None,
+        };
+        Chunk.find(&context).into_iter().filter_map(note).filter(|note| note.contains("blocks of")).collect()
+    };
+    let (small, large) = (offered((1 << 30) - 1), offered(1 << 30));
+    assert!(small.contains(&"16 blocks of 64 rows".to_owned()), "{small:?}");
+    assert!(large.contains(&"32 blocks of 32 rows".to_owned()), "{large:?}");
+    assert!(!small.contains(&"32 blocks of 32 rows".to_owned()), "{small:?}");
 }

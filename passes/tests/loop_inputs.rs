@@ -48,7 +48,13 @@ ENTRY %main (a: s8[4,8], b: s32[8], d: s32[4,8]) -> s32[8] {
 fn find_for(module: &Module, target: Target) -> Vec<Finding> {
     let options = Options { min_saving: Bytes(1), target, ..Options::default() };
     let (users, estimate) = (Users::of(module), estimate(Bytes(0), vec![]));
-    LoopInputs.find(&Context { module, users: &users, estimate: &estimate, options: &options })
+    LoopInputs.find(&Context {
+        module,
+        users: &users,
+        estimate: &estimate,
+        before: estimate.charged(),
+        options: &options,
+    })
 }
 
 fn find(module: &Module) -> Vec<Finding> {

@@ -87,7 +87,13 @@ ENTRY %main (a: f32[8], b: f32[4,8]) -> f32[8] {
 fn find(module: &Module) -> Vec<Finding> {
     let (users, estimate) = (Users::of(module), estimate(Bytes(1 << 20), Vec::new()));
     let options = Options { min_saving: Bytes(1), ..Options::default() };
-    LoopResiduals.find(&Context { module, users: &users, estimate: &estimate, options: &options })
+    LoopResiduals.find(&Context {
+        module,
+        users: &users,
+        estimate: &estimate,
+        before: estimate.charged(),
+        options: &options,
+    })
 }
 
 /// The loops with some texts replaced, each of which must be there.

@@ -20,7 +20,13 @@ const DEVICE: &str = "  %device = u32[] partition-id()
 fn find_at(module: &Module, exactness: Grade) -> Vec<Finding> {
     let options = Options { min_saving: Bytes(1), exactness, ..Options::default() };
     let (users, estimate) = (Users::of(module), common::estimate(Bytes(0), Vec::new()));
-    OwnSlice.find(&Context { module, users: &users, estimate: &estimate, options: &options })
+    OwnSlice.find(&Context {
+        module,
+        users: &users,
+        estimate: &estimate,
+        before: estimate.charged(),
+        options: &options,
+    })
 }
 
 fn find(lines: &str) -> Vec<Finding> {

@@ -381,7 +381,8 @@ impl<'a> Search<'a> {
         }
         let users = Users::of(self.module);
         let options = if self.urgent { self.options } else { &self.at_ease };
-        let context = Context { module: self.module, users: &users, estimate: &self.now, options };
+        let context =
+            Context { module: self.module, users: &users, estimate: &self.now, before: self.before.charged(), options };
         let mut found = Vec::new();
         for (index, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind) {
             self.observer.working(&format!("{} looks for waste", pass.name()));

@@ -1,7 +1,7 @@
 //! What a plan saves and what it costs, in bytes of memory traffic.
 
 use hlo_ir::{DotDims, InstructionId, Opcode};
-use hlo_memory::Target;
+use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
 use super::closure::Plan;
@@ -38,9 +38,12 @@ const KERNEL: f64 = 250e3;
 const CACHE: u64 = 4 << 20;
 /// Traffic that one multiplication and addition of a contraction is worth, per byte of its result.
 const CONTRACTION: f64 = 0.05;
-/// Share of the original cost that loops may add. Up to here run time is flat, because blocks that fit the cache save as much.
+/// Share of the original cost that loops may add. Up to here run time is flat, because blocks that fit the cache save as much...
 const ALLOWANCE: f64 = 0.3;
-
+/// ...if they are long: products of few rows reach two thirds of the speed of large ones, which the price leaves out. A program that takes this little
+/// fits any machine, and can as well have larger blocks.
+const SMALL_ALLOWANCE: f64 = 0.15;
+const SMALL: Bytes = Bytes(1 << 30);
 /// The same where a budget is not met.
 const URGENT_ALLOWANCE: f64 = 2.0;
 /// Share of the memory traffic spared that computing values again may cost.
@@ -86,7 +89,7 @@ impl Price {
         let spared = gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
         let options = flow.context.options;
         let urgent = is_urgent(flow.context);
-        let allowed = base * if urgent { URGENT_ALLOWANCE } else { ALLOWANCE };
+        let allowed = base * allowance(flow.context);
         let most_blocks = Windows::of(graph, regions).most_blocks(allowed, per_block);
         // A limit on the command line is an order: run time is not asked for.
         let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
@@ -116,6 +119,16 @@ impl Price {
         let small = self.pieces.iter().filter(|(_, piece)| piece.saturating_mul(block) < PIECE);
         let scattered = small.map(|(bytes, _)| SCATTERED * *bytes as f64).sum::<f64>();
         (self.again + self.per_block * blocks as f64 + scattered) / self.base
+    }
+}
+
+/// What loops may add to the original cost, as a share of it.
+fn allowance(context: &Context<'_>) -> f64 {
+    let small = context.options.target == Target::Cpu && context.before < SMALL;
+    match (is_urgent(context), small) {
+        (true, _) => URGENT_ALLOWANCE,
+        (false, true) => SMALL_ALLOWANCE,
+        (false, false) => ALLOWANCE,
     }
 }
 
