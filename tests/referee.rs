@@ -266,8 +266,8 @@ fn results_stay_equal_where_a_budget_makes_loops_multiply_again() {
 /// Judges a program in which a call hands a block on, for which the small programs of the corpus are too small: results must stay equal, and the
 /// bytes those that are said.
 fn judge_hand_on(name: &str, text: &str, options: &Options) {
-    /// Bytes of numbers that may be part of a library call, because nothing else reads them: 16 rows of a block have 4 x 4 partial sums each.
-    const NUMBERS: u64 = 64 + 16 * 4 * 4 * 4;
+    /// Bytes of numbers that may be part of a library call, because nothing else reads them: 32 rows of a block have 4 x 4 partial sums each.
+    const NUMBERS: u64 = 64 + 32 * 4 * 4 * 4;
     let outcome = optimize(text, &Pipeline::standard(), options).unwrap();
     assert!(outcome.text.contains(".hand_on"), "the call is what is judged here");
     let grade = outcome.report.rewrites.iter().map(|rewrite| rewrite.grade).max().unwrap();

@@ -53,6 +53,12 @@ def network(x, w1, w2):
     return jnp.sum(jnp.tanh(jax.nn.gelu(x @ w1) @ w2) ** 2)
 
 
+def perceptron(x, *weights):
+    for w in weights:
+        x = jax.nn.gelu(x @ w)
+    return jnp.sum(x**2)
+
+
 def neighbours(x, nearby, w):
     own = jnp.broadcast_to(x[:, None], (*nearby.shape, x.shape[1]))
     return jax.nn.relu(jnp.concatenate([own, x[nearby] - x[:, None]], -1) @ w).max(1)
@@ -224,6 +230,12 @@ PROGRAMS = {
         [((2, 4096, 512), F32), *[((512, 512), F32)] * 4, ((512, 2048), F32), ((2048, 512), F32)],
         [((1, 1024, 256), F32), *[((256, 256), F32)] * 4, ((256, 1024), F32), ((1024, 256), F32)],
         "reassociate", None),
+    "short-block": (
+        block, [((16, 2048, 256), F32), *[((256, 256), F32)] * 4, ((256, 1024), F32), ((1024, 256), F32)],
+        [((4, 512, 256), F32), *[((256, 256), F32)] * 4, ((256, 1024), F32), ((1024, 256), F32)], "hlo-exact", None),
+    "perceptron-gradient": (
+        jax.grad(perceptron, (1, 2, 3)), [((131072, 256), F32), ((256, 1024), F32), ((1024, 1024), F32), ((1024, 64), F32)],
+        [((16384, 256), F32), ((256, 1024), F32), ((1024, 1024), F32), ((1024, 64), F32)], "hlo-exact", None),
     "convolution-gradient": (
         jax.grad(frames), [((8, 8, 4, 32), F32), ((8192, 84, 84, 4), U8)],
         [((8, 8, 4, 32), F32), ((256, 84, 84, 4), U8)], "reassociate", None),
