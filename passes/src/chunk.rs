@@ -40,8 +40,8 @@
 //! All ends that share producers share a loop. What one dimension cannot end is computed again in a second loop over another dimension, if
 //! that costs less than the memory traffic it spares, and only if no comparison, rounding or sort follows a value that could round differently
 //! in the two loops. A block is a sixteenth of arguments and outputs, between 4 and 64 MiB; fewer, larger blocks are made
-//! where starting iterations, adding to accumulators or reading whole operands would cost more than a third of the work itself (on CPU a sixth, in
-//! programs below 1 GiB), and no loop is made where that is not possible. `--chunk-bytes` overrides all of this. Products are multiplied again in a later loop rather than
+//! where starting iterations, adding to accumulators or reading whole operands would cost more than a third of the work itself (on CPU a sixth, for
+//! products in programs below 1 GiB), and no loop is made where that is not possible. `--chunk-bytes` overrides all of this. Products are multiplied again in a later loop rather than
 //! written by an earlier one only where a `--budget` is missed.
 //!
 //! On XLA:TPU blocks are whole tiles of 1024 rows and there are at most 4096 of them; on XLA:GPU, which takes time to compile for each iteration, at

@@ -40,8 +40,8 @@ const CACHE: u64 = 4 << 20;
 const CONTRACTION: f64 = 0.05;
 /// Share of the original cost that loops may add. Up to here run time is flat, because blocks that fit the cache save as much...
 const ALLOWANCE: f64 = 0.3;
-/// ...if they are long: products of few rows reach two thirds of the speed of large ones, which the price leaves out. A program that takes this little
-/// fits any machine, and can as well have larger blocks.
+/// ...but products of few rows reach two thirds of the speed of large ones, which the price leaves out. A program that takes this little fits any
+/// machine, and can as well have larger blocks where there are products.
 const SMALL_ALLOWANCE: f64 = 0.15;
 const SMALL: Bytes = Bytes(1 << 30);
 /// The same where a budget is not met.
@@ -89,7 +89,8 @@ impl Price {
         let spared = gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
         let options = flow.context.options;
         let urgent = is_urgent(flow.context);
-        let allowed = base * allowance(flow.context);
+        let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
+        let allowed = base * allowance(flow.context, multiplies);
         let most_blocks = Windows::of(graph, regions).most_blocks(allowed, per_block);
         // A limit on the command line is an order: run time is not asked for.
         let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
@@ -123,8 +124,8 @@ impl Price {
 }
 
 /// What loops may add to the original cost, as a share of it.
-fn allowance(context: &Context<'_>) -> f64 {
-    let small = context.options.target == Target::Cpu && context.before < SMALL;
+fn allowance(context: &Context<'_>, multiplies: bool) -> f64 {
+    let small = context.options.target == Target::Cpu && context.before < SMALL && multiplies;
     match (is_urgent(context), small) {
         (true, _) => URGENT_ALLOWANCE,
         (false, true) => SMALL_ALLOWANCE,
