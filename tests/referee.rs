@@ -292,6 +292,11 @@ fn results_stay_equal_where_rows_are_weighted_before_they_are_summed() {
 }
 
 #[test]
+fn results_stay_equal_where_products_change_their_operands() {
+    judge_hand_on("products", &text("passes/tests/polish_programs/columns.hlo"), &Options::default());
+}
+
+#[test]
 fn results_stay_equal_on_several_devices() {
     let folder = workspace("devices");
     let eager = Options { min_saving: Bytes(1), verify_each: true, ..Options::default() };
