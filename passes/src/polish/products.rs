@@ -1,16 +1,16 @@
 //! Products of a whole array with a block are made with their operands changed where XLA:CPU would pack the array anew for each block.
 //!
 //! ```text
-//! %p = f32[1024,64] dot(%x, %b),                    =>   %p = f32[64,1024] dot(%b, %x),
+//! %p = f32[1024,64] dot(%x, %b),                    =>   %p.1 = f32[64,1024] dot(%b, %x),
 //!        lhs_contracting_dims={0},                            lhs_contracting_dims={0},
 //!        rhs_contracting_dims={0}                             rhs_contracting_dims={0}
-//!                                                        %kept = f32[64,1024] call(%p), to_apply=%hand_on
-//!                                                        %q = f32[1024,64] transpose(%kept), dimensions={1,0}
+//!                                                        %kept = f32[64,1024] call(%p.1), to_apply=%hand_on
+//!                                                        %p = f32[1024,64] transpose(%kept), dimensions={1,0}
 //! ```
 //!
 //! It takes memory for the block and saves time. XLA:CPU's library contracts the last dimension of the left operand. Any other product is left to
 //! Eigen, which packs a left operand that is contracted along columns number by number, however few columns the other one has. The product of
-//! `[16384,1024]` and `[16384,64]` over the rows took 53 ms, 40 of them for packing; 15 ms with the operands changed. A loop with two of them (the
+//! `[16384,1024]` and `[16384,64]` over the rows took 53 ms, 40 of them for packing; 15 ms with the operands changed. A loop with one of them (the
 //! gradient of a perceptron, `hlo-exact`) ran at 0.65 of the original's speed, and runs at 1.0. The call is there because XLA would change the operands back.
 //!
 //! Sound because each number is the sum of the same products; products of floats are no better than `hlo-exact` in a loop, so that they may be summed in
@@ -27,7 +27,7 @@ use super::call_that_hands_on;
 
 /// Bytes of the smallest array that is worth two more kernels for the result.
 const LEAST: Bytes = Bytes(1 << 20);
-/// With so many columns on the other side, packing is a tenth of the work.
+/// With more columns on the other side, packing is a small part of the work: a quarter with 256 of them, a tenth with 1,024.
 const MOST_COLUMNS: i64 = 512;
 /// How many times as many columns the packed operand has as the other one, which is packed instead.
 const WIDER: i64 = 2;
