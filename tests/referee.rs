@@ -263,13 +263,13 @@ fn results_stay_equal_where_a_budget_makes_loops_multiply_again() {
     assert!(agrees(Grade::Reassociate, false, &answers[0]), "{}", answers[0]);
 }
 
-/// Judges a program in which a call hands a block on, for which the small programs of the corpus are too small: results must stay equal, and the
+/// Judges a program in which a call hands a block on, or what else `mark` tells of, for which the small programs of the corpus are too small: results must stay equal, and the
 /// bytes those that are said.
-fn judge_hand_on(name: &str, text: &str, options: &Options) {
+fn judge_polish(name: &str, mark: &str, text: &str, options: &Options) {
     /// Bytes of numbers that may be part of a library call, because nothing else reads them: 32 rows of a block have 4 x 4 partial sums each.
     const NUMBERS: u64 = 64 + 32 * 4 * 4 * 4;
     let outcome = optimize(text, &Pipeline::standard(), options).unwrap();
-    assert!(outcome.text.contains(".hand_on"), "the call is what is judged here");
+    assert!(outcome.text.contains(mark), "{mark} is what is judged here");
     let grade = outcome.report.rewrites.iter().map(|rewrite| rewrite.grade).max().unwrap();
     let folder = workspace(name);
     let (before, after) = (save(&folder, "before.hlo", text), save(&folder, "after.hlo", &outcome.text));
@@ -282,18 +282,24 @@ fn judge_hand_on(name: &str, text: &str, options: &Options) {
 #[test]
 fn results_stay_equal_where_blocks_are_computed_before_they_are_written() {
     let text = text(corpus("chunk", "keeps-shared-concat", "before.hlo")).replace("1073741824", "4194304");
-    judge_hand_on("writes", &text, &Options::default());
+    judge_polish("writes", ".hand_on", &text, &Options::default());
 }
 
 #[test]
 fn results_stay_equal_where_rows_are_weighted_before_they_are_summed() {
     let text = text("passes/tests/polish_programs/clipped.hlo");
-    judge_hand_on("sums", &text, &Options { exactness: Grade::Reassociate, ..Options::default() });
+    judge_polish("sums", ".hand_on", &text, &Options { exactness: Grade::Reassociate, ..Options::default() });
 }
 
 #[test]
 fn results_stay_equal_where_products_change_their_operands() {
-    judge_hand_on("products", &text("passes/tests/polish_programs/columns.hlo"), &Options::default());
+    judge_polish("products", ".hand_on", &text("passes/tests/polish_programs/columns.hlo"), &Options::default());
+}
+
+#[test]
+fn results_stay_equal_where_sums_leave_dimensions_out() {
+    let text = text("passes/tests/polish_programs/one_number.hlo");
+    judge_polish("units", "f32[1024,1024] multiply", &text, &Options::default());
 }
 
 #[test]

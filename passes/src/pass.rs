@@ -93,6 +93,8 @@ pub struct Context<'a> {
     pub estimate: &'a Estimate,
     /// Bytes that the module took as it was given, before any rewrite.
     pub before: Bytes,
+    /// Whether what computes nothing again has been found, and what computes large values again may be.
+    pub repeats: bool,
     /// What the user asked for.
     pub options: &'a Options,
 }

@@ -8,6 +8,7 @@ mod kernel;
 pub(crate) mod products;
 pub(crate) mod reads;
 pub(crate) mod sums;
+pub(crate) mod units;
 pub(crate) mod writes;
 
 use hlo_ir::edit::Patch;

@@ -31,7 +31,14 @@ fn interface(module: &Module) -> Estimate {
 
 fn find(pass: &dyn Pass, module: &Module) -> Vec<Finding> {
     let (users, estimate, options) = (Users::of(module), interface(module), Options::default());
-    pass.find(&Context { module, users: &users, estimate: &estimate, before: estimate.charged(), options: &options })
+    pass.find(&Context {
+        module,
+        users: &users,
+        estimate: &estimate,
+        before: estimate.charged(),
+        repeats: true,
+        options: &options,
+    })
 }
 
 /// One line per finding; applies the first rewrite. `false` if there was none.

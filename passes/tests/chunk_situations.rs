@@ -510,6 +510,7 @@ fn small_gains_are_remarks() {
         users: &users,
         estimate: &estimate,
         before: estimate.charged(),
+        repeats: true,
         options: &options,
     };
     let findings = hlo_passes::Pass::find(&hlo_passes::chunk::Chunk, &context);

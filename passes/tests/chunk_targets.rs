@@ -151,6 +151,7 @@ fn a_tpu_makes_no_loop_for_less_than_the_copy_of_what_it_multiplies() {
                 users: &users,
                 estimate: &estimate,
                 before: estimate.charged(),
+                repeats: true,
                 options: &options,
             })
             .len()

@@ -131,7 +131,7 @@ fn attention(places_first: bool) -> String {
 
 #[test]
 fn products_that_would_transpose_their_operands_in_each_block_take_few() {
-    assert_eq!(notes(&attention(false)), ["16 blocks of 64 rows"]);
+    assert_eq!(notes(&attention(false)), ["8 blocks of 1 rows", "8 blocks of 128 rows"], "products of many rows first");
     assert_eq!(notes(&attention(true)), ["8 blocks of 1 rows", "4 blocks of 256 rows"], "heads need no whole operand");
     assert_eq!(notes_for(Target::Tpu, &attention(true)), ["64 blocks of 16 rows"], "no library that packs operands");
 }
@@ -139,12 +139,19 @@ fn products_that_would_transpose_their_operands_in_each_block_take_few() {
 /// Loops of a program that fits any machine add less to its run time.
 #[test]
 fn small_programs_have_larger_blocks() {
-    let module = parse(&attention(false));
+    // One head, so that there is only one way to cut.
+    let module = parse(&attention(false).replace("2,8,", "1,1,").replace("1024", "4096"));
     let estimate = ModelEstimator::default().estimate(&module).expect("it has one");
     let offered = |before: u64| -> Vec<String> {
         let (users, options) = (Users::of(&module), Options::default());
-        let context =
-            Context { module: &module, users: &users, estimate: &estimate, before: Bytes(before), options: &options };
+        let context = Context {
+            module: &module,
+            users: &users,
+            estimate: &estimate,
+            before: Bytes(before),
+            repeats: false,
+            options: &options,
+        };
         let note = |finding: Finding| match finding.outcome {
             Outcome::Rewrite { note, .. } => Some(note),
             _ => None,
@@ -152,7 +159,31 @@ fn small_programs_have_larger_blocks() {
         Chunk.find(&context).into_iter().filter_map(note).filter(|note| note.contains("blocks of")).collect()
     };
     let (small, large) = (offered((1 << 30) - 1), offered(1 << 30));
-    assert!(small.contains(&"16 blocks of 64 rows".to_owned()), "{small:?}");
-    assert!(large.contains(&"32 blocks of 32 rows".to_owned()), "{large:?}");
-    assert!(!small.contains(&"32 blocks of 32 rows".to_owned()), "{small:?}");
+    assert!(small.contains(&"32 blocks of 128 rows".to_owned()), "{small:?}");
+    assert!(large.contains(&"64 blocks of 64 rows".to_owned()), "{large:?}");
+    assert!(!small.contains(&"64 blocks of 64 rows".to_owned()), "{small:?}");
+}
+
+/// The `short-block` of `tests/referee/family_programs.py`, reduced: a transformer block over 4 sequences of 512 places.
+const SHORT_BLOCK: &str = include_str!("time_programs/short_block.hlo");
+
+#[test]
+fn products_of_whole_sequences_are_preferred_to_those_of_few_places() {
+    assert_eq!(notes(SHORT_BLOCK), ["4 blocks of 1 rows"; 2], "blocks of 64 places save 0.5 MiB more at first");
+}
+
+/// The gradient of `jnp.sum(jnp.exp(-r**2) * (1 - jnp.eye(6000)))`, where `r` are the distances of 6,000 points, as JAX writes it.
+const PAIRS: &str = include_str!("time_programs/pairs.hlo");
+
+#[test]
+fn large_values_are_computed_again_where_nothing_else_helps() {
+    assert_eq!(
+        notes(PAIRS),
+        ["375 blocks of 16 rows; 375 blocks of 16 rows"],
+        "rows and columns have loops of their own"
+    );
+    let none: [&str; 0] = [];
+    assert_eq!(notes(&PAIRS.replace("6000", "5000")), none, "95 MiB fit any machine");
+    let cut_in_three = ["8 blocks of 750 rows; 3 blocks of 1 rows, 2 results in one loop"];
+    assert_eq!(notes_for(Target::Tpu, PAIRS), cut_in_three, "run time of other devices is not known");
 }

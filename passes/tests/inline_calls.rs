@@ -148,8 +148,14 @@ ENTRY %main"
     let users = hlo_ir::graph::Users::of(&module);
     let estimate = common::estimate(Bytes(0), Vec::new());
     let options = Options { min_saving: Bytes(1), ..Options::default() };
-    let context =
-        Context { module: &module, users: &users, estimate: &estimate, before: estimate.charged(), options: &options };
+    let context = Context {
+        module: &module,
+        users: &users,
+        estimate: &estimate,
+        before: estimate.charged(),
+        repeats: true,
+        options: &options,
+    };
     let findings = InlineCalls::where_needed().find(&context);
     let notes = findings.iter().map(|finding| match &finding.outcome {
         hlo_passes::Outcome::Rewrite { note, .. } => note.as_str(),
@@ -187,6 +193,7 @@ ENTRY %main {{
             users: &users,
             estimate: &estimate,
             before: estimate.charged(),
+            repeats: true,
             options: &options,
         };
         InlineCalls::where_needed().find(&context).len()

@@ -53,6 +53,7 @@ fn find_for(module: &Module, target: Target) -> Vec<Finding> {
         users: &users,
         estimate: &estimate,
         before: estimate.charged(),
+        repeats: true,
         options: &options,
     })
 }

@@ -92,6 +92,7 @@ fn find(module: &Module) -> Vec<Finding> {
         users: &users,
         estimate: &estimate,
         before: estimate.charged(),
+        repeats: true,
         options: &options,
     })
 }

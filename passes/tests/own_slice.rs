@@ -25,6 +25,7 @@ fn find_at(module: &Module, exactness: Grade) -> Vec<Finding> {
         users: &users,
         estimate: &estimate,
         before: estimate.charged(),
+        repeats: true,
         options: &options,
     })
 }

@@ -185,3 +185,50 @@ fn rows_are_weighted_before_they_are_summed() {
     };
     assert_eq!([Grade::HloExact, Grade::Reassociate].map(calls), [1, 1]);
 }
+
+/// Eight products side by side, each of one array with a part of another one, and the largest numbers of all.
+fn products_in_a_row() -> String {
+    let copies = (0..8).map(|k| {
+        format!(
+            "  %s.{k} = f32[1,1024,64] slice(%xs), slice={{[{k}:{end}], [0:1024], [0:64]}}
+  %b.{k} = f32[1024,64] reshape(%s.{k})
+  %p.{k} = f32[1024,64] dot(%w, %b.{k}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+",
+            end = k + 1
+        )
+    });
+    let joined = (1..8).map(|k| {
+        let (name, last) = (if k == 7 { "ROOT %m.7".to_string() } else { format!("%m.{k}") }, k - 1);
+        let left = if k == 1 { "%p.0".to_string() } else { format!("%m.{last}") };
+        format!("  {name} = f32[1024,64] maximum({left}, %p.{k})\n")
+    });
+    let lines = copies.chain(joined).collect::<String>();
+    format!(
+        "HloModule m\nENTRY %main {{\n  %w = f32[1024,1024] parameter(0)\n  %xs = f32[8,1024,64] parameter(1)\n{lines}}}\n"
+    )
+}
+
+#[test]
+fn products_of_a_run_that_keeps_every_bit_keep_their_operands() {
+    let mut module = parse(&products_in_a_row());
+    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let estimator = ModelEstimator { target: Target::Cpu };
+    let report = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
+    let grades = report.rewrites.iter().map(|rewrite| rewrite.grade).collect::<Vec<_>>();
+    assert_eq!(grades, [Grade::Bitwise], "{:?}", report.remarks);
+    assert_eq!((count(&module, Opcode::Dot), count(&module, Opcode::Call)), (1, 0), "{}", text::print(&module));
+}
+
+#[test]
+fn sums_of_blocks_of_one_row_leave_its_dimension_out() {
+    let source = include_str!("polish_programs/one_number.hlo");
+    let sums = |source: &str| {
+        let module = rewritten(&parse(source), &Options::default());
+        let summed = |inst: &hlo_ir::Instruction| {
+            (inst.opcode == Opcode::Reduce)
+                .then(|| module.instruction(inst.operands[0]).array().map(|array| array.dims.to_vec()))
+        };
+        module.live_instructions().filter_map(|(_, inst)| summed(inst)).flatten().collect::<Vec<_>>()
+    };
+    assert_eq!(sums(source), [[1024, 1024], [1024, 1024]]);
+}

@@ -16,7 +16,14 @@ use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
 fn find(module: &Module, target: Target) -> Vec<Finding> {
     let options = Options { min_saving: Bytes(1), target, ..Options::default() };
     let (users, estimate) = (Users::of(module), common::estimate(Bytes(0), Vec::new()));
-    Roll.find(&Context { module, users: &users, estimate: &estimate, before: estimate.charged(), options: &options })
+    Roll.find(&Context {
+        module,
+        users: &users,
+        estimate: &estimate,
+        before: estimate.charged(),
+        repeats: true,
+        options: &options,
+    })
 }
 
 /// The module behind the first rewrite.

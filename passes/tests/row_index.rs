@@ -19,6 +19,7 @@ fn batched(mut module: Module) -> Option<String> {
         users: &users,
         estimate: &estimate,
         before: estimate.charged(),
+        repeats: true,
         options: &options,
     });
     let [finding] = <[_; 1]>::try_from(found).ok()?;

@@ -62,7 +62,7 @@ impl Offer {
         self.price.gain.saturating_sub(blocks.max().unwrap_or(0))
     }
     fn slowdown(&self) -> f64 {
-        self.price.slowdown(self.sizes.iter().map(|size| size.count).max().unwrap_or(0))
+        self.price.slowdown(&self.sizes)
     }
 }
 
@@ -83,14 +83,17 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
 
 /// The offers without those to which another one that saves almost as much is clearly preferable for its run time.
 fn affordable(offers: Vec<Offer>) -> Vec<Offer> {
-    /// Saving that may be given up, as a divisor, and run time that must be won for it, as a share of the original.
-    const SAVING: u64 = 10;
-    const TIME: f64 = 0.1;
+    /// Share of the saving that may be given up, and run time that must be won for it, as a share of the original.
+    const MARGINS: (f64, f64) = (0.1, 0.1);
+    /// The same where products of few rows are slow.
+    const OF_PRODUCTS: (f64, f64) = (0.15, 0.15);
     let judged: Vec<(u64, f64)> = offers.iter().map(|offer| (offer.rest(), offer.slowdown())).collect();
-    let beaten = |&(rest, slowdown): &(u64, f64)| {
-        judged.iter().any(|(other, time)| *other >= rest - rest / SAVING && time + TIME < slowdown)
+    let beaten = |(offer, &(rest, slowdown)): (&Offer, &(u64, f64))| {
+        let (saving, time) = if offer.price.has_few_rows() { OF_PRODUCTS } else { MARGINS };
+        let least = rest as f64 * (1.0 - saving);
+        judged.iter().any(|&(other, faster)| other as f64 >= least && faster + time < slowdown)
     };
-    let keep: Vec<bool> = judged.iter().map(|offer| !beaten(offer)).collect();
+    let keep: Vec<bool> = offers.iter().zip(&judged).map(|offer| !beaten(offer)).collect();
     offers.into_iter().zip(keep).filter_map(|(offer, keep)| keep.then_some(offer)).collect()
 }
 

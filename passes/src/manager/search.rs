@@ -2,6 +2,7 @@
 
 mod again;
 mod companions;
+mod findings;
 mod known;
 mod lazy;
 mod limit;
@@ -11,7 +12,6 @@ mod promise;
 use std::time::Instant;
 
 use hlo_ir::edit::{Patch, Undo};
-use hlo_ir::graph::Users;
 use hlo_ir::{InstructionId, Module, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Target};
 
@@ -21,7 +21,7 @@ use super::said::Said;
 use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
 use super::{Rewrite, RunError, RunReport};
-use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
+use crate::{Condition, Finding, Grade, Options, Outcome, Pass, PassKind};
 use again::Forks;
 use known::Foreseen;
 use lazy::Savings;
@@ -79,6 +79,8 @@ pub(super) struct Search<'a> {
     at_ease: Options,
     /// Whether the budget is missed by these, and rewrites may be slow.
     pub(super) urgent: bool,
+    /// Whether rewrites may compute large values again: all others were found.
+    pub(super) repeats: bool,
     pub(super) estimator: &'a dyn Estimator,
     observer: &'a mut dyn Observer,
     statistics: Statistics,
@@ -133,6 +135,7 @@ impl<'a> Search<'a> {
             options,
             at_ease: Options { budget: None, ..options.clone() },
             urgent: false,
+            repeats: false,
             estimator,
             observer,
             statistics,
@@ -361,38 +364,6 @@ impl<'a> Search<'a> {
         }
         self.note_fork(now, best.as_ref(), second);
         Ok(best)
-    }
-
-    /// Rewrites of all passes of one kind that the options allow, in pass order.
-    fn gather(&mut self, kind: PassKind) -> Vec<Candidate> {
-        self.findings(kind)
-            .into_iter()
-            .filter(|candidate| {
-                matches!(candidate.finding.outcome, Outcome::Rewrite { .. })
-                    && allowed(candidate.finding.grade, self.options)
-            })
-            .collect()
-    }
-
-    /// Everything that the passes of one kind have to say about the module as it is now.
-    pub(super) fn findings(&mut self, kind: PassKind) -> Vec<Candidate> {
-        if let Some(known) = self.said.recall(kind) {
-            return known;
-        }
-        let users = Users::of(self.module);
-        let options = if self.urgent { self.options } else { &self.at_ease };
-        let context =
-            Context { module: self.module, users: &users, estimate: &self.now, before: self.before.charged(), options };
-        let mut found = Vec::new();
-        for (index, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind) {
-            self.observer.working(&format!("{} looks for waste", pass.name()));
-            let statistics = &mut self.statistics.passes[index];
-            let findings = statistics.searches.measure(|| pass.find(&context));
-            statistics.findings += findings.len();
-            found.extend(findings.into_iter().map(|finding| Candidate { pass: index, finding }));
-        }
-        self.said.note(kind, &found);
-        found
     }
 
     /// Memory with the candidate applied; the module is left as it is. `None` if there is no figure.

@@ -13,6 +13,7 @@ use super::windows::Windows;
 use crate::Context;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
+use crate::chunk::size::BlockSize;
 use crate::flow::{Value, is_fusible, is_transcendental, producer};
 
 /// Gain and cost of a plan.
@@ -30,6 +31,8 @@ pub(super) struct Price {
     /// Arrays read in pieces: their bytes, and the bytes of a piece that a row of the loop is.
     pieces: Vec<(u64, u64)>,
     rows: i64,
+    /// Products cut in a dimension that is neither batch nor contracted: their loop, their cost, and the rows that a row of the loop has there.
+    products: Vec<(usize, f64, i64)>,
 }
 
 /// Traffic of starting a kernel: some ten microseconds, most of it for threads that wait for each other.
@@ -38,6 +41,8 @@ const KERNEL: f64 = 250e3;
 const CACHE: u64 = 4 << 20;
 /// Traffic that one multiplication and addition of a contraction is worth, per byte of its result.
 const CONTRACTION: f64 = 0.05;
+/// With this many rows, a product takes half as long again as with many: 64 of them reach 110 billion operations a second, 2,048 reach 180.
+const FEW_ROWS: f64 = 64.0;
 /// Share of the original cost that loops may add. Up to here run time is flat, because blocks that fit the cache save as much...
 const ALLOWANCE: f64 = 0.3;
 /// ...but products of few rows reach two thirds of the speed of large ones, which the price leaves out. A program that takes this little fits any
@@ -46,17 +51,20 @@ const SMALL_ALLOWANCE: f64 = 0.15;
 const SMALL: Bytes = Bytes(1 << 30);
 /// The same where a budget is not met.
 const URGENT_ALLOWANCE: f64 = 2.0;
-/// Share of the memory traffic spared that computing values again may cost.
-const SPARED: f64 = 0.7;
 
 /// Pieces below this are read at a cost, so much of their traffic: most of a cache line or page goes unused, and loops over them stay short.
 const PIECE: u64 = 4 << 10;
 const SCATTERED: f64 = 0.5;
 
-/// Values are computed again for the sake of run time at most to this share of the original cost...
+/// Values are computed again at most to this share of the original cost...
 const SMALL_SHARE: f64 = 0.05;
-/// ...unless this many bytes are at stake: then memory decides whether the program runs at all.
-const AGAIN: u64 = 2 << 30;
+/// ...unless this many bytes are spared, more than caches hold: then computing again may cost this share of the memory traffic spared. (Gradients
+/// of energies of pairs of particles, from 60 MiB on, run at 0.84 to 2.7 of their speed; below that at 0.61 to 0.83.)
+const LARGE: u64 = 128 << 20;
+const LARGE_SPARED: f64 = 0.35;
+/// With this many bytes at stake, memory decides whether the program runs at all.
+const HUGE: u64 = 2 << 30;
+const HUGE_SPARED: f64 = 0.7;
 
 impl Price {
     /// The price of a plan; `None` if it computes so much again that it is not worth it.
@@ -94,8 +102,10 @@ impl Price {
         let most_blocks = Windows::of(graph, regions).most_blocks(allowed, per_block);
         // A limit on the command line is an order: run time is not asked for.
         let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
-        let small = gone.iter().map(|&value| graph.bytes(value)).sum::<u64>() < AGAIN;
-        let affordable = urgent || again <= base * SMALL_SHARE || (!small && again <= spared * SPARED);
+        let fused =
+            |(&op, &count): (&InstructionId, &usize)| count < 2 || is_fusible(graph.module.instruction(op).opcode);
+        let may_repeat = flow.context.repeats && times.iter().all(fused);
+        let affordable = urgent || again <= (base * SMALL_SHARE).max(spared * share_of_spared(spared, may_repeat));
         if most_blocks < 2.0 || (most_blocks.is_finite() && !affordable) {
             return None;
         }
@@ -111,26 +121,49 @@ impl Price {
             again,
             per_block,
             pieces: regions.iter().flat_map(|region| pieces(graph, region)).collect(),
+            products: products(flow, regions),
             rows: (0..regions.len()).map(|index| plan.rows(index)).max().unwrap_or(1),
         })
     }
-    /// What the loops cost beyond the work itself, with the iterations of the longest, as a share of the original cost.
-    pub(super) fn slowdown(&self, blocks: i64) -> f64 {
+    /// Whether products are charged for the rows of a block.
+    pub(super) fn has_few_rows(&self) -> bool {
+        !self.products.is_empty()
+    }
+    /// What the loops cost beyond the work itself, with blocks of these sizes, as a share of the original cost.
+    pub(super) fn slowdown(&self, sizes: &[BlockSize]) -> f64 {
+        let blocks = sizes.iter().map(|size| size.count).max().unwrap_or(0);
+        let of_few =
+            |&(at, work, rows): &(usize, f64, i64)| work * FEW_ROWS / (FEW_ROWS + (rows * sizes[at].rows) as f64);
+        let products = self.products.iter().map(of_few).sum::<f64>();
         let block = (self.rows / blocks.max(1)).max(1) as u64;
         let small = self.pieces.iter().filter(|(_, piece)| piece.saturating_mul(block) < PIECE);
         let scattered = small.map(|(bytes, _)| SCATTERED * *bytes as f64).sum::<f64>();
-        (self.again + self.per_block * blocks as f64 + scattered) / self.base
+        (self.again + self.per_block * blocks as f64 + scattered + products) / self.base
     }
 }
 
 /// What loops may add to the original cost, as a share of it.
 fn allowance(context: &Context<'_>, multiplies: bool) -> f64 {
-    let small = context.options.target == Target::Cpu && context.before < SMALL && multiplies;
-    match (is_urgent(context), small) {
+    match (is_urgent(context), is_small(context) && multiplies) {
         (true, _) => URGENT_ALLOWANCE,
         (false, true) => SMALL_ALLOWANCE,
         (false, false) => ALLOWANCE,
     }
+}
+
+/// What computing values again may cost, as a share of the memory traffic spared.
+fn share_of_spared(spared: f64, may_repeat: bool) -> f64 {
+    // What is not kept is neither written nor read.
+    match (spared / 2.0) as u64 {
+        HUGE.. => HUGE_SPARED,
+        LARGE.. if may_repeat => LARGE_SPARED,
+        _ => 0.0,
+    }
+}
+
+/// Whether the program fits any machine, and had better be fast.
+fn is_small(context: &Context<'_>) -> bool {
+    context.options.target == Target::Cpu && context.before < SMALL
 }
 
 /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
@@ -225,6 +258,27 @@ fn pieces(graph: &Graph<'_>, region: &Region) -> Vec<(u64, u64)> {
         before.iter().any(|&size| size > 1).then_some((bytes, bytes / count))
     };
     read.filter_map(piece).collect()
+}
+
+/// Products that regions cut where a program is small, with the number of the region, their cost, and the rows of a block of one row.
+fn products(flow: &Flow<'_, '_>, regions: &[Region]) -> Vec<(usize, f64, i64)> {
+    let all = regions.iter().enumerate().flat_map(|(at, region)| products_of(flow.graph, at, region));
+    if is_small(flow.context) { all.collect() } else { Vec::new() }
+}
+
+fn products_of(graph: &Graph<'_>, at: usize, region: &Region) -> Vec<(usize, f64, i64)> {
+    let product = |block: &Block| {
+        let op = producer(graph.module, block.value.inst).0;
+        let inst = graph.module.instruction(op);
+        let dims = DotDims::of(inst)?;
+        let left = graph.dims(*graph.operands(op).first()?).len() - dims.lhs_contracting.len();
+        let (batches, result) = (dims.lhs_batch.len(), graph.dims(block.value.inst));
+        let side = if block.dim < left { batches..left } else { left..result.len() };
+        let others = side.filter(|&dim| dim != block.dim).map(|dim| result[dim]).fold(1, i64::saturating_mul);
+        (block.dim >= batches).then_some((at, work(graph, op), others))
+    };
+    let computed = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
+    computed.filter_map(|(block, _)| product(block)).collect()
 }
 
 /// Kernels of an iteration: one for each block that is held, and one for the result.

@@ -3,7 +3,7 @@
 //! Of two loops that let the same values disappear, the one that saves more at once can keep the other from being made. What each of them leads to
 //! shows only at the end. The second best first step is tried, and the steps that were second by the least.
 
-use hlo_memory::{Bytes, Estimate};
+use hlo_memory::{Bytes, Estimate, Target};
 
 use super::super::RunError;
 use super::{Candidate, Score, Search, Step};
@@ -14,6 +14,9 @@ const MOST_INSTRUCTIONS: usize = 2000;
 const MOST_FORKS: usize = 2;
 /// A step is a fork if another one saves almost as much: all but this share of it, as a divisor.
 const CLOSE: u64 = 16;
+
+/// Memory from which on values are computed again for it: below, a program fits any machine and had better be fast.
+const WORTH_REPEATS: Bytes = Bytes(128 << 20);
 
 /// Where a descent began.
 struct Mark {
@@ -51,9 +54,19 @@ impl Search<'_> {
     pub(super) fn descend_to_budget(&mut self) -> Result<(), RunError> {
         let (start, trials) = (self.mark(), self.trials_left);
         self.descend_repeatedly()?;
+        self.descend_with_repeats()?;
         if self.options.budget.is_some() && !self.fits() {
             self.back_to(&start);
             (self.trials_left, self.limited, self.urgent) = (trials, false, true);
+            self.said.forget();
+            self.descend_repeatedly()?;
+        }
+        Ok(())
+    }
+    /// Goes on with rewrites that compute large values again, where much memory is left.
+    fn descend_with_repeats(&mut self) -> Result<(), RunError> {
+        if self.is_small() && self.now.charged() >= WORTH_REPEATS && self.options.target == Target::Cpu {
+            self.repeats = true;
             self.said.forget();
             self.descend_repeatedly()?;
         }

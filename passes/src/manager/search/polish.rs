@@ -1,13 +1,13 @@
 //! What is done to the result once the search has ended.
 
-use hlo_ir::InstructionId;
 use hlo_ir::edit::{Patch, Undo};
+use hlo_ir::{InstructionId, Module};
 use hlo_memory::{Bytes, Target};
 
 use super::Search;
 use crate::manager::RunError;
 use crate::manager::trial::{self, Claim};
-use crate::polish::{columns, gathers, products, reads, sums, writes};
+use crate::polish::{columns, gathers, products, reads, sums, units, writes};
 use crate::{Grade, PassKind};
 
 /// Blocks that stand in memory for themselves may take a twenty-fifth of the peak. A kernel that reads one too is not vectorized and takes up to four
@@ -18,6 +18,26 @@ const SHARE_OF_PEAK_SUMMED: u64 = 2;
 /// And no more than this part of what was saved.
 const SHARE_OF_SAVING: u64 = 10;
 
+/// A change that takes memory for the sake of run time.
+struct Touch {
+    name: &'static str,
+    patch: fn(&Module, &dyn Fn(InstructionId) -> bool) -> Patch,
+    /// Whether it may round or add up in another order.
+    loose: bool,
+    /// The part of the peak that it may take, as a divisor.
+    share: u64,
+}
+
+/// In the order in which they are made.
+const TOUCHES: [Touch; 6] = [
+    Touch { name: "writes", patch: |module, new| writes::patch(module, new), loose: false, share: SHARE_OF_PEAK },
+    Touch { name: "units", patch: |module, new| units::patch(module, new), loose: true, share: SHARE_OF_PEAK },
+    Touch { name: "sums", patch: |module, new| sums::patch(module, new), loose: true, share: SHARE_OF_PEAK_SUMMED },
+    Touch { name: "products", patch: |module, new| products::patch(module, new), loose: true, share: SHARE_OF_PEAK },
+    Touch { name: "gathers", patch: |module, new| gathers::patch(module, new), loose: false, share: SHARE_OF_PEAK },
+    Touch { name: "reads", patch: |module, new| reads::patch(module, new), loose: false, share: SHARE_OF_PEAK },
+];
+
 impl Search<'_> {
     /// Lets the loops that were made run faster, if that takes no memory worth the name; the input's own instructions stay as they are.
     pub(super) fn polish(&mut self) -> Result<(), RunError> {
@@ -26,21 +46,13 @@ impl Search<'_> {
         }
         let origins = &self.origins;
         let columns = columns::patch(self.module, |id| origins.is_new(id));
-        let changed = self.touch("columns", columns, self.now.charged())?.is_some();
-        let origins = &self.origins;
-        let writes = writes::patch(self.module, |id| origins.is_new(id));
-        let written = self.spend("writes", writes, SHARE_OF_PEAK)?;
-        let sums = sums::patch(self.module, |id| self.is_of_loose_loop(id));
-        let summed = self.spend("sums", sums, SHARE_OF_PEAK_SUMMED)?;
-        let products = products::patch(self.module, |id| self.is_of_loose_loop(id));
-        let multiplied = self.spend("products", products, SHARE_OF_PEAK)?;
-        let origins = &self.origins;
-        let gathers = gathers::patch(self.module, |id| origins.is_new(id));
-        let gathered = self.spend("gathers", gathers, SHARE_OF_PEAK)?;
-        let origins = &self.origins;
-        let reads = reads::patch(self.module, |id| origins.is_new(id));
-        let read = self.spend("reads", reads, SHARE_OF_PEAK)?;
-        if changed || written || summed || multiplied || gathered || read {
+        let mut changed = self.touch("columns", columns, self.now.charged())?.is_some();
+        for touch in &TOUCHES {
+            let is_ours = |id| if touch.loose { self.is_of_loose_loop(id) } else { self.origins.is_new(id) };
+            let patch = (touch.patch)(self.module, &is_ours);
+            changed |= self.spend(touch.name, patch, touch.share)?;
+        }
+        if changed {
             self.observer.polished(self.steps.len() + 1, self.module);
         }
         Ok(())

@@ -1,0 +1,46 @@
+//! What the passes have to say about the module as it is now.
+
+use hlo_ir::graph::Users;
+
+use super::{Candidate, Search, allowed};
+use crate::{Context, Outcome, PassKind};
+
+impl Search<'_> {
+    /// Rewrites of all passes of one kind that the options allow, in pass order.
+    pub(super) fn gather(&mut self, kind: PassKind) -> Vec<Candidate> {
+        self.findings(kind)
+            .into_iter()
+            .filter(|candidate| {
+                matches!(candidate.finding.outcome, Outcome::Rewrite { .. })
+                    && allowed(candidate.finding.grade, self.options)
+            })
+            .collect()
+    }
+
+    /// Everything that the passes of one kind have to say about the module as it is now.
+    pub(in super::super) fn findings(&mut self, kind: PassKind) -> Vec<Candidate> {
+        if let Some(known) = self.said.recall(kind) {
+            return known;
+        }
+        let users = Users::of(self.module);
+        let options = if self.urgent { self.options } else { &self.at_ease };
+        let context = Context {
+            module: self.module,
+            users: &users,
+            estimate: &self.now,
+            before: self.before.charged(),
+            repeats: self.repeats,
+            options,
+        };
+        let mut found = Vec::new();
+        for (index, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind) {
+            self.observer.working(&format!("{} looks for waste", pass.name()));
+            let statistics = &mut self.statistics.passes[index];
+            let findings = statistics.searches.measure(|| pass.find(&context));
+            statistics.findings += findings.len();
+            found.extend(findings.into_iter().map(|finding| Candidate { pass: index, finding }));
+        }
+        self.said.note(kind, &found);
+        found
+    }
+}
