@@ -501,18 +501,11 @@ fn a_sum_of_two_scatters_stays_and_is_shielded() {
 
 #[test]
 fn small_gains_are_remarks() {
-    let module = parse(&usual(64));
-    let users = hlo_ir::graph::Users::of(&module);
-    let estimate = common::estimate(Bytes(1 << 20), Vec::new());
-    let options = options(80);
-    let context = hlo_passes::Context {
-        module: &module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options: &options,
-    };
+    let module = &parse(&usual(64));
+    let users = &hlo_ir::graph::Users::of(module);
+    let estimate = &common::estimate(Bytes(1 << 20), Vec::new());
+    let (before, options) = (estimate.charged(), &options(80));
+    let context = hlo_passes::Context { module, users, estimate, before, repeats: true, options };
     let findings = hlo_passes::Pass::find(&hlo_passes::chunk::Chunk, &context);
     assert!(
         matches!(&findings[..], [finding] if matches!(&finding.outcome, Outcome::Missed(reason) if reason.code == "small-gain"))

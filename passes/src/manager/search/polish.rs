@@ -46,11 +46,12 @@ impl Search<'_> {
         }
         let origins = &self.origins;
         let columns = columns::patch(self.module, |id| origins.is_new(id));
-        let mut changed = self.touch("columns", columns, self.now.charged())?.is_some();
+        let mut changed = self.spend("columns", columns, self.now.charged())?;
         for touch in &TOUCHES {
             let is_ours = |id| if touch.loose { self.is_of_loose_loop(id) } else { self.origins.is_new(id) };
             let patch = (touch.patch)(self.module, &is_ours);
-            changed |= self.spend(touch.name, patch, touch.share)?;
+            let most = most(self.before.charged(), self.now.charged(), touch.share, self.options.budget);
+            changed |= self.spend(touch.name, patch, most)?;
         }
         if changed {
             self.observer.polished(self.steps.len() + 1, self.module);
@@ -65,10 +66,9 @@ impl Search<'_> {
         parameters.all(|parameter| self.origins.is_new(parameter))
             && rewrites.all(|step| step.rewrite.grade > Grade::Bitwise)
     }
-    /// Makes one change that takes memory, no more than `share` of the peak, and whether it stays.
-    fn spend(&mut self, name: &'static str, patch: Patch, share: u64) -> Result<bool, RunError> {
+    /// Makes one change if the result needs no more than `most`, and whether it stays.
+    fn spend(&mut self, name: &'static str, patch: Patch, most: Bytes) -> Result<bool, RunError> {
         let before = self.now.clone();
-        let most = most(self.before.charged(), self.now.charged(), share, self.options.budget);
         let Some(undo) = self.touch(name, patch, most)? else { return Ok(false) };
         // A result that the next run would rewrite is none: the block counts for more than it is worth.
         let stays = !self.would_go_on()?;
