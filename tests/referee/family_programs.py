@@ -96,6 +96,16 @@ def sinkhorn(a, b):
     return -jax.nn.logsumexp(pairs + v[None, :], 1), v
 
 
+def attraction(x):
+    """The energy of all pairs of points: its gradient sums the same pairs along rows and along columns."""
+    distance = jnp.sqrt(jnp.sum((x[:, None] - x[None]) ** 2, -1) + 1e-3)
+    return jnp.sum(jnp.exp(-(distance**2)) * (1 - jnp.eye(len(x))))
+
+
+def mixture(x, centers):
+    return -jnp.sum(jax.nn.logsumexp(-jnp.sum((x[:, None] - centers[None]) ** 2, -1), 1))
+
+
 def layer(x, w):
     y = (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
     return jax.nn.gelu(y * w)
@@ -236,6 +246,10 @@ PROGRAMS = {
     "perceptron-gradient": (
         jax.grad(perceptron, (1, 2, 3)), [((131072, 256), F32), ((256, 1024), F32), ((1024, 1024), F32), ((1024, 64), F32)],
         [((16384, 256), F32), ((256, 1024), F32), ((1024, 1024), F32), ((1024, 64), F32)], "hlo-exact", None),
+    "attraction-gradient": (
+        jax.grad(attraction), [((20000, 3), F32)], [((6000, 3), F32)], "hlo-exact", None),
+    "mixture-gradient": (
+        jax.grad(mixture, (0, 1)), [((20000, 8), F32), ((20000, 8), F32)], [((2000, 8), F32), ((2000, 8), F32)], "hlo-exact", None),
     "convolution-gradient": (
         jax.grad(frames), [((8, 8, 4, 32), F32), ((8192, 84, 84, 4), U8)],
         [((8, 8, 4, 32), F32), ((256, 84, 84, 4), U8)], "reassociate", None),
