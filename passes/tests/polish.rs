@@ -163,6 +163,16 @@ fn a_second_run_changes_nothing() {
     }
 }
 
+/// Columns that are read one by one let one more loop save 48 bytes.
+#[test]
+fn what_would_lead_a_second_run_on_is_undone() {
+    let options = Options { min_saving: Bytes(1), ..options(1000) };
+    let mut module = rewritten(&parse(include_str!("polish_programs/columns_again.hlo")), &options);
+    let estimator = ModelEstimator { target: Target::Cpu };
+    let report = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
+    assert!(report.rewrites.is_empty(), "{:?}", report.rewrites);
+}
+
 /// Another search would inline calls first and then look at what was inlined, behind what was made last.
 #[test]
 fn what_is_made_last_has_an_ancestor_too() {
