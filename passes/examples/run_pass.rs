@@ -35,8 +35,7 @@ fn next_rewrite(
 ) -> Option<hlo_ir::edit::Patch> {
     let users = Users::of(module);
     let estimate = interface_only(module);
-    let context =
-        Context { module, users: &users, estimate: &estimate, before: estimate.charged(), repeats: true, options };
+    let context = Context::of_input(module, &users, &estimate, options);
     let mut patch = None;
     for finding in pass.find(&context) {
         let line = describe(module, &finding);

@@ -99,6 +99,13 @@ pub struct Context<'a> {
     pub options: &'a Options,
 }
 
+impl<'a> Context<'a> {
+    /// A module as it was given, of which everything is asked.
+    pub fn of_input(module: &'a Module, users: &'a Users, estimate: &'a Estimate, options: &'a Options) -> Self {
+        Self { module, users, estimate, before: estimate.charged(), repeats: true, options }
+    }
+}
+
 /// A side condition of a rewrite and how it was proven.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {

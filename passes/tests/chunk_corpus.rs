@@ -31,14 +31,7 @@ fn interface(module: &Module) -> Estimate {
 
 fn find(pass: &dyn Pass, module: &Module) -> Vec<Finding> {
     let (users, estimate, options) = (Users::of(module), interface(module), Options::default());
-    pass.find(&Context {
-        module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options: &options,
-    })
+    pass.find(&Context::of_input(module, &users, &estimate, &options))
 }
 
 /// One line per finding; applies the first rewrite. `false` if there was none.

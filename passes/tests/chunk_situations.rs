@@ -504,8 +504,8 @@ fn small_gains_are_remarks() {
     let module = &parse(&usual(64));
     let users = &hlo_ir::graph::Users::of(module);
     let estimate = &common::estimate(Bytes(1 << 20), Vec::new());
-    let (before, options) = (estimate.charged(), &options(80));
-    let context = hlo_passes::Context { module, users, estimate, before, repeats: true, options };
+    let options = &options(80);
+    let context = hlo_passes::Context::of_input(module, users, estimate, options);
     let findings = hlo_passes::Pass::find(&hlo_passes::chunk::Chunk, &context);
     assert!(
         matches!(&findings[..], [finding] if matches!(&finding.outcome, Outcome::Missed(reason) if reason.code == "small-gain"))

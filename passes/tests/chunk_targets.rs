@@ -145,16 +145,7 @@ fn a_tpu_makes_no_loop_for_less_than_the_copy_of_what_it_multiplies() {
         let options = Options { target, ..Options::default() };
         let estimate = common::estimate(Bytes(256 << 20), Vec::new());
         let users = Users::of(&module);
-        Chunk
-            .find(&Context {
-                module: &module,
-                users: &users,
-                estimate: &estimate,
-                before: estimate.charged(),
-                repeats: true,
-                options: &options,
-            })
-            .len()
+        Chunk.find(&Context::of_input(&module, &users, &estimate, &options)).len()
     };
     assert!(offers(16, Target::Tpu) > 0, "the copy is an eighth of the product");
     assert_eq!(offers(512, Target::Tpu), 0, "the copy is four times the product");

@@ -15,14 +15,7 @@ use hlo_passes::{Assumption, Context, Finding, Grade, Options, Outcome, Pass};
 
 fn find(pass: &dyn Pass, module: &Module, options: &Options) -> Vec<Finding> {
     let (users, estimate) = (Users::of(module), estimate(Bytes::ZERO, Vec::new()));
-    pass.find(&Context {
-        module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options,
-    })
+    pass.find(&Context::of_input(module, &users, &estimate, options))
 }
 
 fn options(target: Target, assumptions: Vec<Assumption>) -> Options {

@@ -148,14 +148,7 @@ ENTRY %main"
     let users = hlo_ir::graph::Users::of(&module);
     let estimate = common::estimate(Bytes(0), Vec::new());
     let options = Options { min_saving: Bytes(1), ..Options::default() };
-    let context = Context {
-        module: &module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options: &options,
-    };
+    let context = Context::of_input(&module, &users, &estimate, &options);
     let findings = InlineCalls::where_needed().find(&context);
     let notes = findings.iter().map(|finding| match &finding.outcome {
         hlo_passes::Outcome::Rewrite { note, .. } => note.as_str(),
@@ -188,14 +181,7 @@ ENTRY %main {{
         let users = hlo_ir::graph::Users::of(&module);
         let estimate = common::estimate(Bytes(100_000), Vec::new());
         let options = Options { min_saving: Bytes(1), ..Options::default() };
-        let context = Context {
-            module: &module,
-            users: &users,
-            estimate: &estimate,
-            before: estimate.charged(),
-            repeats: true,
-            options: &options,
-        };
+        let context = Context::of_input(&module, &users, &estimate, &options);
         InlineCalls::where_needed().find(&context).len()
     };
     assert_eq!([1, 2].map(found), [0, 1]);

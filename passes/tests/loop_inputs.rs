@@ -48,14 +48,7 @@ ENTRY %main (a: s8[4,8], b: s32[8], d: s32[4,8]) -> s32[8] {
 fn find_for(module: &Module, target: Target) -> Vec<Finding> {
     let options = Options { min_saving: Bytes(1), target, ..Options::default() };
     let (users, estimate) = (Users::of(module), estimate(Bytes(0), vec![]));
-    LoopInputs.find(&Context {
-        module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options: &options,
-    })
+    LoopInputs.find(&Context::of_input(module, &users, &estimate, &options))
 }
 
 fn find(module: &Module) -> Vec<Finding> {

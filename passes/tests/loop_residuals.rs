@@ -87,14 +87,7 @@ ENTRY %main (a: f32[8], b: f32[4,8]) -> f32[8] {
 fn find(module: &Module) -> Vec<Finding> {
     let (users, estimate) = (Users::of(module), estimate(Bytes(1 << 20), Vec::new()));
     let options = Options { min_saving: Bytes(1), ..Options::default() };
-    LoopResiduals.find(&Context {
-        module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options: &options,
-    })
+    LoopResiduals.find(&Context::of_input(module, &users, &estimate, &options))
 }
 
 /// The loops with some texts replaced, each of which must be there.

@@ -20,14 +20,7 @@ const DEVICE: &str = "  %device = u32[] partition-id()
 fn find_at(module: &Module, exactness: Grade) -> Vec<Finding> {
     let options = Options { min_saving: Bytes(1), exactness, ..Options::default() };
     let (users, estimate) = (Users::of(module), common::estimate(Bytes(0), Vec::new()));
-    OwnSlice.find(&Context {
-        module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options: &options,
-    })
+    OwnSlice.find(&Context::of_input(module, &users, &estimate, &options))
 }
 
 fn find(lines: &str) -> Vec<Finding> {

@@ -12,14 +12,7 @@ fn remarks(source: &str) -> Vec<(&'static str, u64, String)> {
     let module = common::parse(source);
     let options = Options { min_saving: Bytes(1), ..Options::default() };
     let (users, estimate) = (Users::of(&module), common::estimate(Bytes(0), Vec::new()));
-    let context = Context {
-        module: &module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options: &options,
-    };
+    let context = Context::of_input(&module, &users, &estimate, &options);
     let findings = Replication.find(&context).into_iter();
     let said = findings.map(|finding| match finding.outcome {
         Outcome::Missed(reason) => (reason.code, finding.wasted.get(), reason.message),

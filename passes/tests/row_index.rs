@@ -14,14 +14,7 @@ use hlo_passes::{Context, Grade, Options, Outcome, Pass};
 fn batched(mut module: Module) -> Option<String> {
     let options = Options { min_saving: Bytes(1), ..Options::default() };
     let (users, estimate) = (Users::of(&module), common::estimate(Bytes(0), Vec::new()));
-    let found = RowIndex.find(&Context {
-        module: &module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options: &options,
-    });
+    let found = RowIndex.find(&Context::of_input(&module, &users, &estimate, &options));
     let [finding] = <[_; 1]>::try_from(found).ok()?;
     assert_eq!(finding.grade, Grade::Bitwise);
     let Outcome::Rewrite { patch, .. } = finding.outcome else { panic!("it only rewrites") };

@@ -98,8 +98,7 @@ mod tests {
         let Ok(now) = estimator.estimate(module) else { return Vec::new() };
         let options = Options { min_saving: Bytes(1), ..Options::default() };
         let users = Users::of(module);
-        let context =
-            Context { module, users: &users, estimate: &now, before: now.charged(), repeats: true, options: &options };
+        let context = Context::of_input(module, &users, &now, &options);
         let found: Vec<(&'static str, Patch)> = passes
             .iter()
             .flat_map(|pass| pass.find(&context).into_iter().map(|finding| (pass.name(), finding)))

@@ -233,11 +233,7 @@ mod tests {
     fn program(lines: &str) -> String {
         format!(
             "HloModule m
-%add (a: f32[], b: f32[]) -> f32[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
-}}
+%add (a: f32[], b: f32[]) -> f32[] {{ %a = f32[] parameter(0) %b = f32[] parameter(1) ROOT %c = f32[] add(%a, %b) }}
 %body (s: (s32[], f32[64,1], f32[512,64,1], f32[512,1])) -> (s32[], f32[64,1], f32[512,64,1], f32[512,1]) {{
   %s = (s32[], f32[64,1], f32[512,64,1], f32[512,1]) parameter(0)
   %k = s32[] get-tuple-element(%s), index=0

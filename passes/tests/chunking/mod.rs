@@ -23,14 +23,7 @@ pub(crate) fn options(bytes: u64) -> Options {
 pub(crate) fn find(module: &Module, options: &Options) -> Vec<Finding> {
     let users = Users::of(module);
     let estimate = common::estimate(Bytes::ZERO, Vec::new());
-    Chunk.find(&Context {
-        module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options,
-    })
+    Chunk.find(&Context::of_input(module, &users, &estimate, options))
 }
 
 /// Applies rewrites until there is none; the notes of those applied.

@@ -29,14 +29,7 @@ pub(crate) fn offers_of(module: &Module, bytes: u64, exactness: Grade, least: By
 pub(crate) fn offers_with(module: &Module, options: &Options, total: Bytes) -> Vec<Finding> {
     let users = Users::of(module);
     let estimate = common::estimate(total, Vec::new());
-    let found = Chunk.find(&Context {
-        module,
-        users: &users,
-        estimate: &estimate,
-        before: estimate.charged(),
-        repeats: true,
-        options,
-    });
+    let found = Chunk.find(&Context::of_input(module, &users, &estimate, options));
     found.into_iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. })).collect()
 }
 
