@@ -263,8 +263,8 @@ fn results_stay_equal_where_a_budget_makes_loops_multiply_again() {
     assert!(agrees(Grade::Reassociate, false, &answers[0]), "{}", answers[0]);
 }
 
-/// Judges a program in which a call hands a block on, or what else `mark` tells of, for which the small programs of the corpus are too small: results must stay equal, and the
-/// bytes those that are said.
+/// Judges a program with a last touch, which `mark` tells of and for which the small programs of the corpus are too small: results must stay
+/// equal, and the bytes those that are said.
 fn judge_polish(name: &str, mark: &str, text: &str, options: &Options) {
     /// Bytes of numbers that may be part of a library call, because nothing else reads them: 32 rows of a block have 4 x 4 partial sums each.
     const NUMBERS: u64 = 64 + 32 * 4 * 4 * 4;

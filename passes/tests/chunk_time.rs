@@ -144,14 +144,7 @@ fn small_programs_have_larger_blocks() {
     let estimate = ModelEstimator::default().estimate(&module).expect("it has one");
     let offered = |before: u64| -> Vec<String> {
         let (users, options) = (Users::of(&module), Options::default());
-        let context = Context {
-            module: &module,
-            users: &users,
-            estimate: &estimate,
-            before: Bytes(before),
-            repeats: false,
-            options: &options,
-        };
+        let context = Context { before: Bytes(before), ..Context::of_input(&module, &users, &estimate, &options) };
         let note = |finding: Finding| match finding.outcome {
             Outcome::Rewrite { note, .. } => Some(note),
             _ => None,

@@ -37,19 +37,14 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
     if module.is_partitioned() {
         return patch;
     }
+    let in_loops = module.live_instructions().filter(|(_, inst)| inst.parent != module.entry());
+    let sums: Vec<InstructionId> =
+        in_loops.filter(|&(id, inst)| new(id) && is_slow(module, inst)).map(|(id, _)| id).collect();
+    let cones = cones(module, &sums, &new);
     let mut change = Change { module, patch: &mut patch, made: IndexMap::new() };
-    let mut summed = IndexSet::new();
-    for (sum, inst) in module.live_instructions() {
-        if inst.parent != module.entry() && new(sum) && is_slow(module, inst) {
-            let cone = cone(module, inst.operands[0], &new);
-            if !cone.is_empty() {
-                change.compute(&cone);
-                change.sum(sum);
-                summed.extend(cone);
-            }
-        }
-    }
-    change.keep(&summed);
+    change.compute(&cones);
+    sums.into_iter().for_each(|sum| change.sum(sum));
+    change.keep(&cones);
     patch
 }
 
@@ -74,31 +69,25 @@ fn is_plain(array: &ArrayShape) -> bool {
         && array.minor_to_major() == ArrayShape::new(array.element_type, array.dims.iter().copied()).minor_to_major()
 }
 
-/// What is computed place by place on the way to `value`, `new` all of it.
-fn cone(module: &Module, value: InstructionId, new: &impl Fn(InstructionId) -> bool) -> IndexSet<InstructionId> {
-    let dims = &module.instruction(value).array().expect("it is reduced").dims;
+/// What is computed place by place on the way to `sums`, `new` all of it.
+fn cones(module: &Module, sums: &[InstructionId], new: &impl Fn(InstructionId) -> bool) -> IndexSet<InstructionId> {
     let place_by_place = |id: InstructionId| {
         let inst = module.instruction(id);
-        let fits = |&operand: &InstructionId| {
-            module
-                .instruction(operand)
-                .array()
-                .is_some_and(|array| is_plain(array) && (array.rank() == 0 || array.dims == *dims))
-        };
+        let Some(own) = inst.array().filter(|array| is_plain(array)) else { return false };
+        let fits = |array: &ArrayShape| is_plain(array) && (array.rank() == 0 || array.dims == own.dims);
         new(id)
             && inst.opcode.is_elementwise()
-            && inst.array().is_some_and(|array| is_plain(array) && array.dims == *dims)
-            && inst.operands.iter().all(fits)
+            && inst.operands.iter().all(|&operand| module.instruction(operand).array().is_some_and(fits))
             && inst.control_predecessors().is_empty()
     };
-    let mut cone = IndexSet::new();
-    let mut work = vec![value];
+    let mut cones = IndexSet::new();
+    let mut work: Vec<InstructionId> = sums.iter().map(|&sum| module.instruction(sum).operands[0]).collect();
     while let Some(id) = work.pop() {
-        if place_by_place(id) && cone.insert(id) {
+        if place_by_place(id) && cones.insert(id) {
             work.extend(&module.instruction(id).operands);
         }
     }
-    cone
+    cones
 }
 
 /// The patch as it grows.
@@ -110,11 +99,11 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Computes the values of a cone without dimensions of one element.
-    fn compute(&mut self, cone: &IndexSet<InstructionId>) {
-        let Some(&first) = cone.first() else { return };
-        for id in graph::post_order(self.module, self.module.instruction(first).parent) {
-            if cone.contains(&id) && !self.made.contains_key(&id) {
+    /// Computes the values of cones without dimensions of one element.
+    fn compute(&mut self, cones: &IndexSet<InstructionId>) {
+        let computations: IndexSet<_> = cones.iter().map(|&id| self.module.instruction(id).parent).collect();
+        for id in computations.into_iter().flat_map(|computation| graph::post_order(self.module, computation)) {
+            if cones.contains(&id) {
                 let mut inst = self.module.instruction(id).clone();
                 for operand in &mut inst.operands {
                     *operand = self.read(*operand);
@@ -174,12 +163,13 @@ impl Change<'_> {
         self.made.insert(id, made);
         made
     }
-    /// Lets a reduction read what is in `made`.
+    /// Lets a reduction read what was made, if it reads anything of the kind.
     fn sum(&mut self, sum: InstructionId) {
         let inst = self.module.instruction(sum);
+        let Some(&terms) = self.made.get(&inst.operands[0]) else { return };
         let dims = &self.module.instruction(inst.operands[0]).array().expect("it is reduced").dims;
         let mut changed = inst.clone();
-        changed.operands[0] = self.made[&inst.operands[0]];
+        changed.operands[0] = terms;
         let kept = inst.ints(&AttrKey::Dimensions).iter().filter(|&&dim| dims[dim as usize] != 1);
         let kept: Vec<i64> = kept.map(|&dim| renumbered(dims, dim)).collect();
         changed.set_attribute(AttrKey::Dimensions, AttrValue::ints(kept));
@@ -193,10 +183,9 @@ impl Change<'_> {
         self.patch.rewrite(sum, reshape(made, inst));
     }
     /// Values that others read too are reshaped for them.
-    fn keep(&mut self, summed: &IndexSet<InstructionId>) {
-        for &id in summed {
-            let reshaped = reshape(self.made[&id], self.module.instruction(id));
-            self.patch.rewrite(id, reshaped);
+    fn keep(&mut self, cones: &IndexSet<InstructionId>) {
+        for &id in cones {
+            self.patch.rewrite(id, reshape(self.made[&id], self.module.instruction(id)));
             self.patch.remove(id);
         }
     }

@@ -59,7 +59,7 @@ const SCATTERED: f64 = 0.5;
 /// Values are computed again at most to this share of the original cost...
 const SMALL_SHARE: f64 = 0.05;
 /// ...unless this many bytes are spared, more than caches hold: then computing again may cost this share of the memory traffic spared. (Gradients
-/// of energies of pairs of particles, from 60 MiB on, run at 0.84 to 2.7 of their speed; below that at 0.61 to 0.83.)
+/// of energies of pairs ran at 0.61 of their speed with 9 MiB, at 0.83 to 0.86 with 34, at 1.5 with 137.)
 const LARGE: u64 = 128 << 20;
 const LARGE_SPARED: f64 = 0.35;
 /// With this many bytes at stake, memory decides whether the program runs at all.
@@ -94,7 +94,9 @@ impl Price {
         let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region)).sum();
         let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
         let per_block = 3.0 * accumulators as f64 + reread as f64 + beginnings;
-        let spared = gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
+        // What is not kept is neither written nor read.
+        let spared_bytes = gone.iter().map(|&value| graph.bytes(value)).fold(0, u64::saturating_add);
+        let spared = 2.0 * spared_bytes as f64;
         let options = flow.context.options;
         let urgent = is_urgent(flow.context);
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
@@ -105,7 +107,8 @@ impl Price {
         let fused =
             |(&op, &count): (&InstructionId, &usize)| count < 2 || is_fusible(graph.module.instruction(op).opcode);
         let may_repeat = flow.context.repeats && times.iter().all(fused);
-        let affordable = urgent || again <= (base * SMALL_SHARE).max(spared * share_of_spared(spared, may_repeat));
+        let affordable =
+            urgent || again <= (base * SMALL_SHARE).max(spared * share_of_spared(spared_bytes, may_repeat));
         if most_blocks < 2.0 || (most_blocks.is_finite() && !affordable) {
             return None;
         }
@@ -151,10 +154,9 @@ fn allowance(context: &Context<'_>, multiplies: bool) -> f64 {
     }
 }
 
-/// What computing values again may cost, as a share of the memory traffic spared.
-fn share_of_spared(spared: f64, may_repeat: bool) -> f64 {
-    // What is not kept is neither written nor read.
-    match (spared / 2.0) as u64 {
+/// What computing values again may cost, as a share of the memory traffic spared, where so many bytes are not kept.
+fn share_of_spared(bytes: u64, may_repeat: bool) -> f64 {
+    match bytes {
         HUGE.. => HUGE_SPARED,
         LARGE.. if may_repeat => LARGE_SPARED,
         _ => 0.0,
