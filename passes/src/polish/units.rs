@@ -43,7 +43,9 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
     let cones = cones(module, &sums, &new);
     let mut change = Change { module, patch: &mut patch, made: IndexMap::new() };
     change.compute(&cones);
-    sums.into_iter().for_each(|sum| change.sum(sum));
+    for sum in sums {
+        change.sum(sum);
+    }
     change.keep(&cones);
     patch
 }
