@@ -18,6 +18,11 @@ const HEAD: &str = "HloModule m
   %b = f32[] parameter(1)
   ROOT %c = f32[] add(%a, %b)
 }
+%most_f32 (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] maximum(%a, %b)
+}
 %plus (p: f32[7], q: f32[7]) -> f32[7] {
   %p = f32[7] parameter(0)
   %q = f32[7] parameter(1)
@@ -252,6 +257,32 @@ ENTRY %main {{
     };
     assert_eq!(reshaped("add"), 0);
     assert_ne!(reshaped("maximum"), 0);
+}
+
+#[test]
+fn columns_of_few_are_multiplied_together() {
+    // The product is computed for all columns at once, and then not joined with the sum; seed 11,012,437.
+    let grades = |columns: usize, sum: &str| {
+        let text = format!(
+            "{HEAD}
+ENTRY %main {{
+  %x = f32[7,{columns}] parameter(0)
+  %i = s32[64,1] parameter(1)
+  %v = f32[64,{columns}] parameter(2)
+  %p = f32[64,{columns}] multiply(%v, %v)
+  %s = f32[64,{columns}] {sum}(%p, %v)
+  %u = f32[64,{columns}] sine(%s)
+  ROOT %y = f32[7,{columns}] scatter(%x, %i, %u), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%most_f32\n}}\n"
+        );
+        let found = offers(&parse(&text), 256, Grade::HloExact).into_iter();
+        let note = format!("{columns} blocks of 1 rows");
+        let by_columns =
+            found.filter(|finding| matches!(&finding.outcome, Outcome::Rewrite { note: own, .. } if *own == note));
+        by_columns.map(|finding| finding.grade).collect::<Vec<_>>()
+    };
+    assert_eq!(grades(8, "add"), [Grade::HloExact]);
+    assert_eq!(grades(8, "maximum"), [Grade::Bitwise]);
+    assert_eq!(grades(9, "add"), [Grade::Bitwise]);
 }
 
 #[test]

@@ -4,8 +4,9 @@
 //! product and a sum that follow each other alone, both inside the loop or both outside, share a kernel (or do not) as before. What can
 //! change is a product inside whose sum stays outside or the other way round, a product with several users of which some leave, a
 //! sum of two products, of which the compiler joins one (which one, all that shares its kernel decides), a reduction outside of something that now stands in memory or no longer does, and a
-//! quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax). And of an array full
-//! of one number the compiler knows every element, unless a loop carries it.
+//! quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax). Of an array full
+//! of one number the compiler knows every element, unless a loop carries it. And numbers that lie a few places apart are multiplied before
+//! they are sorted out of what lies between them, and then not joined with a sum.
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
@@ -27,6 +28,7 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
     let mut border = read.chain(scene.sinks.iter().filter(|&&id| scene.is_read(id)));
     let rounds = border.any(|&id| is_rounded(context.module, id));
     rounds
+        || joins_columns(context.module, region)
         || scene.read.iter().any(|&id| scene.is_full_of_one(id))
         || scene.touched.iter().any(|&id| {
             (scene.computed[id] && joins_two(context.module, id))
@@ -35,6 +37,29 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
                 || scene.joins_in_another_kernel(id)
                 || scene.leaves_library(id)
         })
+}
+
+/// Columns up to which LLVM reads an array as a whole to compute with one of them (seen with 5 to 8 on x86).
+const FEW_COLUMNS: i64 = 8;
+
+/// Whether a loop cuts an array of floats into columns that lie a few places apart, and adds to a product. (Random seeds 11,010,743 and 11,012,437;
+/// `a / (1 + b * b)` of `f32[1000,8]`, one column at a time.)
+fn joins_columns(module: &Module, region: &Region) -> bool {
+    let is_column = |inst: InstructionId, dim: usize| {
+        let array = module.instruction(inst).array().filter(|_| is_real(module, inst));
+        array.is_some_and(|array| {
+            array.minor_to_major().first() == Some(&(dim as i64)) && (2..=FEW_COLUMNS).contains(&array.dims[dim])
+        })
+    };
+    let columns = region.blocks.iter().any(|(block, source)| match source {
+        Source::Computed(_) => false,
+        Source::Read(_) => is_column(block.value.inst, block.dim),
+        Source::ReadThrough(value, _) => is_column(value.inst, block.dim),
+    });
+    let product = |&id: &InstructionId| float_product(module, id).is_some();
+    let joins = |id: InstructionId| is_float_sum(module, id) && module.instruction(id).operands.iter().any(product);
+    let computed = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
+    columns && computed.into_iter().any(|(block, _)| joins(producer(module, block.value.inst).0))
 }
 
 /// Whether an instruction is a sum of two products.

@@ -4,12 +4,21 @@ use hlo_ir::arena::Id as _;
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module};
 
+use crate::Grade;
+
 /// The ancestor in the input of every instruction that patches added. Instructions of the input are their own ancestors.
 #[derive(Debug)]
 pub(super) struct Origins {
     input_count: usize,
-    /// Ancestor of instruction `input_count + k`, at index `k`.
-    added: Vec<InstructionId>,
+    /// What is known of instruction `input_count + k`, at index `k`.
+    added: Vec<Added>,
+}
+
+#[derive(Debug)]
+struct Added {
+    ancestor: InstructionId,
+    /// Whether the change that added it, or what it stems from, keeps less than every bit.
+    is_loose: bool,
 }
 
 impl Origins {
@@ -24,16 +33,22 @@ impl Origins {
     /// The instruction of the input that `id` stems from.
     pub(super) fn of(&self, id: InstructionId) -> InstructionId {
         match id.index().checked_sub(self.input_count) {
-            Some(index) => self.added[index],
+            Some(index) => self.added[index].ancestor,
             None => id,
         }
     }
-    /// Notes what `patch` adds; what it does not know the ancestor of stems from the instruction of the finding.
-    pub(super) fn extend(&mut self, patch: &Patch, finding: InstructionId) {
+    /// Whether a change added it that keeps less than every bit.
+    pub(super) fn is_loose(&self, id: InstructionId) -> bool {
+        id.index().checked_sub(self.input_count).is_some_and(|index| self.added[index].is_loose)
+    }
+    /// Notes what `patch` adds, and how equal it keeps the results; what it does not know the ancestor of stems from the instruction of the finding.
+    pub(super) fn extend(&mut self, patch: &Patch, finding: InstructionId, grade: Grade) {
         let fallback = self.of(finding);
         for id in patch.added() {
-            let origin = patch.origin(id).map_or(fallback, |old| self.of(old));
-            self.added.push(origin);
+            let old = patch.origin(id);
+            let ancestor = old.map_or(fallback, |old| self.of(old));
+            let is_loose = grade > Grade::Bitwise || old.is_some_and(|old| self.is_loose(old));
+            self.added.push(Added { ancestor, is_loose });
         }
     }
     /// A text of a pass in which names in backquotes are those of the input.

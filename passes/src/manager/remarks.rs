@@ -22,6 +22,8 @@ pub(super) struct Tried {
 pub(super) enum Trial {
     /// The total it led to.
     Total(Bytes),
+    /// The figure that XLA itself gives, which rose while library calls would have taken less.
+    Rises(Bytes),
     /// There is no estimate, and why.
     Failed(String),
     /// There was none: the change could save this much at most.
@@ -115,7 +117,7 @@ fn grade_message(grade: Grade) -> String {
 fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
     let saved = match search.trial(candidate) {
         Some(Trial::Total(total)) => search.now.charged() - *total,
-        Some(Trial::Failed(_)) => return None,
+        Some(Trial::Failed(_) | Trial::Rises(_)) => return None,
         Some(Trial::PassedOver(most)) => candidate.finding.wasted.min(*most),
         None => candidate.finding.wasted,
     };
@@ -136,6 +138,13 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
         None => ("limit", format!("was not tried: the limit on trials was reached ({note})")),
         Some(Trial::PassedOver(most)) => {
             ("no-gain", format!("was not tried: it could lower the peak of {now} by {most} at most ({note})"))
+        }
+        Some(Trial::Rises(total)) => {
+            let before = search.input_total();
+            let message = format!(
+                "would save memory inside library calls, but raise XLA's own figure from {before} to {total} ({note})"
+            );
+            ("no-gain", message)
         }
         Some(Trial::Failed(message)) => ("no-estimate", format!("its memory cannot be estimated: {message}")),
         Some(Trial::Total(total)) if *total > now => {

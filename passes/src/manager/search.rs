@@ -8,6 +8,7 @@ mod lazy;
 mod limit;
 mod polish;
 mod promise;
+mod steps;
 
 use std::time::Instant;
 
@@ -20,11 +21,12 @@ use super::remarks::{self, Trial, Tried};
 use super::said::Said;
 use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
-use super::{Rewrite, RunError, RunReport};
+use super::{Remark, Rewrite, RunError, RunReport};
 use crate::{Condition, Finding, Grade, Options, Outcome, Pass, PassKind};
 use again::Forks;
 use known::Foreseen;
 use lazy::Savings;
+use steps::{Made, Step};
 
 /// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
 const MOST_STEPS: usize = 512;
@@ -41,19 +43,6 @@ const PATIENCE: usize = 8;
 /// Enabling changes that are compared at a time, in modules of at most so many instructions.
 const MOST_LOOKS: usize = 3;
 const MOST_FOR_LOOKS: usize = 5000;
-
-/// A change that was made and how to take it back.
-struct Step {
-    undo: Undo,
-    rewrite: Rewrite,
-    pass: usize,
-    /// The instruction of the finding.
-    instruction: InstructionId,
-    /// The change itself, where it may have to be made again.
-    candidate: Option<Candidate>,
-    /// The state of the module before.
-    before: u64,
-}
 
 /// A rewrite that was made and is kept out of the result by [`Options::bisect_limit`].
 pub(super) struct LeftOut {
@@ -160,20 +149,29 @@ impl<'a> Search<'a> {
 
     /// Searches to the end. On error the module is as it was at the beginning.
     pub(super) fn finish(mut self) -> Result<RunReport, RunError> {
-        if let Err(error) = self.search() {
-            self.roll_back(0);
-            return Err(error);
-        }
-        let remarks = remarks::collect(&mut self);
-        if let Err(error) = self.polish() {
-            self.roll_back(0);
-            return Err(error);
-        }
+        let remarks = match self.search_and_polish() {
+            Ok(remarks) => remarks,
+            Err(error) => {
+                self.roll_back(0);
+                return Err(error);
+            }
+        };
         let mut statistics = self.statistics;
         statistics.instructions.1 = self.module.live_instructions().count();
         statistics.total = self.start.elapsed();
-        let rewrites = self.steps.into_iter().map(|step| step.rewrite).collect();
+        let rewrites = self.steps.into_iter().filter_map(|step| step.made).map(|made| made.rewrite).collect();
         Ok(RunReport { before: self.before, after: self.now, rewrites, remarks, statistics })
+    }
+
+    /// Searches, gives the loops their final form, and goes on searching where that form lets more be found; what is to be said of the end.
+    fn search_and_polish(&mut self) -> Result<Vec<Remark>, RunError> {
+        self.search()?;
+        let mut remarks = remarks::collect(self);
+        while self.polish()? {
+            self.end()?;
+            remarks = remarks::collect(self);
+        }
+        Ok(remarks)
     }
 
     fn search(&mut self) -> Result<(), RunError> {
@@ -183,6 +181,11 @@ impl<'a> Search<'a> {
             self.descend_to_budget()?;
             self.clean_up()?;
         }
+        self.end()
+    }
+
+    /// Obeys the user's limit, measures what the remarks speak of, and verifies the result.
+    fn end(&mut self) -> Result<(), RunError> {
         self.obey_limit()?;
         self.settle()?;
         match verify::verify(self.module).into_iter().next() {
@@ -218,6 +221,11 @@ impl<'a> Search<'a> {
     /// What lies above the floor: the most that all rewrites together can save.
     fn room(&self) -> Bytes {
         self.now.charged() - self.now.floor
+    }
+
+    /// XLA's figure for the input, in bytes.
+    pub(super) fn input_total(&self) -> Bytes {
+        self.before.total
     }
 
     /// Whether the user named a budget and the peak is within it.
@@ -320,7 +328,7 @@ impl<'a> Search<'a> {
             self.limited = true;
             return Ok(None);
         }
-        let now = Score::of(&self.now);
+        let now = Score::of(&self.now, &self.before);
         let mut best: Option<(Score, Candidate)> = None;
         let mut second: Option<(Score, Candidate)> = None;
         let mut in_vain = 0;
@@ -347,7 +355,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let Some(estimate) = self.try_out(&candidate)? else { continue };
-            let score = Score::of(&estimate);
+            let score = Score::of(&estimate, &self.before);
             self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             if score.improves(now, self.least()) && better {
@@ -384,6 +392,7 @@ impl<'a> Search<'a> {
         let estimate = statistics.estimates.measure(|| self.estimator.estimate(self.module));
         undo.revert(self.module);
         let outcome = match &estimate {
+            Ok(estimate) if trial::rises(estimate, &self.before) => Trial::Rises(estimate.total),
             Ok(estimate) => Trial::Total(estimate.charged()),
             Err(error) => Trial::Failed(error.to_string()),
         };
@@ -394,7 +403,7 @@ impl<'a> Search<'a> {
     fn tell_of_trial(&mut self, candidate: &Candidate) {
         let name = &self.module.instruction(self.origins.of(candidate.finding.instruction)).name;
         let pass = self.passes[candidate.pass].name();
-        self.observer.working(&format!("{} rewrites made, trying {pass} {name}", self.steps.len()));
+        self.observer.working(&format!("{} rewrites made, trying {pass} {name}", self.made().count()));
     }
 
     /// Applies the candidate for good. `false`, and nothing changed, if the result has no estimate.
@@ -410,17 +419,20 @@ impl<'a> Search<'a> {
             ..condition
         };
         rewrite.conditions = conditions.into_iter().map(named).collect();
-        let Some((undo, estimate)) = self.apply_and_estimate(claim, patch, foreseen)? else { return Ok(false) };
+        let Some((undo, estimate)) = self.apply_and_estimate(claim, patch, rewrite.grade, foreseen)? else {
+            return Ok(false);
+        };
         rewrite.saved = self.now.charged() - estimate.charged();
         self.now = estimate;
-        self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
+        self.observer.applied(self.made().count() + 1, &rewrite, self.module);
         self.statistics.passes[candidate.pass].made += 1;
         let before = self.said.step();
         let (pass, instruction) = (candidate.pass, claim.instruction);
-        self.steps.push(Step { undo, rewrite, pass, instruction, before, candidate: again });
+        let made = Made { rewrite, pass, instruction, candidate: again };
+        self.steps.push(Step { undo, before, made: Some(made) });
         let least = self.least().max(Bytes(1));
         let gained = self.now.charged() + least <= self.paid_estimate.charged() || self.fits();
-        if claim.kind == PassKind::Rewrite && gained {
+        if claim.kind == PassKind::Rewrite && gained && !trial::rises(&self.now, &self.before) {
             self.pay();
         }
         Ok(true)
@@ -431,6 +443,7 @@ impl<'a> Search<'a> {
         &mut self,
         claim: Claim,
         patch: Patch,
+        grade: Grade,
         foreseen: Option<Estimate>,
     ) -> Result<Option<(Undo, Estimate)>, RunError> {
         let origins = patch.clone();
@@ -452,7 +465,7 @@ impl<'a> Search<'a> {
             undo.revert(self.module);
             return Ok(None);
         };
-        self.origins.extend(&origins, claim.instruction);
+        self.origins.extend(&origins, claim.instruction, grade);
         Ok(Some((undo, estimate)))
     }
 
@@ -503,29 +516,6 @@ impl<'a> Search<'a> {
             }
         }
         Ok(())
-    }
-
-    /// All steps so far are worth keeping.
-    fn pay(&mut self) {
-        self.paid = self.steps.len();
-        self.paid_state = self.said.state();
-        self.paid_estimate = self.now.clone();
-    }
-
-    /// Takes back all steps but the first `count`.
-    fn roll_back(&mut self, count: usize) {
-        if self.steps.len() > count {
-            self.observer.undone(count);
-        }
-        while self.steps.len() > count {
-            if let Some(step) = self.steps.pop() {
-                step.undo.revert(self.module);
-                self.said.step_back(step.before);
-                self.tried.retain(|tried| tried.state <= step.before);
-                self.statistics.passes[step.pass].put_back += 1;
-            }
-        }
-        self.origins.truncate(self.module.instruction_count());
     }
 
     fn claim(&self, candidate: &Candidate) -> Claim {

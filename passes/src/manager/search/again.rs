@@ -6,7 +6,7 @@
 use hlo_memory::{Bytes, Estimate, Target};
 
 use super::super::RunError;
-use super::{Candidate, Score, Search, Step};
+use super::{Candidate, Score, Search};
 
 /// Modules of more instructions are searched once.
 const MOST_INSTRUCTIONS: usize = 2000;
@@ -18,13 +18,20 @@ const CLOSE: u64 = 16;
 /// Memory from which on values are computed again for it: below, a program fits any machine and had better be fast.
 const WORTH_REPEATS: Bytes = Bytes(128 << 20);
 
-/// Where a descent began.
-struct Mark {
+/// Where a descent, or a last touch, began.
+pub(super) struct Mark {
     steps: usize,
     paid: usize,
     paid_state: u64,
     now: Estimate,
     paid_estimate: Estimate,
+}
+
+impl Mark {
+    /// Memory that was needed there.
+    pub(super) fn charged(&self) -> Bytes {
+        self.now.charged()
+    }
 }
 
 /// A way that was not taken.
@@ -73,19 +80,19 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> Mark {
         let (now, paid_estimate) = (self.now.clone(), self.paid_estimate.clone());
         Mark { steps: self.steps.len(), paid: self.paid, paid_state: self.paid_state, now, paid_estimate }
     }
 
     /// Descends, and again from other steps if memory far above the floor is left; the best end stays.
-    fn descend_repeatedly(&mut self) -> Result<(), RunError> {
+    pub(super) fn descend_repeatedly(&mut self) -> Result<(), RunError> {
         let start = self.mark();
         self.forks.from = self.is_small().then_some(start.steps);
         self.descend()?;
         let forks = std::mem::take(&mut self.forks);
         let ways = forks.first.into_iter().chain(forks.closest.into_iter().map(|fork| fork.way));
-        let mut end = (self.now.clone(), self.made_since(&start));
+        let mut end = (self.now.clone(), self.made_since(start.steps));
         let mut at_end = true;
         for way in ways {
             if self.fits() || !is_far(&end.0) {
@@ -96,7 +103,7 @@ impl Search<'_> {
             let least = self.least().max(Bytes(end.0.charged().get() / 20)).max(Bytes(1));
             at_end = self.fits() || self.now.charged() + least <= end.0.charged();
             if at_end {
-                end = (self.now.clone(), self.made_since(&start));
+                end = (self.now.clone(), self.made_since(start.steps));
             }
         }
         if at_end {
@@ -132,7 +139,7 @@ impl Search<'_> {
         let is_first = !std::mem::replace(&mut self.forks.seen_first, true);
         let (Some((best, _)), Some((score, candidate))) = (best, second) else { return };
         let way = || {
-            let made = self.steps[from..].iter().filter_map(|step| step.candidate.clone());
+            let made = self.made_since(from).into_iter();
             made.chain([candidate]).collect()
         };
         if is_first {
@@ -161,11 +168,12 @@ impl Search<'_> {
     }
 
     /// The changes made since, in order.
-    fn made_since(&self, start: &Mark) -> Vec<Candidate> {
-        self.steps[start.steps..].iter().filter_map(|step: &Step| step.candidate.clone()).collect()
+    fn made_since(&self, start: usize) -> Vec<Candidate> {
+        let made = self.steps[start..].iter().filter_map(|step| step.made.as_ref());
+        made.filter_map(|made| made.candidate.clone()).collect()
     }
 
-    fn back_to(&mut self, start: &Mark) {
+    pub(super) fn back_to(&mut self, start: &Mark) {
         self.roll_back(start.steps);
         self.paid = start.paid;
         self.paid_state = start.paid_state;

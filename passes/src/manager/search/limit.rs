@@ -7,16 +7,18 @@ impl Search<'_> {
     /// Puts back what lies behind the user's limit on rewrites.
     pub(super) fn obey_limit(&mut self) -> Result<(), RunError> {
         let limit = self.options.bisect_limit.unwrap_or(usize::MAX);
-        let behind = self.steps.iter().enumerate().skip(limit);
+        let behind = self.made().enumerate().skip(limit);
         self.left_out = behind
-            .map(|(index, step)| LeftOut {
+            .map(|(index, made)| LeftOut {
                 number: index + 1,
-                rewrite: step.rewrite.clone(),
-                origin: self.origins.of(step.instruction),
+                rewrite: made.rewrite.clone(),
+                origin: self.origins.of(made.instruction),
             })
             .collect();
         if !self.left_out.is_empty() {
-            self.roll_back(limit);
+            let made_by_passes = self.steps.iter().enumerate().filter(|(_, step)| step.made.is_some());
+            let first = made_by_passes.map(|(index, _)| index).nth(limit);
+            self.roll_back(first.unwrap_or(self.steps.len()));
             self.now = self.statistics.estimates.measure(|| self.estimator.estimate(self.module))?;
         }
         Ok(())

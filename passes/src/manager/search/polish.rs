@@ -1,10 +1,10 @@
 //! What is done to the result once the search has ended.
 
-use hlo_ir::edit::{Patch, Undo};
+use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module};
 use hlo_memory::{Bytes, Target};
 
-use super::Search;
+use super::{Search, Step};
 use crate::manager::RunError;
 use crate::manager::trial::{self, Claim};
 use crate::polish::{columns, gathers, products, reads, sums, units, writes};
@@ -40,73 +40,74 @@ const TOUCHES: [Touch; 6] = [
 
 impl Search<'_> {
     /// Lets the loops that were made run faster, if that takes no memory worth the name; the input's own instructions stay as they are.
-    pub(super) fn polish(&mut self) -> Result<(), RunError> {
-        if self.steps.is_empty() || self.options.target != Target::Cpu {
-            return Ok(());
+    ///
+    /// Whether the search went on behind a change, and has to end anew; the changes that were not made yet are then still to be made.
+    pub(super) fn polish(&mut self) -> Result<bool, RunError> {
+        if self.made().next().is_none() || self.options.target != Target::Cpu {
+            return Ok(false);
         }
-        let origins = &self.origins;
-        let columns = columns::patch(self.module, |id| origins.is_new(id));
-        let mut changed = self.spend("columns", columns, self.now.charged())?;
+        let start = self.steps.len();
+        let columns = columns::patch(self.module, |id| self.origins.is_new(id));
+        if self.spend("columns", columns, self.now.charged())? {
+            return Ok(true);
+        }
         for touch in &TOUCHES {
             let is_ours = |id| if touch.loose { self.is_of_loose_loop(id) } else { self.origins.is_new(id) };
             let patch = (touch.patch)(self.module, &is_ours);
             let most = most(self.before.charged(), self.now.charged(), touch.share, self.options.budget);
-            changed |= self.spend(touch.name, patch, most)?;
+            if self.spend(touch.name, patch, most)? {
+                return Ok(true);
+            }
         }
-        if changed {
-            self.observer.polished(self.steps.len() + 1, self.module);
+        if self.steps.len() > start {
+            self.observer.polished(self.made().count() + 1, self.module);
         }
-        Ok(())
+        Ok(false)
     }
-    /// Whether an instruction stands in a loop of a run that keeps every bit nowhere: a product in a kernel of its own is rounded, which it
-    /// was not where it was summed on the fly. Loops of the input are not touched.
+    /// Whether an instruction stands in a loop that keeps less than every bit: a product in a kernel of its own is rounded, which it was not
+    /// where it was summed on the fly. Loops of the input are not touched.
     fn is_of_loose_loop(&self, id: InstructionId) -> bool {
         let mut parameters = self.module.parameters(self.module.instruction(id).parent).into_iter();
-        let mut rewrites = self.steps.iter().filter(|step| self.passes[step.pass].kind() == PassKind::Rewrite);
-        parameters.all(|parameter| self.origins.is_new(parameter))
-            && rewrites.all(|step| step.rewrite.grade > Grade::Bitwise)
+        parameters.all(|parameter| self.origins.is_loose(parameter))
     }
-    /// Makes one change if the result needs no more than `most`, and whether it stays.
+    /// Makes one change if the result needs no more than `most`. A result that the next run would rewrite is none: the search goes on from
+    /// there, and the change is put back where that does not lead below what was needed without it. Whether the search went on.
     fn spend(&mut self, name: &'static str, patch: Patch, most: Bytes) -> Result<bool, RunError> {
-        let before = self.now.clone();
-        let Some(undo) = self.touch(name, patch, most)? else { return Ok(false) };
-        // A result that the next run would rewrite is none: the block counts for more than it is worth.
-        let stays = !self.would_go_on()?;
-        if !stays {
-            undo.revert(self.module);
-            self.origins.truncate(self.module.instruction_count());
-            self.now = before;
+        let start = self.mark();
+        if !self.touch(name, patch, most)? {
+            return Ok(false);
         }
-        Ok(stays)
+        self.pay();
+        let touched = self.steps.len();
+        if !self.fits() && self.left_out.is_empty() {
+            self.descend_repeatedly()?;
+        }
+        let went_on = self.steps.len() > touched;
+        if went_on && self.now.charged() + self.least().max(Bytes(1)) > start.charged() {
+            self.back_to(&start);
+            return Ok(false);
+        }
+        Ok(went_on)
     }
-    /// Whether a search of what the module is now would find something.
-    fn would_go_on(&mut self) -> Result<bool, RunError> {
-        let ended = self.fits() || !self.left_out.is_empty() || self.room() < self.least().max(Bytes(1));
-        let (taken, estimate, state) = (self.steps.len(), self.now.clone(), self.said.step());
-        let found = !ended && self.next_step()?.is_some();
-        // What was done on the way to it.
-        self.roll_back(taken);
-        self.now = estimate;
-        self.said.step_back(state);
-        Ok(found)
-    }
-    /// Makes one change if the result needs no more than `most`; how to undo it, if it was made.
-    fn touch(&mut self, name: &'static str, patch: Patch, most: Bytes) -> Result<Option<Undo>, RunError> {
-        let Some(last) = self.steps.last().filter(|_| !patch.is_empty()) else { return Ok(None) };
+    /// Makes one change if the result needs no more than `most`, and whether it was made.
+    fn touch(&mut self, name: &'static str, patch: Patch, most: Bytes) -> Result<bool, RunError> {
+        let Some(last) = self.made().last().filter(|_| !patch.is_empty()) else { return Ok(false) };
         let instruction = self.origins.of(last.instruction);
         let claim = Claim { pass: name, kind: PassKind::Enabling, instruction, wasted: Bytes::ZERO };
         let origins = patch.clone();
         let undo = trial::apply(self.module, claim, patch, self.options)?;
         let (module, estimator) = (&*self.module, self.estimator);
         match self.statistics.estimates.measure(|| estimator.estimate(module)) {
-            Ok(estimate) if estimate.charged() <= most => {
+            Ok(estimate) if estimate.charged() <= most && !trial::rises(&estimate, &self.before) => {
                 self.now = estimate;
-                self.origins.extend(&origins, instruction);
-                Ok(Some(undo))
+                self.origins.extend(&origins, instruction, Grade::Bitwise);
+                let before = self.said.step();
+                self.steps.push(Step { undo, before, made: None });
+                Ok(true)
             }
             _ => {
                 undo.revert(self.module);
-                Ok(None)
+                Ok(false)
             }
         }
     }
