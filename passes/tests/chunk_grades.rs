@@ -143,6 +143,20 @@ fn a_sum_with_what_becomes_a_scatter_is_taken_in_otherwise() {
 }
 
 #[test]
+fn a_sum_behind_a_loop_is_taken_into_the_other_scatter() {
+    // XLA takes `%x` into `%y`, and leaves the sum of two scatters; it takes a loop into `%other`; seed 11,015,244.
+    let scatter = "index_vector_dim=1, update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, to_apply=%add_f32";
+    let lines = format!(
+        "  %flat = s32[64,1] reshape(%i)\n  %other = f32[7] scatter(%x, %flat, %w), {scatter}\n  %u = f32[64] negate(%v)"
+    );
+    let outer = |sum: &str| grade(&lines, &format!("%a = f32[7] add(%y, %x)\n  {sum}"));
+    assert_eq!(outer("ROOT %r = f32[7] add(%a, %other)"), Grade::HloExact);
+    assert_eq!(outer("ROOT %r = f32[7] maximum(%a, %other)"), Grade::Bitwise);
+    assert_eq!(outer("ROOT %r = f32[7] call(%other, %a), to_apply=%plus"), Grade::HloExact);
+    assert_eq!(outer("ROOT %r = f32[7] call(%other, %a), to_apply=%most"), Grade::Bitwise);
+}
+
+#[test]
 fn a_table_of_one_number_is_known_in_a_call_too() {
     let called = "HloModule m
 %add_f32 (a: f32[], b: f32[]) -> f32[] {

@@ -36,11 +36,33 @@ pub(crate) fn is_summed(module: &Module, users: &Users, scatter: InstructionId) 
 /// Whether an adding scatter of floats reaches an `add` through a tuple, or into or out of a called computation. XLA inlines calls and
 /// dissolves tuples before it takes in sums.
 pub(crate) fn is_summed_elsewhere(module: &Module, users: &Users, scatter: InstructionId) -> bool {
-    if !adds_floats(module, scatter) {
-        return false;
-    }
+    let adds = |id, user: InstructionId| id != scatter && module.instruction(user).opcode == Opcode::Add;
+    adds_floats(module, scatter) && reaches(module, users, scatter, adds)
+}
+
+/// Whether a value is summed up with what may be an adding scatter of floats, here or behind tuples and calls.
+pub(crate) fn meets_scatter(module: &Module, users: &Users, value: InstructionId) -> bool {
+    let may_be_scatter = |id: InstructionId| {
+        let inst = module.instruction(id);
+        let handed_in = inst.opcode == Opcode::Parameter && inst.parent != module.entry();
+        handed_in || inst.opcode == Opcode::Call || adds_floats(module, id)
+    };
+    let meets = |id, user: InstructionId| {
+        let inst = module.instruction(user);
+        inst.opcode == Opcode::Add && inst.operands.iter().any(|&other| other != id && may_be_scatter(other))
+    };
+    reaches(module, users, value, meets)
+}
+
+/// Whether a value reaches a user through tuples, and into and out of calls; `is` says so of what stands for the value there, and its user.
+fn reaches(
+    module: &Module,
+    users: &Users,
+    value: InstructionId,
+    is: impl Fn(InstructionId, InstructionId) -> bool,
+) -> bool {
     let callers = graph::callers(module);
-    let mut work = vec![scatter];
+    let mut work = vec![value];
     let mut seen = IndexSet::new();
     while let Some(id) = work.pop() {
         if !seen.insert(id) {
@@ -54,7 +76,7 @@ pub(crate) fn is_summed_elsewhere(module: &Module, users: &Users, scatter: Instr
             match module.instruction(user).opcode {
                 Opcode::Tuple | Opcode::GetTupleElement => work.push(user),
                 Opcode::Call if is_transparent(module, user) => work.extend(parameters(module, user, id)),
-                Opcode::Add if id != scatter => return true,
+                _ if is(id, user) => return true,
                 _ => {}
             }
         }

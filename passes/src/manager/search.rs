@@ -392,7 +392,9 @@ impl<'a> Search<'a> {
         let estimate = statistics.estimates.measure(|| self.estimator.estimate(self.module));
         undo.revert(self.module);
         let outcome = match &estimate {
-            Ok(estimate) if trial::rises(estimate, &self.before) => Trial::Rises(estimate.total),
+            Ok(estimate) if estimate.charged() < self.now.charged() && trial::rises(estimate, &self.before) => {
+                Trial::Rises(estimate.total)
+            }
             Ok(estimate) => Trial::Total(estimate.charged()),
             Err(error) => Trial::Failed(error.to_string()),
         };
