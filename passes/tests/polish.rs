@@ -165,12 +165,25 @@ fn a_second_run_changes_nothing() {
 
 /// Columns that are read one by one let one more loop save 48 bytes.
 #[test]
-fn what_would_lead_a_second_run_on_is_undone() {
+fn the_search_goes_on_behind_what_is_made_last() {
     let options = Options { min_saving: Bytes(1), ..options(1000) };
-    let mut module = rewritten(&parse(include_str!("polish_programs/columns_again.hlo")), &options);
+    let before = parse(include_str!("polish_programs/columns_again.hlo"));
+    let mut module = before.clone();
     let estimator = ModelEstimator { target: Target::Cpu };
     let report = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
-    assert!(report.rewrites.is_empty(), "{:?}", report.rewrites);
+    let notes: Vec<&str> = report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect();
+    assert_eq!(notes, ["8 blocks of 32 rows, then 1 rows", "2 blocks of 16 rows"]);
+    assert_same_results(&before, &module, 1);
+    let again = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
+    assert!(again.rewrites.is_empty(), "{:?}", again.rewrites);
+    // A limit on rewrites counts these too, and not what is made last.
+    for limit in 0..=2 {
+        let (mut module, options) = (before.clone(), Options { bisect_limit: Some(limit), ..options.clone() });
+        let report = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
+        assert_eq!(report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect::<Vec<_>>(), notes[..limit]);
+        let left_out = report.remarks.iter().filter(|remark| remark.code == "bisect-limit").count();
+        assert_eq!(left_out > 0, limit < 2, "{:?}", report.remarks);
+    }
 }
 
 /// Another search would inline calls first and then look at what was inlined, behind what was made last.
