@@ -156,6 +156,24 @@ def block(x, wq, wk, wv, wo, w1, w2):
     return x + jax.nn.gelu(norm(x) @ w1) @ w2
 
 
+def heads_layer(x, wq, wk, wv, wo):
+    """Causal attention of heads of 64 numbers, with its weights."""
+    heads = lambda y: y.reshape(*y.shape[:2], -1, 64).transpose(0, 2, 1, 3)
+    mixed = attention(heads(x @ wq), heads(x @ wk), heads(x @ wv))
+    return mixed.transpose(0, 2, 1, 3).reshape(x.shape) @ wo
+
+
+def language_model(table, *rest):
+    """Loss of the next word after two blocks; weights are scaled as they are when training begins."""
+    *layers, words = rest
+    words = words % table.shape[0]
+    x = table[words[:, :-1]]
+    for at in range(2):
+        x = block(x, *(0.02 * weights[at] for weights in layers))
+    scores = jax.nn.log_softmax(0.02 * x @ table.T)
+    return -jnp.take_along_axis(scores, words[:, 1:, None], 2).mean()
+
+
 def frames(kernel, images):
     pixels = images.astype(jnp.float32) / 255.0
     dims = ("NHWC", "HWIO", "NHWC")
@@ -164,6 +182,21 @@ def frames(kernel, images):
 
 def sampled(volume, places):
     return jnp.sum(jax.scipy.ndimage.map_coordinates(volume, places, order=1, mode="constant") ** 2)
+
+
+def warped(image, flow, target):
+    """Squared error of an image whose every place is read, between four neighbours, from where the flow points."""
+    count, height, width, _ = image.shape
+    rows, columns = jnp.meshgrid(jnp.arange(height, dtype=F32), jnp.arange(width, dtype=F32), indexing="ij")
+    y, x = rows + flow[..., 0], columns + flow[..., 1]
+    top, left = jnp.floor(y), jnp.floor(x)
+    down, right = (y - top)[..., None], (x - left)[..., None]
+    top, left = top.astype(int), left.astype(int)
+    images = jnp.arange(count)[:, None, None]
+    at = lambda i, j: image[images, jnp.clip(i, 0, height - 1), jnp.clip(j, 0, width - 1)]
+    above = at(top, left) * (1 - down) * (1 - right) + at(top, left + 1) * (1 - down) * right
+    below = at(top + 1, left) * down * (1 - right) + at(top + 1, left + 1) * down * right
+    return jnp.sum((above + below - target) ** 2)
 
 
 def by_rows(function, count):
@@ -240,6 +273,14 @@ PROGRAMS = {
         [((2, 4096, 512), F32), *[((512, 512), F32)] * 4, ((512, 2048), F32), ((2048, 512), F32)],
         [((1, 1024, 256), F32), *[((256, 256), F32)] * 4, ((256, 1024), F32), ((1024, 256), F32)],
         "reassociate", None),
+    "attention-layer-gradient": (
+        jax.grad(lambda *a: jnp.sum(heads_layer(*a) ** 2), tuple(range(5))),
+        [((2, 4096, 512), F32), *[((512, 512), F32)] * 4], [((1, 1024, 512), F32), *[((512, 512), F32)] * 4], "hlo-exact", None),
+    "language-model-gradient": (
+        jax.value_and_grad(language_model, tuple(range(7))),
+        [((32768, 512), F32), *[((2, 512, 512), F32)] * 4, ((2, 512, 2048), F32), ((2, 2048, 512), F32), ((8, 2049), S32)],
+        [((8192, 256), F32), *[((2, 256, 256), F32)] * 4, ((2, 256, 1024), F32), ((2, 1024, 256), F32), ((4, 513), S32)],
+        "hlo-exact", None),
     "short-block": (
         block, [((16, 2048, 256), F32), *[((256, 256), F32)] * 4, ((256, 1024), F32), ((1024, 256), F32)],
         [((4, 512, 256), F32), *[((256, 256), F32)] * 4, ((256, 1024), F32), ((1024, 256), F32)], "hlo-exact", None),
@@ -256,6 +297,9 @@ PROGRAMS = {
     "map-coordinates-gradient": (
         jax.grad(sampled, (0, 1)), [((256, 256, 256), F32), ((3, 16777216), F32)],
         [((64, 64, 64), F32), ((3, 262144), F32)], "hlo-exact", None),
+    "warp-gradient": (
+        jax.grad(warped, 1), [((1, 4096, 4096, 3), F32), ((1, 4096, 4096, 2), F32), ((1, 4096, 4096, 3), F32)],
+        [((1, 512, 512, 3), F32), ((1, 512, 512, 2), F32), ((1, 512, 512, 3), F32)], "hlo-exact", None),
     "layer": (layer, [((65536, 2048), F32), ((2048,), F32)], [((16384, 512), F32), ((512,), F32)], "hlo-exact", None),
     "histogram": (histogram, [((268435456,), F32)], [((4194304,), F32)], "hlo-exact", None),
     "pooling-gradient": (
