@@ -50,5 +50,7 @@ fn call_that_hands_on(patch: &mut Patch, parent: ComputationId, block: &Instruct
     patch.add(body, own.with_payload(Payload::Parameter(0)));
     let mut call = Instruction::new("kept", block.shape.clone(), Opcode::Call, [block.operands[0]]);
     call.attributes = attributes_of_call(body, block);
-    patch.add(parent, call)
+    let call = patch.add(parent, call);
+    patch.stems_from(call, block.operands[0]);
+    call
 }

@@ -154,6 +154,12 @@ fn a_sum_behind_a_loop_is_taken_into_the_other_scatter() {
     assert_eq!(outer("ROOT %r = f32[7] maximum(%a, %other)"), Grade::Bitwise);
     assert_eq!(outer("ROOT %r = f32[7] call(%other, %a), to_apply=%plus"), Grade::HloExact);
     assert_eq!(outer("ROOT %r = f32[7] call(%other, %a), to_apply=%most"), Grade::Bitwise);
+    // And it would take in sum after sum.
+    assert_eq!(outer("ROOT %r = f32[7] add(%a, %a)"), Grade::HloExact);
+    assert_eq!(outer("%b = f32[7] negate(%other)\n  ROOT %r = f32[7] add(%a, %b)"), Grade::HloExact);
+    let handed = "%t = (f32[7], f32[7]) tuple(%a, %x)\n  %g = f32[7] get-tuple-element(%t), index=0\n  ";
+    assert_eq!(outer(&format!("{handed}ROOT %r = f32[7] add(%g, %x)")), Grade::HloExact);
+    assert_eq!(outer(&format!("{handed}ROOT %r = f32[7] maximum(%g, %x)")), Grade::Bitwise);
 }
 
 #[test]

@@ -48,7 +48,10 @@ fn joins_columns(module: &Module, region: &Region) -> bool {
     let is_column = |inst: InstructionId, dim: usize| {
         let array = module.instruction(inst).array().filter(|_| is_real(module, inst));
         array.is_some_and(|array| {
-            array.minor_to_major().first() == Some(&(dim as i64)) && (2..=FEW_COLUMNS).contains(&array.dims[dim])
+            let inner =
+                array.minor_to_major().iter().take_while(|&&other| other != dim as i64).copied().collect::<Vec<_>>();
+            let apart = inner.iter().map(|&other| array.dims[other as usize]).product::<i64>();
+            array.dims[dim] > 1 && apart.saturating_mul(array.dims[dim]) <= FEW_COLUMNS
         })
     };
     let columns = region.blocks.iter().any(|(block, source)| match source {

@@ -4,7 +4,7 @@ use hlo_ir::graph::{self, Users};
 use hlo_ir::{InstructionId, Module, Opcode};
 
 use super::sink::{Kind, Sink};
-use crate::flow::{Sources, adds_floats, is_summed_elsewhere, meets_scatter, takes_sums_on_cpu};
+use crate::flow::{Sources, adds_floats, is_summed_again, is_summed_elsewhere, takes_sums_on_cpu};
 use crate::{Context, Grade};
 
 /// What becomes of an `add` that is the only user of an adding scatter of floats.
@@ -31,8 +31,8 @@ pub(super) struct Term {
     pub(super) add: InstructionId,
     /// Its other operand.
     pub(super) other: InstructionId,
-    /// Whether XLA takes the sum in as well: it may not if the other operand becomes a scatter too, by a sum of its own; and where the sum meets
-    /// another scatter, XLA takes that one in only if it does not see this one.
+    /// Whether XLA takes the sum in as well: it may not if the other operand becomes a scatter too, by a sum of its own; and the next sum behind this
+    /// one XLA takes in too, or takes the loop into another scatter there.
     pub(super) alike: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn settle_sums(context: &Context<'_>, sinks: &mut [Sink]) {
             Sum::Loose
         } else {
             let alike = !Sources::of(module).may_be_summed_scatter(users, term.other)
-                && !meets_scatter(module, users, term.add);
+                && !is_summed_again(module, users, term.add);
             Sum::Inside(Term { alike, ..term })
         };
     }

@@ -30,7 +30,7 @@ pub use restrict::{block_shape, restrict};
 pub use row_loop::{RowLoop, element as loop_element};
 pub(crate) use rows::gcd;
 pub use rows::{Rows, Step};
-pub(crate) use scatter_sum::{adds_floats, is_summed, is_summed_elsewhere, meets_scatter, takes_sums_on_cpu};
+pub(crate) use scatter_sum::{adds_floats, is_summed, is_summed_again, is_summed_elsewhere, takes_sums_on_cpu};
 pub(crate) use sources::Sources;
 pub(crate) use value::parameters;
 pub use value::{Frames, Value, is_transparent, producer};

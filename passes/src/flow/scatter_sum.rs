@@ -40,18 +40,9 @@ pub(crate) fn is_summed_elsewhere(module: &Module, users: &Users, scatter: Instr
     adds_floats(module, scatter) && reaches(module, users, scatter, adds)
 }
 
-/// Whether a value is summed up with what may be an adding scatter of floats, here or behind tuples and calls.
-pub(crate) fn meets_scatter(module: &Module, users: &Users, value: InstructionId) -> bool {
-    let may_be_scatter = |id: InstructionId| {
-        let inst = module.instruction(id);
-        let handed_in = inst.opcode == Opcode::Parameter && inst.parent != module.entry();
-        handed_in || inst.opcode == Opcode::Call || adds_floats(module, id)
-    };
-    let meets = |id, user: InstructionId| {
-        let inst = module.instruction(user);
-        inst.opcode == Opcode::Add && inst.operands.iter().any(|&other| other != id && may_be_scatter(other))
-    };
-    reaches(module, users, value, meets)
+/// Whether a value is an operand of another sum, here or behind tuples and calls: XLA takes sum after sum into a scatter.
+pub(crate) fn is_summed_again(module: &Module, users: &Users, value: InstructionId) -> bool {
+    reaches(module, users, value, |_, user| module.instruction(user).opcode == Opcode::Add)
 }
 
 /// Whether a value reaches a user through tuples, and into and out of calls; `is` says so of what stands for the value there, and its user.

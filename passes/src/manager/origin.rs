@@ -47,7 +47,8 @@ impl Origins {
         for id in patch.added() {
             let old = patch.origin(id);
             let ancestor = old.map_or(fallback, |old| self.of(old));
-            let is_loose = grade > Grade::Bitwise || old.is_some_and(|old| self.is_loose(old));
+            let is_loose =
+                matches!(grade, Grade::HloExact | Grade::Reassociate) || old.is_some_and(|old| self.is_loose(old));
             self.added.push(Added { ancestor, is_loose });
         }
     }

@@ -223,6 +223,11 @@ impl<'a> Search<'a> {
         self.now.charged() - self.now.floor
     }
 
+    /// Whether XLA's own figure rises above that of the input, and above what it is by now, for less than it is worth.
+    pub(super) fn rises(&self, estimate: &Estimate) -> bool {
+        estimate.total > self.paid_estimate.total && trial::rises(estimate, &self.before)
+    }
+
     /// XLA's figure for the input, in bytes.
     pub(super) fn input_total(&self) -> Bytes {
         self.before.total
@@ -293,7 +298,7 @@ impl<'a> Search<'a> {
         if let Some((score, candidate)) = self.with_companion(found, measured)? {
             let least = self.least().max(Bytes(1));
             let enough = match plain {
-                Some(plain) => score.total + least <= plain.total,
+                Some(plain) => score.beats(plain, least),
                 // What saves next to nothing is not worth a change of its own beside it.
                 None => {
                     score.total == estimate.charged()
@@ -328,7 +333,7 @@ impl<'a> Search<'a> {
             self.limited = true;
             return Ok(None);
         }
-        let now = Score::of(&self.now, &self.before);
+        let now = Score::of(&self.now, self.rises(&self.now));
         let mut best: Option<(Score, Candidate)> = None;
         let mut second: Option<(Score, Candidate)> = None;
         let mut in_vain = 0;
@@ -339,7 +344,7 @@ impl<'a> Search<'a> {
         let promising = self.by_promise(candidates);
         let (ordered, lazy) = self.savings.order(promising, self.statistics.instructions.0);
         for (candidate, most) in ordered {
-            let goal = best.as_ref().map_or(now.total, |(score, _)| score.total);
+            let goal = best.as_ref().filter(|(score, _)| !score.rises).map_or(now.total, |(score, _)| score.total);
             if most.is_some_and(|most| now.total - most > goal || most < self.least()) {
                 self.pass_over(&candidate, most.unwrap_or_default());
                 continue;
@@ -355,7 +360,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let Some(estimate) = self.try_out(&candidate)? else { continue };
-            let score = Score::of(&estimate, &self.before);
+            let score = Score::of(&estimate, self.rises(&estimate));
             self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             if score.improves(now, self.least()) && better {
@@ -392,7 +397,7 @@ impl<'a> Search<'a> {
         let estimate = statistics.estimates.measure(|| self.estimator.estimate(self.module));
         undo.revert(self.module);
         let outcome = match &estimate {
-            Ok(estimate) if estimate.charged() < self.now.charged() && trial::rises(estimate, &self.before) => {
+            Ok(estimate) if estimate.charged() < self.now.charged() && self.rises(estimate) => {
                 Trial::Rises(estimate.total)
             }
             Ok(estimate) => Trial::Total(estimate.charged()),
@@ -434,7 +439,7 @@ impl<'a> Search<'a> {
         self.steps.push(Step { undo, before, made: Some(made) });
         let least = self.least().max(Bytes(1));
         let gained = self.now.charged() + least <= self.paid_estimate.charged() || self.fits();
-        if claim.kind == PassKind::Rewrite && gained && !trial::rises(&self.now, &self.before) {
+        if claim.kind == PassKind::Rewrite && gained && !self.rises(&self.now) {
             self.pay();
         }
         Ok(true)

@@ -72,9 +72,13 @@ pub(super) struct Score {
 }
 
 impl Score {
-    /// The score of an estimated module that comes from another one.
-    pub(super) fn of(estimate: &Estimate, input: &Estimate) -> Self {
-        Self { rises: rises(estimate, input), total: estimate.charged(), area: estimate.area() }
+    /// The score of an estimated module.
+    pub(super) fn of(estimate: &Estimate, rises: bool) -> Self {
+        Self { rises, total: estimate.charged(), area: estimate.area() }
+    }
+    /// Whether this saves `least` more than another one, and no more of it than that only inside library calls.
+    pub(super) fn beats(self, other: Self, least: Bytes) -> bool {
+        self.rises <= other.rises && self.total + least <= other.total
     }
     /// Whether this is a step forward from `now`: a total lower by `least`, or the same total over an area smaller by `least`.
     pub(super) fn improves(self, now: Self, least: Bytes) -> bool {

@@ -77,6 +77,7 @@ fn change(module: &Module, product: InstructionId, patch: &mut Patch) {
     changed.shape = Shape::Array(ArrayShape::new(result.element_type, dims)).into();
     change_operands(&mut changed);
     let changed = patch.add(inst.parent, changed);
+    patch.stems_from(changed, product);
     let mut block = patch.instruction(module, changed).clone();
     block.operands = [changed].into_iter().collect();
     let kept = call_that_hands_on(patch, inst.parent, &block);
@@ -226,6 +227,27 @@ ENTRY %main {
             .replace("[2,K,A]", &format!("[2,{terms},{array}]"))
             .replace("[2,A,", &format!("[2,{array},"))
             .replace("[2,K,", &format!("[2,{terms},"))
+    }
+
+    #[test]
+    fn what_the_library_would_take_becomes_the_left_operand() {
+        // Of 64 columns along which the left operand is contracted, and of 1,024 rows of 512 numbers.
+        let missed = LOOP.replace("512,64]", "512,A]").replace("512,1024]", "1024,512]").replace("512,A]", "512,64]");
+        let missed = missed.replace("dot(%x, %b)", "dot(%b, %x)").replace("f32[2,1024,64]", "f32[2,64,1024]");
+        let missed = missed.replace("rhs_contracting_dims={1}", "rhs_contracting_dims={2}");
+        let (mut module, change) = found(&missed, true);
+        change.apply(&mut module).expect("the patch fits");
+        assert_eq!(hlo_ir::verify::verify(&module), []);
+        let text = text::print(&module);
+        assert!(
+            text.contains("= f32[2,1024,64]{2,1,0} dot(%x, %b), lhs_batch_dims={0}, lhs_contracting_dims={2}"),
+            "{text}"
+        );
+        let stays = |from: &str, to: &str| found(&missed.replace(from, to), true).1.is_empty();
+        assert!(stays("64", "129"), "what is transposed is a large part of it");
+        assert!(!stays("64", "128"));
+        assert!(stays("1024", "63"), "a small array");
+        assert!(!stays("1024", "64"));
     }
 
     #[test]

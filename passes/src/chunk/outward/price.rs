@@ -111,7 +111,9 @@ impl Price {
         let fused =
             |(&op, &count): (&InstructionId, &usize)| count < 2 || is_fusible(graph.module.instruction(op).opcode);
         let may_repeat = flow.context.repeats && times.iter().all(fused);
-        let beside_products = multiplies && options.target == Target::Cpu && spared_bytes >= LARGE;
+        let multiplies_again =
+            times.iter().any(|(&op, &count)| count > 1 && graph.module.instruction(op).opcode == Opcode::Dot);
+        let beside_products = multiplies_again && options.target == Target::Cpu && spared_bytes >= LARGE;
         let again_at_most = [
             base * SMALL_SHARE,
             spared * share_of_spared(spared_bytes, may_repeat),

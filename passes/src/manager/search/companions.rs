@@ -24,9 +24,8 @@ impl Search<'_> {
         }
         let least = self.least().max(Bytes(1));
         let better = self.best(measured)?;
-        let gains = |(score, _): &(Score, Candidate)| {
-            found.as_ref().is_none_or(|(plain, _)| score.total + least <= plain.total)
-        };
+        let gains =
+            |(score, _): &(Score, Candidate)| found.as_ref().is_none_or(|(plain, _)| score.beats(*plain, least));
         if better.as_ref().is_some_and(gains) {
             return Ok(better);
         }

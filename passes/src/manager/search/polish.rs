@@ -2,7 +2,7 @@
 
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module};
-use hlo_memory::{Bytes, Target};
+use hlo_memory::{Bytes, Estimate, Target};
 
 use super::{Search, Step};
 use crate::manager::RunError;
@@ -70,8 +70,8 @@ impl Search<'_> {
         let mut parameters = self.module.parameters(self.module.instruction(id).parent).into_iter();
         parameters.all(|parameter| self.origins.is_loose(parameter))
     }
-    /// Makes one change if the result needs no more than `most`. A result that the next run would rewrite is none: the search goes on from
-    /// there, and the change is put back where that does not lead below what was needed without it. Whether the search went on.
+    /// Makes one change if the result needs no more than `most`, and searches on behind it: a second run must find nothing. The change is put back
+    /// where the search goes on and does not lead below what was needed without it. Whether the search went on.
     fn spend(&mut self, name: &'static str, patch: Patch, most: Bytes) -> Result<bool, RunError> {
         let start = self.mark();
         if !self.touch(name, patch, most)? {
@@ -89,6 +89,10 @@ impl Search<'_> {
         }
         Ok(went_on)
     }
+    /// Whether a budget that is met now would be missed.
+    fn overruns(&self, estimate: &Estimate) -> bool {
+        self.fits() && self.options.budget.is_some_and(|budget| estimate.total > budget)
+    }
     /// Makes one change if the result needs no more than `most`, and whether it was made.
     fn touch(&mut self, name: &'static str, patch: Patch, most: Bytes) -> Result<bool, RunError> {
         let Some(last) = self.made().last().filter(|_| !patch.is_empty()) else { return Ok(false) };
@@ -98,7 +102,7 @@ impl Search<'_> {
         let undo = trial::apply(self.module, claim, patch, self.options)?;
         let (module, estimator) = (&*self.module, self.estimator);
         match self.statistics.estimates.measure(|| estimator.estimate(module)) {
-            Ok(estimate) if estimate.charged() <= most && !trial::rises(&estimate, &self.before) => {
+            Ok(estimate) if estimate.charged() <= most && !self.rises(&estimate) && !self.overruns(&estimate) => {
                 self.now = estimate;
                 self.origins.extend(&origins, instruction, Grade::Bitwise);
                 let before = self.said.step();
