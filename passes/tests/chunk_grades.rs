@@ -282,7 +282,7 @@ ENTRY %main {{
 #[test]
 fn columns_of_few_are_multiplied_together() {
     // The product is computed for all columns at once, and then not joined with the sum; seed 11,012,437.
-    let grades = |columns: usize, sum: &str| {
+    let graded = |columns: usize, inside: usize, sum: &str| {
         let text = format!(
             "{HEAD}
 ENTRY %main {{
@@ -294,15 +294,21 @@ ENTRY %main {{
   %u = f32[64,{columns}] sine(%s)
   ROOT %y = f32[7,{columns}] scatter(%x, %i, %u), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%most_f32\n}}\n"
         );
+        let deep = text.replace(&format!(",{columns}]"), &format!(",{columns},{inside}]"));
+        let deep = deep.replace("update_window_dims={1}", "update_window_dims={1,2}");
+        let text = if inside > 0 { deep } else { text };
         let found = offers(&parse(&text), 256, Grade::HloExact).into_iter();
         let note = format!("{columns} blocks of 1 rows");
         let by_columns =
             found.filter(|finding| matches!(&finding.outcome, Outcome::Rewrite { note: own, .. } if *own == note));
         by_columns.map(|finding| finding.grade).collect::<Vec<_>>()
     };
-    assert_eq!(grades(8, "add"), [Grade::HloExact]);
-    assert_eq!(grades(8, "maximum"), [Grade::Bitwise]);
-    assert_eq!(grades(9, "add"), [Grade::Bitwise]);
+    assert_eq!(graded(8, 0, "add"), [Grade::HloExact]);
+    assert_eq!(graded(8, 0, "maximum"), [Grade::Bitwise]);
+    assert_eq!(graded(9, 0, "add"), [Grade::Bitwise]);
+    assert_eq!(graded(8, 1, "add"), [Grade::HloExact], "the same places in memory");
+    assert_eq!(graded(4, 2, "add"), [Grade::HloExact]);
+    assert_eq!(graded(5, 2, "add"), [Grade::Bitwise]);
 }
 
 #[test]

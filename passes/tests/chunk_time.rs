@@ -176,6 +176,17 @@ fn products_of_whole_sequences_are_preferred_to_those_of_few_places() {
 /// The gradient of `jnp.sum(jnp.exp(-r**2) * (1 - jnp.eye(6000)))`, where `r` are the distances of 6,000 points, as JAX writes it.
 const PAIRS: &str = include_str!("time_programs/pairs.hlo");
 
+/// The `attention-layer-gradient` of `tests/referee/family_programs.py`, reduced: eight heads over 1,024 places, with their weights.
+const HEADS_GRADIENT: &str = include_str!("time_programs/heads_gradient.hlo");
+
+#[test]
+fn scores_of_many_heads_are_made_again_for_the_gradient() {
+    let again = "8 blocks of 1 rows; 8 blocks of 1 rows, 3 results in one loop";
+    assert_eq!(notes(HEADS_GRADIENT)[0], again, "a loop over heads of its own for the gradient");
+    let few = HEADS_GRADIENT.replace("1024", "512");
+    assert!(!notes(&few).contains(&again.to_owned()), "too little is spared");
+}
+
 #[test]
 fn large_values_are_computed_again_where_nothing_else_helps() {
     assert_eq!(

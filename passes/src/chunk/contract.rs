@@ -45,24 +45,20 @@ const FEW_COLUMNS: i64 = 8;
 /// Whether a loop cuts an array of floats into columns that lie a few places apart, and adds to a product. (Random seeds 11,010,743 and 11,012,437;
 /// `a / (1 + b * b)` of `f32[1000,8]`, one column at a time.)
 fn joins_columns(module: &Module, region: &Region) -> bool {
-    let is_column = |inst: InstructionId, dim: usize| {
-        let array = module.instruction(inst).array().filter(|_| is_real(module, inst));
-        array.is_some_and(|array| {
-            let inner =
-                array.minor_to_major().iter().take_while(|&&other| other != dim as i64).copied().collect::<Vec<_>>();
-            let apart = inner.iter().map(|&other| array.dims[other as usize]).product::<i64>();
-            array.dims[dim] > 1 && apart.saturating_mul(array.dims[dim]) <= FEW_COLUMNS
-        })
-    };
     let columns = region.blocks.iter().any(|(block, source)| match source {
         Source::Computed(_) => false,
-        Source::Read(_) => is_column(block.value.inst, block.dim),
-        Source::ReadThrough(value, _) => is_column(value.inst, block.dim),
+        Source::Read(_) => is_of_few_columns(module, block.value.inst, block.dim),
+        Source::ReadThrough(value, _) => is_of_few_columns(module, value.inst, block.dim),
     });
-    let product = |&id: &InstructionId| float_product(module, id).is_some();
-    let joins = |id: InstructionId| is_float_sum(module, id) && module.instruction(id).operands.iter().any(product);
-    let computed = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
-    columns && computed.into_iter().any(|(block, _)| joins(producer(module, block.value.inst).0))
+    columns && region.adds_to_products(module)
+}
+
+/// Whether no more than [`FEW_COLUMNS`] floats of an array lie together that differ in `dim` or in dimensions inside of it.
+fn is_of_few_columns(module: &Module, id: InstructionId, dim: usize) -> bool {
+    let Some(array) = module.instruction(id).array().filter(|_| is_real(module, id)) else { return false };
+    let order = array.minor_to_major();
+    let inside = order.iter().take_while(|&&other| other != dim as i64).map(|&other| array.dims[other as usize]);
+    array.dims[dim] > 1 && inside.fold(array.dims[dim], i64::saturating_mul) <= FEW_COLUMNS
 }
 
 /// Whether an instruction is a sum of two products.

@@ -68,17 +68,23 @@ impl Region {
     }
     /// The same with sums of products, which compilers round once or twice, depending on what else their kernel computes.
     pub(super) fn rounded(&self, module: &Module) -> IndexSet<InstructionId> {
-        let product = |&id: &InstructionId| float_product(module, id).is_some();
-        let joins = |op| is_float_sum(module, op) && module.instruction(op).operands.iter().any(product);
-        self.computed(module)
-            .filter(|&op| joins(op) || exactness(module, module.instruction(op)) > Grade::Bitwise)
-            .collect()
+        let inexact = |op| exactness(module, module.instruction(op)) > Grade::Bitwise;
+        self.computed(module).filter(|&op| adds_to_product(module, op) || inexact(op)).collect()
+    }
+    /// Whether a product of floats meets a sum among what is computed on blocks.
+    pub(super) fn adds_to_products(&self, module: &Module) -> bool {
+        self.computed(module).any(|op| adds_to_product(module, op))
     }
     /// Instructions computed on blocks.
     fn computed<'a>(&'a self, module: &'a Module) -> impl Iterator<Item = InstructionId> + 'a {
         let computed = self.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
         computed.map(|(block, _)| producer(module, block.value.inst).0)
     }
+}
+
+fn adds_to_product(module: &Module, op: InstructionId) -> bool {
+    let product = |&id: &InstructionId| float_product(module, id).is_some();
+    is_float_sum(module, op) && module.instruction(op).operands.iter().any(product)
 }
 
 /// Collects the region of `sinks`, which stand in one computation and have equal row counts. `going` are all the sinks whose full-size
