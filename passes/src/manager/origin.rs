@@ -70,3 +70,32 @@ impl Origins {
         self.added.truncate(instruction_count.saturating_sub(self.input_count));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hlo_ir::{Instruction, Opcode, text};
+
+    use super::*;
+
+    #[test]
+    fn what_rounds_otherwise_is_loose_and_what_stems_from_it() {
+        let mut module =
+            text::parse("HloModule m\nENTRY %main {\n  ROOT %p = f32[4] parameter(0)\n}\n").expect("it is legal");
+        let mut origins = Origins::new(&module);
+        let root = module.computation(module.entry()).root;
+        let mut add = |from: InstructionId, grade| {
+            let mut patch = Patch::new(&module);
+            let copy = Instruction::new("copy", module.instruction(root).shape.clone(), Opcode::Copy, [root]);
+            let copy = patch.add(module.entry(), copy);
+            patch.stems_from(copy, from);
+            origins.extend(&patch, root, grade);
+            patch.apply(&mut module).expect("the patch fits");
+            (copy, origins.is_loose(copy), origins.of(copy) == root)
+        };
+        assert!(!add(root, Grade::Bitwise).1);
+        assert!(!add(root, Grade::Assume).1, "a promise about the data rounds nothing");
+        let (exact, is_loose, is_of_root) = add(root, Grade::HloExact);
+        assert!(is_loose && is_of_root);
+        assert!(add(exact, Grade::Bitwise).1);
+    }
+}

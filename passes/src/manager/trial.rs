@@ -93,3 +93,18 @@ pub(super) fn rises(estimate: &Estimate, input: &Estimate) -> bool {
     let most = input.total + Bytes(input.total.get() / SHARE_OF_RISE);
     estimate.total > most && estimate.hidden + WORTH_A_RISE > input.hidden
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_raises_the_figure_of_xla_beats_only_its_like() {
+        let score = |rises, total| Score { rises, total: Bytes(total), area: 0 };
+        assert!(score(false, 90).beats(score(false, 100), Bytes(10)));
+        assert!(!score(false, 91).beats(score(false, 100), Bytes(10)), "too little");
+        assert!(!score(true, 10).beats(score(false, 100), Bytes(10)));
+        assert!(score(true, 10).beats(score(true, 100), Bytes(10)));
+        assert!(score(false, 100) < score(true, 10), "the other comes first");
+    }
+}

@@ -2,7 +2,7 @@
 
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module};
-use hlo_memory::{Bytes, Estimate, Target};
+use hlo_memory::{Bytes, Target};
 
 use super::{Search, Step};
 use crate::manager::RunError;
@@ -54,7 +54,7 @@ impl Search<'_> {
         for touch in &TOUCHES {
             let is_ours = |id| if touch.loose { self.is_of_loose_loop(id) } else { self.origins.is_new(id) };
             let patch = (touch.patch)(self.module, &is_ours);
-            let most = most(self.before.charged(), self.now.charged(), touch.share, self.options.budget);
+            let most = most(self.before.charged(), self.now.charged(), touch.share);
             if self.spend(touch.name, patch, most)? {
                 return Ok(true);
             }
@@ -89,10 +89,6 @@ impl Search<'_> {
         }
         Ok(went_on)
     }
-    /// Whether a budget that is met now would be missed.
-    fn overruns(&self, estimate: &Estimate) -> bool {
-        self.fits() && self.options.budget.is_some_and(|budget| estimate.total > budget)
-    }
     /// Makes one change if the result needs no more than `most`, and whether it was made.
     fn touch(&mut self, name: &'static str, patch: Patch, most: Bytes) -> Result<bool, RunError> {
         let Some(last) = self.made().last().filter(|_| !patch.is_empty()) else { return Ok(false) };
@@ -102,7 +98,11 @@ impl Search<'_> {
         let undo = trial::apply(self.module, claim, patch, self.options)?;
         let (module, estimator) = (&*self.module, self.estimator);
         match self.statistics.estimates.measure(|| estimator.estimate(module)) {
-            Ok(estimate) if estimate.charged() <= most && !self.rises(&estimate) && !self.overruns(&estimate) => {
+            Ok(estimate)
+                if estimate.charged() <= most
+                    && !self.rises(&estimate)
+                    && !overruns(estimate.total, self.now.total, self.options.budget) =>
+            {
                 self.now = estimate;
                 self.origins.extend(&origins, instruction, Grade::Bitwise);
                 let before = self.said.step();
@@ -118,10 +118,14 @@ impl Search<'_> {
 }
 
 /// What the result may need when blocks stand in memory for the sake of run time, a part of the peak.
-fn most(before: Bytes, now: Bytes, share: u64, budget: Option<Bytes>) -> Bytes {
+fn most(before: Bytes, now: Bytes, share: u64) -> Bytes {
     let saved = before.get().saturating_sub(now.get());
-    let most = now + Bytes((now.get() / share).min(saved / SHARE_OF_SAVING));
-    budget.map_or(most, |budget| most.min(budget.max(now)))
+    now + Bytes((now.get() / share).min(saved / SHARE_OF_SAVING))
+}
+
+/// Whether XLA's figure misses a budget that it met, or one that it missed by more than before.
+fn overruns(total: Bytes, now: Bytes, budget: Option<Bytes>) -> bool {
+    budget.is_some_and(|budget| total > budget.max(now))
 }
 
 #[cfg(test)]
@@ -129,11 +133,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_may_take_little_of_the_peak_of_the_saving_and_of_the_budget() {
-        let most = |before, now, budget: Option<u64>| most(Bytes(before), Bytes(now), 100, budget.map(Bytes)).get();
-        assert_eq!(most(9_000, 1_000, None), 1_010, "a hundredth of the peak");
-        assert_eq!(most(1_050, 1_000, None), 1_005, "a tenth of the saving");
-        assert_eq!(most(9_000, 1_000, Some(1_004)), 1_004, "what the budget leaves");
-        assert_eq!(most(9_000, 1_000, Some(500)), 1_000, "nothing where the budget is missed anyway");
+    fn blocks_may_take_little_of_the_peak_and_of_the_saving() {
+        let most = |before, now| most(Bytes(before), Bytes(now), 100).get();
+        assert_eq!(most(9_000, 1_000), 1_010, "a hundredth of the peak");
+        assert_eq!(most(1_050, 1_000), 1_005, "a tenth of the saving");
+    }
+
+    #[test]
+    fn budgets_are_kept() {
+        let overruns = |total, now, budget: Option<u64>| overruns(Bytes(total), Bytes(now), budget.map(Bytes));
+        assert!(!overruns(9_000, 1_000, None));
+        assert!(!overruns(1_004, 1_000, Some(1_004)), "what the budget leaves");
+        assert!(overruns(1_005, 1_000, Some(1_004)));
+        assert!(overruns(1_001, 1_000, Some(500)), "nothing where the budget is missed anyway");
+        assert!(!overruns(1_000, 1_000, Some(500)));
     }
 }
