@@ -41,7 +41,7 @@ def arguments():
         pair.add_argument("after")
         pair.add_argument("--seed", type=int, default=0)
     same.add_argument("--cases", type=int, default=3)
-    bench.add_argument("--reps", type=int, default=7)
+    bench.add_argument("--reps", type=int, help="7 to 101 for two seconds unless told")
     roundtrip = commands.add_parser("roundtrip")
     roundtrip.add_argument("a")
     roundtrip.add_argument("b")

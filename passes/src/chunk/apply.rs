@@ -8,6 +8,7 @@ use super::accumulate::combine;
 use super::emit::Emitter;
 use super::region::Block;
 use super::sink::{Kind, Sink};
+use super::sum::Sum;
 use super::wide::{in_type, widen};
 use crate::flow::block_shape;
 
@@ -21,7 +22,7 @@ pub(super) fn apply(emitter: &mut Emitter<'_>, sinks: &[&Sink], accumulators: &[
         results.extend(match (sink.kind, sink.batch_dim) {
             (Kind::Scatter { .. }, None) => scatter(emitter, sink, own, blocks),
             (Kind::Scatter { .. }, Some(dim)) => {
-                let rows: Vec<_> = own.iter().map(|&all| rows_of(emitter, sink, dim, all)).collect();
+                let rows: Vec<_> = (0..).zip(own).map(|(at, &all)| rows_of(emitter, sink, dim, at, all)).collect();
                 let rows = scatter(emitter, sink, &rows, blocks);
                 own.iter().zip(rows).map(|(&all, rows)| put_back(emitter, sink, dim, all, rows)).collect()
             }
@@ -74,15 +75,28 @@ fn scatter(
     shapes.into_iter().enumerate().map(element).collect()
 }
 
-/// The rows of an accumulator that the block updates.
-fn rows_of(emitter: &mut Emitter<'_>, sink: &Sink, dim: usize, all: InstructionId) -> InstructionId {
+/// The rows of accumulator `at` that the block updates. No block before did, so where all start from one constant they are made of it, not read.
+fn rows_of(emitter: &mut Emitter<'_>, sink: &Sink, dim: usize, at: usize, all: InstructionId) -> InstructionId {
     let whole = emitter.patch.instruction(emitter.module, all).shape.clone();
     let shape = block_shape(&whole, dim, sink.map.len(emitter.len));
     let sizes = shape.as_array().map(|array| array.dims.clone()).unwrap_or_default();
-    let starts = emitter.starts_at(sink.map, dim, sizes.len());
     let name = format_smolstr!("{}.rows", emitter.module.instruction(sink.inst).name);
+    if let Some(value) = started_from(emitter, sink, at, &whole) {
+        let value = emitter.patch.add(emitter.target, Instruction { span: None, ..value });
+        let rows = Instruction::new(name, shape, Opcode::Broadcast, [value]);
+        return add(emitter, rows.with(Attribute::ints(AttrKey::Dimensions, [])));
+    }
+    let starts = emitter.starts_at(sink.map, dim, sizes.len());
     let slice = Instruction::new(name, shape, Opcode::DynamicSlice, [all].into_iter().chain(starts));
     add(emitter, slice.with(Attribute::ints(AttrKey::DynamicSliceSizes, sizes)))
+}
+
+/// The constant that every element of accumulator `at`, of this shape, starts from.
+fn started_from(emitter: &Emitter<'_>, sink: &Sink, at: usize, shape: &ShapeRef) -> Option<Instruction> {
+    let start = emitter.module.instruction(*sink.outer_operands(emitter.module).get(at)?);
+    let whole = !matches!(sink.sum, Sum::Inside(_)) && start.opcode == Opcode::Broadcast && start.shape == *shape;
+    let value = emitter.module.instruction(*start.operands.first()?);
+    (whole && value.opcode == Opcode::Constant && value.array()?.dims.is_empty()).then(|| value.clone())
 }
 
 /// The accumulator with its rows replaced.

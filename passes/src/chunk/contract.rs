@@ -17,7 +17,7 @@ use super::sink::{Kind, Sink};
 use super::waste::twins;
 use crate::flow::{
     Sources, exactness, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible, is_real, is_rounded,
-    is_total, is_transcendental, is_transparent, keeps_product, parameters, producer,
+    is_slow, is_total, is_transcendental, is_transparent, keeps_product, parameters, producer,
 };
 use crate::{Context, Grade};
 
@@ -212,7 +212,7 @@ impl<'a> Scene<'a> {
     /// Whether a quotient, function or rounding of floats is computed inside and a sum that it is made of, or that is made of it, outside. XLA:CPU may
     /// have left both to a library, which computes such functions otherwise than XLA's own kernels, and does not round what it widens again.
     fn leaves_library(&self, id: InstructionId) -> bool {
-        let differs = is_expensive(self.module, id) || is_rounded(self.module, id);
+        let differs = is_slow(self.module, id) || is_rounded(self.module, id);
         let inside = self.computed[id] && is_real(self.module, id);
         inside
             && differs

@@ -23,6 +23,7 @@ use decisions::decides_twice;
 use graph::Graph;
 use join::join;
 use price::Price;
+pub(super) use price::is_urgent;
 use reach::Flow;
 
 use super::build::build;
@@ -110,7 +111,7 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
     let lowest = (flow.context.estimate.floor.get() / 32).clamp(least, (largest / 64).max(least));
     let thresholds = [largest - largest / 3, largest / 8, largest / 64, lowest];
     // Products computed again are slow: only where the program would not fit otherwise.
-    let modes: &[bool] = if price::is_urgent(flow.context) { &[false, true] } else { &[false] };
+    let modes: &[bool] = if is_urgent(flow.context) { &[false, true] } else { &[false] };
     for (again, least) in modes.iter().flat_map(|&again| thresholds.map(|least| (again, least))) {
         let mut grown = Grown { again, ..Grown::default() };
         let mut shapes: Vec<&[i64]> = Vec::new();

@@ -152,8 +152,17 @@ pub fn is_real(module: &Module, id: InstructionId) -> bool {
     array.is_some_and(|array| array.element_type.is_float() || array.element_type.is_complex())
 }
 
-/// Whether XLA gives an instruction with several readers memory of its own, rather than computing it again for each.
+/// Whether XLA gives an instruction with several readers memory of its own, rather than computing it again for each: what is slow, but for sines and
+/// the like of real numbers (`CpuInstructionFusion::IsExpensive` of xla/service/cpu/cpu_instruction_fusion.cc).
 pub fn is_expensive(module: &Module, op: InstructionId) -> bool {
+    let inst = module.instruction(op);
+    let is_real = || inst.array().is_some_and(|array| array.element_type.is_float());
+    let again = matches!(inst.opcode, Opcode::Sine | Opcode::Cosine | Opcode::Tan) && is_real();
+    !again && is_slow(module, op)
+}
+
+/// Whether an instruction takes longer than to read its operands.
+pub fn is_slow(module: &Module, op: InstructionId) -> bool {
     let inst = module.instruction(op);
     match inst.opcode {
         Opcode::Gather | Opcode::Reduce | Opcode::Atan2 | Opcode::Cbrt | Opcode::Sqrt | Opcode::Rsqrt => true,

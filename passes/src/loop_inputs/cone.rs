@@ -6,7 +6,7 @@ use hlo_memory::size;
 use indexmap::IndexMap;
 
 use super::readers::Taken;
-use crate::flow::{OperandFlow, Rows, is_expensive, is_rounded, pull};
+use crate::flow::{OperandFlow, Rows, is_rounded, is_slow, pull};
 
 /// Most operations to compute a row again: index arithmetic needs a dozen or two.
 const MOST_OPERATIONS: usize = 64;
@@ -167,7 +167,7 @@ fn is_cheap(module: &Module, id: InstructionId, inst: &Instruction) -> bool {
             | Opcode::Slice
             | Opcode::Transpose
     );
-    let computes = inst.opcode.is_elementwise() && !is_expensive(module, id) && !is_short_float(inst);
+    let computes = inst.opcode.is_elementwise() && !is_slow(module, id) && !is_short_float(inst);
     (moves || computes)
         && inst.called_computations().next().is_none()
         && inst.control_predecessors().is_empty()

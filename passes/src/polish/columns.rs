@@ -32,7 +32,7 @@ use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, 
 use indexmap::{IndexMap, IndexSet};
 
 use super::is_plain_block;
-use crate::flow::{is_expensive, is_real, is_rounded};
+use crate::flow::{is_real, is_rounded, is_slow};
 
 /// Most instructions between a block and its slices: each is computed for each column.
 const MOST_BETWEEN: usize = 64;
@@ -118,7 +118,7 @@ impl<'a> Columns<'a> {
         let fits = inst.opcode == Opcode::Transpose || (inst.opcode.is_elementwise() && inst.operands.iter().all(same));
         fits && own.rank() > 0
             && inst.control_predecessors().is_empty()
-            && !is_expensive(self.module, id)
+            && !is_slow(self.module, id)
             && is_exact(self.module, id)
     }
     /// Whether the parts of the block that a slice is computed from can be read for themselves.

@@ -28,7 +28,7 @@ use hlo_memory::{Bytes, size};
 use indexmap::IndexSet;
 
 use super::{call_that_hands_on, hand_on};
-use crate::flow::{is_expensive, is_fusible};
+use crate::flow::{is_expensive, is_fusible, is_slow};
 
 /// Bytes of the smallest block that is worth a kernel of its own: less is computed in the time that starting one takes.
 const LEAST: Bytes = Bytes(64 << 10);
@@ -104,23 +104,24 @@ fn takes_work(module: &Module, users: &Users, block: InstructionId) -> bool {
     if !is_large(module, block) {
         return false;
     }
-    let mut kernel = IndexSet::from([block]);
+    let mut kernel = IndexSet::from([(block, true)]);
     let mut operations = 0;
     let mut next = 0;
-    while let Some(&id) = kernel.get_index(next) {
+    while let Some(&(id, alone)) = kernel.get_index(next) {
         next += 1;
         let inst = module.instruction(id);
-        let alone = users.get(id).len() == 1;
+        // What reads a value on behalf of two kernels does so in each.
+        let alone = alone && users.get(id).len() == 1;
         let whole = inst.array().is_some_and(|array| array.rank() > 0);
         let stands = !is_fusible(inst.opcode) || inst.opcode == Opcode::Reduce || (!alone && is_expensive(module, id));
-        if !whole || stands || (id == block && !alone) {
+        if !whole || stands {
             continue;
         }
         operations += usize::from(inst.opcode.is_elementwise());
-        if is_expensive(module, id) || operations > MANY {
+        if is_slow(module, id) || operations > MANY {
             return true;
         }
-        kernel.extend(inst.operands.iter().copied());
+        kernel.extend(inst.operands.iter().map(|&operand| (operand, alone)));
     }
     false
 }

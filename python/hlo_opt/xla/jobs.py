@@ -12,6 +12,9 @@ from . import compiler as xla
 from . import targets
 from . import truth
 
+# Run times are measured for so long, within so many runs of each program.
+BENCH_SECONDS, BENCH_REPS = 2.0, (7, 101)
+
 
 def peak(file, dump=None, target="cpu"):
     """The compiler's own byte counts of one module, from shapes: nothing of its size is allocated."""
@@ -65,13 +68,18 @@ def same(before, after, count=3, seed=0):
     return answer
 
 
-def bench(before, after, reps=7, seed=0):
-    """Interleaved timings of two modules in one process: seconds, medians and their ratio."""
+def bench(before, after, reps=None, seed=0):
+    """Interleaved timings of two modules in one process: seconds, medians and their ratio.
+
+    Without a number of runs, as many as take `BENCH_SECONDS`, within `BENCH_REPS`: medians of seven runs of a millisecond vary by half.
+    """
     runners, text = pair(before, after)
     data = cases.inputs(runners[0].shapes, text, 0, seed)
     times = ([], [])
     for runner in runners:
         runner.timed(data)  # the first run pays for page faults
+    once = sum(runner.timed(data) for runner in runners)
+    reps = reps or int(min(max(BENCH_SECONDS / once, BENCH_REPS[0]), BENCH_REPS[1]))
     for rep in range(reps):
         for side in ((0, 1), (1, 0))[rep % 2]:
             times[side].append(runners[side].timed(data))

@@ -180,7 +180,7 @@ fn is_small(context: &Context<'_>) -> bool {
 }
 
 /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
-pub(super) fn is_urgent(context: &Context<'_>) -> bool {
+pub(in crate::chunk) fn is_urgent(context: &Context<'_>) -> bool {
     context.options.budget.is_some_and(|budget| context.estimate.total > budget)
 }
 
