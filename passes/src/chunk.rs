@@ -47,9 +47,12 @@
 //! On XLA:TPU blocks are whole tiles of 1024 rows and there are at most 4096 of them; on XLA:GPU, which takes time to compile for each iteration, at
 //! most 16384. XLA:TPU cannot slice beyond row 2,147,483,647, and copies what is cut at a dimension shorter than a tile: no loops there.
 //!
-//! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, from
-//! gains below a twentieth of all memory, and on CPU from programs that need less than 32 MiB beside arguments and results, where loops only take
-//! time (unless a `--budget` is missed, `--chunk-bytes` is given or `--min-saving` is below 1 MiB). Remarks say why a chance is missed: `call` (callers compute an operand; inline-calls
+//! On CPU, programs that need less than 32 MiB beside arguments and results win no time by needing less: their blocks are larger, so that iterations take
+//! a tenth of the work itself, gains below a sixth of all memory are left, and rows of a batch are not put back block by block (unless a `--budget` is
+//! missed, `--chunk-bytes` is given or `--min-saving` is below 1 MiB).
+//!
+//! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, and
+//! from gains below a twentieth of all memory. Remarks say why a chance is missed: `call` (callers compute an operand; inline-calls
 //! helps), `control` (control dependencies), `dynamic-shape`, `exactness` (see above), `granule` (no block size fits all values),
 //! `sharded` (the rows may lie across devices), `short-rows` and `wide-rows` (on TPU), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`,
 //! `sorted`, `reshape` or `window`.
@@ -74,6 +77,8 @@ mod sum;
 mod turns;
 mod waste;
 mod wide;
+
+pub(crate) use small::{is_recycled, recycles_memory};
 
 use hlo_ir::{ComputationId, Module, Opcode, graph};
 use indexmap::IndexSet;
@@ -106,8 +111,7 @@ impl Pass for Chunk {
         let callers = graph::callers(context.module);
         let called = |id: &ComputationId| callers[*id].iter().any(|&call| flow::is_transparent(context.module, call));
         let apart = running.iter().filter(|id| !called(id));
-        let found = scatters.chain(apart.flat_map(|&computation| outward::find(context, computation)));
-        if small::is_small(context) { found.map(small::left_alone).collect() } else { found.collect() }
+        scatters.chain(apart.flat_map(|&computation| outward::find(context, computation))).collect()
     }
 }
 

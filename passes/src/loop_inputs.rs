@@ -22,7 +22,7 @@
 //! then moves no more memory than before. Rows that lie scattered in memory, less than 256 bytes in a piece, are read by one loop once
 //! and by no loop again and again. Stays away from floats of less than 32 bits that are computed (memory rounds them, a fusion need not),
 //! from values of less than a hundredth
-//! of all memory, from loops whose value anything else reads, from loops that share their bodies or carry shardings, from scheduled modules, and from other
+//! of all memory, from programs so small that memory costs them no time (see `chunk`), from loops whose value anything else reads, from loops that share their bodies or carry shardings, from scheduled modules, and from other
 //! targets than CPU, where nothing of it was measured.
 
 mod cone;
@@ -35,6 +35,7 @@ use std::collections::BTreeMap;
 use hlo_ir::{InstructionId, Module, Opcode, graph};
 use hlo_memory::{Bytes, Target, size};
 
+use crate::chunk::recycles_memory;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use cone::Cone;
 use emit::Input;
@@ -57,7 +58,7 @@ impl Pass for LoopInputs {
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;
-        if module.is_scheduled() || context.options.target != Target::Cpu {
+        if module.is_scheduled() || context.options.target != Target::Cpu || recycles_memory(context) {
             return Vec::new();
         }
         let loops = Loops { module, users: context.users, callers: graph::callers(module) };

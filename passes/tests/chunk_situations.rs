@@ -340,7 +340,14 @@ fn batches_are_cut_when_they_are_more_than_rows() {
     let (after, notes) = checked(&batched(61, 3), 12 * 3 * 9);
     assert_eq!(notes, ["7 blocks of 8 rows, then 5 rows"]);
     assert_eq!(count(&after, Opcode::DynamicUpdateSlice), 2, "each block updates its own rows of the operand");
+    assert!(shapes(&after, Opcode::DynamicSlice).contains(&"s32[8,7]".to_owned()), "and reads them");
     assert_eq!(checked(&batched(61, 1), 12 * 9).1.len(), 1, "there is nothing but batches to cut");
+    let constant = "  %five = s32[] constant(5)\n  %fives = s32[61,7] broadcast(%five), dimensions={}\n  ROOT";
+    let started =
+        batched(61, 3).replace("scatter(%x,", "scatter(%fives,").replace("  ROOT %y", &format!("{constant} %y"));
+    let (after, _) = checked(&started, 12 * 3 * 9);
+    let read = shapes(&after, Opcode::DynamicSlice);
+    assert!(read.len() > 1 && !read.contains(&"s32[8,7]".to_owned()), "rows that start from a constant: {read:?}");
     // On CPU the indices grow by the batch numbers, even when they are a parameter.
     let given = batched(61, 1).replace("scatter(%x, %index,", "scatter(%x, %i,");
     assert_eq!(checked(&given, 12 * 9).1.len(), 1);

@@ -5,7 +5,7 @@ mod common;
 use hlo_ir::graph::Users;
 use hlo_memory::{Bytes, Estimator as _, ModelEstimator, Target};
 use hlo_passes::chunk::Chunk;
-use hlo_passes::manager::{default_pipeline, run};
+use hlo_passes::manager::{RunReport, default_pipeline, run};
 use hlo_passes::{Context, Finding, Options, Outcome, Pass as _};
 
 use common::parse;
@@ -23,16 +23,38 @@ fn notes(program: &str) -> Vec<String> {
 
 /// The same where the program is for `target`.
 fn notes_for(target: Target, program: &str) -> Vec<String> {
-    let options = Options { target, ..Options::default() };
-    let report = run(&mut parse(program), &default_pipeline(), &options, &ModelEstimator { target })
-        .expect("it has an estimate");
+    let report = report(&Options { target, ..Options::default() }, program);
     report.rewrites.into_iter().filter(|rewrite| rewrite.pass == "chunk").map(|rewrite| rewrite.note).collect()
+}
+
+/// The same of a small program that is to need less memory.
+fn notes_of_small(program: &str) -> Vec<String> {
+    let report = report(&Options { min_saving: Bytes((1 << 20) - 1), ..Options::default() }, program);
+    report.rewrites.into_iter().filter(|rewrite| rewrite.pass == "chunk").map(|rewrite| rewrite.note).collect()
+}
+
+fn report(options: &Options, program: &str) -> RunReport {
+    let estimator = ModelEstimator { target: options.target };
+    run(&mut parse(program), &default_pipeline(), options, &estimator).expect("it has an estimate")
+}
+
+#[test]
+fn small_programs_keep_their_speed_unless_memory_is_asked_for() {
+    let small = descent(1 << 20, 1 << 17, 16);
+    assert_eq!(notes(&small), ["2 blocks of 65536 rows"]);
+    assert_eq!(notes_of_small(&small), ["16 blocks of 8192 rows"]);
+    let large = descent(1 << 20, 1 << 19, 16);
+    assert_eq!(notes(&large), ["64 blocks of 8192 rows"], "so much is asked of the system in each run");
+    assert_eq!(notes(&descent(1 << 17, 1 << 20, 1)), ["4 blocks of 262144 rows"], "a table in the cache");
+    let few = report(&Options::default(), &descent(8 << 20, 1 << 18, 1));
+    let codes: Vec<&str> = few.remarks.iter().map(|remark| remark.code).collect();
+    assert!(few.rewrites.is_empty() && codes.contains(&"small-gain"), "{codes:?}");
 }
 
 #[test]
 fn windows_of_a_cache_line_are_not_cut() {
     let wide = GRAPH_LAYER.replace(",16]", ",256]").replace("{1,16}", "{1,256}");
-    assert_eq!(notes(GRAPH_LAYER), ["16 blocks of 4096 rows, 2 scatters in one loop"]);
+    assert_eq!(notes_of_small(GRAPH_LAYER), ["16 blocks of 4096 rows, 2 scatters in one loop"]);
     assert_eq!(notes(&wide), ["16 blocks of 16 rows"], "of windows of sixteen lines, blocks fetch some lines twice");
 }
 
@@ -170,7 +192,11 @@ const SHORT_BLOCK: &str = include_str!("time_programs/short_block.hlo");
 
 #[test]
 fn products_of_whole_sequences_are_preferred_to_those_of_few_places() {
-    assert_eq!(notes(SHORT_BLOCK), ["4 blocks of 1 rows"; 2], "blocks of 64 places save 0.5 MiB more at first");
+    assert_eq!(
+        notes_of_small(SHORT_BLOCK),
+        ["4 blocks of 1 rows"; 2],
+        "blocks of 64 places save 0.5 MiB more at first"
+    );
 }
 
 /// The gradient of `jnp.sum(jnp.exp(-r**2) * (1 - jnp.eye(6000)))`, where `r` are the distances of 6,000 points, as JAX writes it.

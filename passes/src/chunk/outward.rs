@@ -33,6 +33,7 @@ use super::region::{Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule};
+use super::small::least_gain;
 use super::sum::settle_sums;
 use super::turns::fewest_rows;
 use crate::flow::Value;
@@ -222,7 +223,8 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let sizes: Option<Vec<BlockSize>> =
         (0..regions.len()).map(|index| size(context, &plan, &regions[index], &price, index)).collect();
     let sizes = sizes?;
-    let least = context.options.min_saving.get().max(context.estimate.charged().get() / 20);
+    let (part_of_all, _) = least_gain(context, context.estimate.charged());
+    let least = context.options.min_saving.max(part_of_all).get();
     let least = if context.options.chunk_bytes.is_some() { least } else { least.max(LEAST_GAIN) };
     (price.gain >= least.max(1)).then_some(Offer { plan, price, sizes, regions })
 }

@@ -1,33 +1,38 @@
-//! Programs so small that loops cost run time and win none.
+//! Programs so small that memory costs them no time, so that loops cannot win any.
 //!
 //! XLA:CPU asks for all temporaries of a run at once, and gives them back behind it. The C library keeps what is given back, up to 32 MiB in one piece
 //! (`DEFAULT_MMAP_THRESHOLD_MAX` in glibc's malloc.c); a larger piece goes back to the system, and each run pays for its pages again. Of 206 programs
-//! on one machine, those that needed more ran at 0.95 to 6 times their speed as loops over blocks (all but three), those that needed less at 0.6 to 1.5.
+//! on one machine, all but three of those that needed more ran at 0.95 to 6 times their speed as loops, those that needed less at 0.5 to 1.5.
 
 use hlo_memory::{Bytes, Target};
 
 use super::outward::is_urgent;
-use crate::{Context, Finding, Options, Outcome, Reason};
+use crate::{Context, Options};
 
-/// Temporaries that cost nothing from one run to the next.
-const KEPT: Bytes = Bytes(32 << 20);
+/// What is said where it takes no loop.
+pub(super) const NOT_ASKED: &str = "less than 32 MiB lie above the floor, which the system's allocator keeps from run to run: blocks would only \
+                                    cost run time; `--chunk-bytes` or a `--budget` asks for memory all the same";
+/// Temporaries that the C library keeps from one run to the next.
+const RECYCLED: Bytes = Bytes(32 << 20);
 
-/// Whether a program is left alone for its run time. Who sets a size of blocks, misses a budget, or asks for less than the usual savings wants memory.
-pub(super) fn is_small(context: &Context<'_>) -> bool {
-    let options = context.options;
-    let beside = context.before.get().saturating_sub(context.estimate.floor.get());
-    let asked =
-        options.chunk_bytes.is_some() || options.min_saving < Options::default().min_saving || is_urgent(context);
-    options.target == Target::Cpu && beside < KEPT.get() && !asked
+/// Whether a program runs in memory that it need not ask the system for, so that loops should take little time.
+pub(crate) fn recycles_memory(context: &Context<'_>) -> bool {
+    is_recycled(context.options, Bytes(beside_floor(context))) && !is_urgent(context)
 }
 
-/// A finding of such a program: what could be saved, and why it is not.
-pub(super) fn left_alone(finding: Finding) -> Finding {
-    let Outcome::Rewrite { note, .. } = &finding.outcome else { return finding };
-    let message = format!(
-        "less than {KEPT} lie above the floor, which the system's allocator keeps from run to run: loops would only take time ({note}); \
-         a `--budget` or `--chunk-bytes` makes them"
-    );
-    let outcome = Outcome::Missed(Reason { code: "small-gain", message });
-    Finding { outcome, ..finding }
+/// Whether so many temporaries are handed on from run to run, and time counts for more. Who sets a size of blocks or asks for less than the usual
+/// savings wants memory.
+pub(crate) fn is_recycled(options: &Options, temporaries: Bytes) -> bool {
+    let asked = options.chunk_bytes.is_some() || options.min_saving < Options::default().min_saving;
+    options.target == Target::Cpu && temporaries < RECYCLED && !asked
+}
+
+/// Bytes that the program as it was given needs beside arguments and results.
+pub(super) fn beside_floor(context: &Context<'_>) -> u64 {
+    context.before.get().saturating_sub(context.estimate.floor.get())
+}
+
+/// The smallest gain that is worth a loop, of all memory that a program takes, and in words which part that is.
+pub(super) fn least_gain(context: &Context<'_>, all: Bytes) -> (Bytes, &'static str) {
+    if recycles_memory(context) { (Bytes(all.get() / 6), "a sixth") } else { (Bytes(all.get() / 20), "a twentieth") }
 }

@@ -7,13 +7,14 @@ use indexmap::{IndexMap, IndexSet};
 use super::closure::Plan;
 use super::graph::Graph;
 use super::held::shapes;
-use super::kept;
 use super::reach::Flow;
 use super::windows::Windows;
+use super::{inputs, kept};
 use crate::Context;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::size::BlockSize;
+use crate::chunk::small::{beside_floor, recycles_memory};
 use crate::flow::{Value, is_fusible, is_transcendental, producer};
 
 /// Gain and cost of a plan.
@@ -37,6 +38,8 @@ pub(super) struct Price {
 
 /// Traffic of starting a kernel: some ten microseconds, most of it for threads that wait for each other.
 const KERNEL: f64 = 250e3;
+/// The same where memory is fast: what a program keeps in the cache moves three times as fast as what it does not.
+const KERNEL_OF_SMALL: f64 = 750e3;
 /// Whole operands below this stay in the cache from one iteration to the next.
 const CACHE: u64 = 4 << 20;
 /// Traffic that one multiplication and addition of a contraction is worth, per byte of its result.
@@ -49,6 +52,10 @@ const ALLOWANCE: f64 = 0.3;
 /// machine, and can as well have larger blocks where there are products.
 const SMALL_ALLOWANCE: f64 = 0.15;
 const SMALL: Bytes = Bytes(1 << 30);
+/// The same where memory costs nothing.
+const RECYCLED_ALLOWANCE: f64 = 0.1;
+/// Traffic there of a byte that a loop writes: it is filled before, and copied by one thread.
+const WRITTEN: f64 = 3.0;
 /// The same where a budget is not met.
 const URGENT_ALLOWANCE: f64 = 2.0;
 
@@ -93,19 +100,25 @@ impl Price {
         let work = times.keys().map(|&op| work(graph, op)).sum::<f64>();
         let work =
             work + sinks().filter(|sink| accumulates(sink)).map(|sink| self::work(graph, sink.inst)).sum::<f64>();
-        let base = work + gone.iter().map(|&value| 2.0 * graph.bytes(value) as f64).sum::<f64>();
-        let again = times.iter().map(|(&op, &count)| self::work(graph, op) * (count - 1) as f64).sum::<f64>();
-        let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region)).sum();
-        let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
-        let per_block = 3.0 * accumulators as f64 + reread as f64 + beginnings;
         // What is not kept is neither written nor read.
         let spared_bytes = gone.iter().map(|&value| graph.bytes(value)).fold(0, u64::saturating_add);
         let spared = 2.0 * spared_bytes as f64;
+        let small = recycles_memory(flow.context);
+        // Of what the library sums it keeps tiles only.
+        let base = work + if small { spared.min(2.0 * beside_floor(flow.context) as f64) } else { spared };
+        let made = if small { made_outside(graph, plan, regions) } else { IndexSet::new() };
+        let twice = |&&op: &&InstructionId| made.contains(&op) && !is_fusible(graph.module.instruction(op).opcode);
+        let again = times.iter().map(|(&op, &count)| self::work(graph, op) * (count - 1) as f64).sum::<f64>()
+            + times.keys().filter(twice).map(|&op| self::work(graph, op)).sum::<f64>();
+        let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region)).sum();
+        let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
+        let per_block = 3.0 * accumulators as f64 + reread as f64 + beginnings;
         let options = flow.context.options;
         let urgent = is_urgent(flow.context);
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
         let allowed = base * allowance(flow.context, multiplies);
-        let most_blocks = Windows::of(graph, regions).most_blocks(allowed, per_block);
+        let written = if small { written_bytes(graph, plan) } else { 0 };
+        let most_blocks = Windows::of(graph, regions).most_blocks(allowed - WRITTEN * written as f64, per_block);
         // A limit on the command line is an order: run time is not asked for.
         let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
         let fused =
@@ -160,6 +173,7 @@ impl Price {
 fn allowance(context: &Context<'_>, multiplies: bool) -> f64 {
     match (is_urgent(context), is_small(context) && multiplies) {
         (true, _) => URGENT_ALLOWANCE,
+        (false, _) if recycles_memory(context) => RECYCLED_ALLOWANCE,
         (false, true) => SMALL_ALLOWANCE,
         (false, false) => ALLOWANCE,
     }
@@ -182,6 +196,30 @@ fn is_small(context: &Context<'_>) -> bool {
 /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
 pub(in crate::chunk) fn is_urgent(context: &Context<'_>) -> bool {
     context.options.budget.is_some_and(|budget| context.estimate.total > budget)
+}
+
+/// What is computed whole outside of the loops, for them or for others.
+fn made_outside(graph: &Graph<'_>, plan: &Plan, regions: &[Region]) -> IndexSet<InstructionId> {
+    let sinks = || plan.loops.iter().flatten();
+    let made_inside: IndexSet<InstructionId> = sinks().map(|sink| graph.op(sink.inst)).collect();
+    let given = sinks().flat_map(|sink| sink.outer_operands(graph.module)).copied();
+    let given = given.chain(regions.iter().flat_map(inputs).map(|value| value.inst)).map(|value| graph.op(value));
+    let leaving =
+        graph.ops.iter().copied().filter(|&op| graph.results(op).iter().any(|&value| graph.is_outside(value)));
+    let mut made: IndexSet<InstructionId> = given.chain(leaving).filter(|op| !made_inside.contains(op)).collect();
+    let mut next = 0;
+    while let Some(&op) = made.get_index(next) {
+        next += 1;
+        let operands = graph.operands(op).iter().map(|&operand| graph.op(operand));
+        made.extend(operands.filter(|operand| !made_inside.contains(operand)));
+    }
+    made
+}
+
+/// Bytes of results that loops write block by block.
+fn written_bytes(graph: &Graph<'_>, plan: &Plan) -> u64 {
+    let written = plan.loops.iter().flatten().filter(|sink| matches!(sink.kind, Kind::Write { .. }));
+    written.map(|sink| graph.bytes(sink.inst)).fold(0, u64::saturating_add)
 }
 
 fn accumulates(sink: &Sink) -> bool {
@@ -237,7 +275,10 @@ fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
 /// Traffic of what an iteration begins with: kernels, and what XLA:CPU's library prepares for them. Other devices' libraries prepare nothing.
 fn beginning(flow: &Flow<'_, '_>, region: &Region) -> f64 {
     match flow.context.options.target {
-        Target::Cpu => packed_bytes(flow.graph, region) as f64 + KERNEL * kernels(flow.graph, region) as f64,
+        Target::Cpu => {
+            let kernel = if recycles_memory(flow.context) { KERNEL_OF_SMALL } else { KERNEL };
+            packed_bytes(flow.graph, region) as f64 + kernel * kernels(flow.graph, region) as f64
+        }
         Target::Tpu | Target::Gpu => KERNEL,
     }
 }
