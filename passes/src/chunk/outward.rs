@@ -10,6 +10,7 @@ mod graph;
 mod held;
 mod join;
 mod masks;
+mod outside;
 mod price;
 mod reach;
 mod windows;

@@ -9,7 +9,7 @@ use super::build::build;
 use super::candidates::{self, Loop, missed};
 use super::contract::may_contract;
 use super::devices::unfit;
-use super::region::{Region, Source, grow};
+use super::region::{Block, Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule, most_bytes};
@@ -17,6 +17,7 @@ use super::small::{NOT_ASKED, least_gain, recycles_memory};
 use super::sum::Sum;
 use super::turns::fewest_rows;
 use super::waste::{Dying, Held, Identity};
+use crate::flow::{is_fusible, producer};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
 
 /// A loop ready to be built.
@@ -123,8 +124,10 @@ impl Planner<'_> {
         }
         let held = Held::of(self.context, sinks, &region, dying);
         let row_bytes = held.row_bytes(self.context.module, sinks[0].rows);
-        let Some(size) = self.block_size(sinks, &region, row_bytes) else {
-            if recycles_memory(self.context) {
+        let small = recycles_memory(self.context);
+        let dear = small && self.computes_twice(&region, dying);
+        let Some(size) = self.block_size(sinks, &region, row_bytes).filter(|_| !dear) else {
+            if small {
                 self.miss(sinks[0], Reason { code: "small-gain", message: NOT_ASKED.to_owned() });
             }
             return Err(Vec::new());
@@ -132,6 +135,16 @@ impl Planner<'_> {
         Ok(Planned { sinks: sinks.to_vec(), region, size, row_bytes })
     }
 
+    /// Whether the loop would compute what takes long, and is computed outside all the same.
+    fn computes_twice(&self, region: &Region, dying: &Dying) -> bool {
+        let module = self.context.module;
+        let stays = |block: &Block| {
+            let op = producer(module, block.value.inst).0;
+            let here = region.frames.outermost_call(block.value.frame).unwrap_or(op);
+            !is_fusible(module.instruction(op).opcode) && !dying.is_gone(here)
+        };
+        region.blocks.iter().any(|(block, source)| matches!(source, Source::Computed(_)) && stays(block))
+    }
     /// Says which values a loop reads from memory only because the run asks for more exactness.
     fn withheld(&mut self, region: &Region) {
         for (block, source) in &region.blocks {
@@ -153,10 +166,8 @@ impl Planner<'_> {
     /// The size of a block by the rule of the pass, or `None` if all rows fit one block.
     fn block_size(&self, sinks: &[&Sink], region: &Region, row_bytes: u64) -> Option<BlockSize> {
         const FEWEST_UPDATES: i64 = 1 << 12;
-        // An iteration takes some 60 microseconds, as long as 6,000 updates of a table: a tenth of these. Updates of what stays in the cache take a
-        // fourth of the time.
-        const FEWEST_OF_SMALL: (i64, i64) = (1 << 16, 1 << 18);
-        const CACHED: Bytes = Bytes(256 << 10);
+        // An iteration takes some 60 microseconds, as long as 6,000 updates: a tenth of these.
+        const FEWEST_OF_SMALL: i64 = 1 << 16;
         let Context { estimate, options, .. } = self.context;
         let by_rule = most_bytes(options.target, estimate.floor, sinks.len());
         let inner = sinks.iter().map(|sink| sink.inner).min().unwrap_or(1).max(1);
@@ -166,13 +177,7 @@ impl Planner<'_> {
         if small && sinks.iter().any(|sink| sink.batch_dim.is_some()) {
             return None;
         }
-        let bytes = |sink: &&Sink| shape_size(self.context.module.shape(sink.inst)).unwrap_or_default();
-        let cached = sinks.iter().map(bytes).all(|table| table < CACHED);
-        let fewest_updates = match (small, cached) {
-            (false, _) => FEWEST_UPDATES,
-            (true, false) => FEWEST_OF_SMALL.0,
-            (true, true) => FEWEST_OF_SMALL.1,
-        };
+        let fewest_updates = if small { FEWEST_OF_SMALL } else { FEWEST_UPDATES };
         let least = ((fewest_updates + inner - 1) / inner).max(turns);
         // XLA turns a scatter of a single update into a slice update, into which it fuses the update's arithmetic, with other last bits.
         let fewest = if inner == 1 { 2 } else { 1 };

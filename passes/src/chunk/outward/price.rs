@@ -7,9 +7,10 @@ use indexmap::{IndexMap, IndexSet};
 use super::closure::Plan;
 use super::graph::Graph;
 use super::held::shapes;
+use super::kept;
+use super::outside::made_outside;
 use super::reach::Flow;
 use super::windows::Windows;
-use super::{inputs, kept};
 use crate::Context;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
@@ -196,24 +197,6 @@ fn is_small(context: &Context<'_>) -> bool {
 /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
 pub(in crate::chunk) fn is_urgent(context: &Context<'_>) -> bool {
     context.options.budget.is_some_and(|budget| context.estimate.total > budget)
-}
-
-/// What is computed whole outside of the loops, for them or for others.
-fn made_outside(graph: &Graph<'_>, plan: &Plan, regions: &[Region]) -> IndexSet<InstructionId> {
-    let sinks = || plan.loops.iter().flatten();
-    let made_inside: IndexSet<InstructionId> = sinks().map(|sink| graph.op(sink.inst)).collect();
-    let given = sinks().flat_map(|sink| sink.outer_operands(graph.module)).copied();
-    let given = given.chain(regions.iter().flat_map(inputs).map(|value| value.inst)).map(|value| graph.op(value));
-    let leaving =
-        graph.ops.iter().copied().filter(|&op| graph.results(op).iter().any(|&value| graph.is_outside(value)));
-    let mut made: IndexSet<InstructionId> = given.chain(leaving).filter(|op| !made_inside.contains(op)).collect();
-    let mut next = 0;
-    while let Some(&op) = made.get_index(next) {
-        next += 1;
-        let operands = graph.operands(op).iter().map(|&operand| graph.op(operand));
-        made.extend(operands.filter(|operand| !made_inside.contains(operand)));
-    }
-    made
 }
 
 /// Bytes of results that loops write block by block.
