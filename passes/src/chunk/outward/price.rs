@@ -57,11 +57,6 @@ const SMALL: Bytes = Bytes(1 << 30);
 const RECYCLED_ALLOWANCE: f64 = 0.1;
 /// Traffic there of a byte that a loop writes: it is filled before, and copied by one thread.
 const WRITTEN: f64 = 3.0;
-/// Bytes that a loop inside a loop spares, at least, for each that it writes. (The gradient of a linear attention ran at 0.45 of its speed with one that wrote
-/// as much as it spared, and saved 4 of 465 MiB.)
-const LEAST_PER_WRITTEN: u64 = 2;
-/// Unless that is more than this part of all memory.
-const LITTLE: u64 = 16;
 /// The same where a budget is not met.
 const URGENT_ALLOWANCE: f64 = 2.0;
 
@@ -123,10 +118,6 @@ impl Price {
         let urgent = is_urgent(flow.context);
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
         let allowed = base * allowance(flow.context, multiplies);
-        let asked = urgent || options.chunk_bytes.is_some();
-        if !asked && fills_again(flow, plan, spared_bytes) {
-            return None;
-        }
         let filled = if small { WRITTEN * written_bytes(graph, plan) as f64 } else { 0.0 };
         let most_blocks = Windows::of(graph, regions).most_blocks(allowed - filled, per_block);
         // A limit on the command line is an order: run time is not asked for.
@@ -206,14 +197,6 @@ fn is_small(context: &Context<'_>) -> bool {
 /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
 pub(in crate::chunk) fn is_urgent(context: &Context<'_>) -> bool {
     context.options.budget.is_some_and(|budget| context.estimate.total > budget)
-}
-
-/// Whether a plan makes loops inside a loop, which fill their results anew in each of its iterations, and spares too little for that.
-fn fills_again(flow: &Flow<'_, '_>, plan: &Plan, spared: u64) -> bool {
-    let module = flow.graph.module;
-    let inside = plan.loops.iter().flatten().any(|sink| module.instruction(sink.inst).parent != module.entry());
-    let little = spared < flow.context.estimate.charged().get() / LITTLE;
-    inside && little && written_bytes(flow.graph, plan).saturating_mul(LEAST_PER_WRITTEN) > spared
 }
 
 /// Bytes of results that loops write block by block.
