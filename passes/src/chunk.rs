@@ -78,7 +78,7 @@ mod turns;
 mod waste;
 mod wide;
 
-pub(crate) use small::{is_recycled, recycles_memory};
+pub(crate) use small::recycles_memory;
 
 use hlo_ir::{ComputationId, Module, Opcode, graph};
 use indexmap::IndexSet;

@@ -124,10 +124,10 @@ impl Planner<'_> {
         }
         let held = Held::of(self.context, sinks, &region, dying);
         let row_bytes = held.row_bytes(self.context.module, sinks[0].rows);
-        let small = recycles_memory(self.context);
-        let dear = small && self.computes_twice(&region, dying);
+        let recycles = recycles_memory(self.context);
+        let dear = recycles && self.computes_twice(&region, dying);
         let Some(size) = self.block_size(sinks, &region, row_bytes).filter(|_| !dear) else {
-            if small {
+            if recycles {
                 self.miss(sinks[0], Reason { code: "small-gain", message: NOT_ASKED.to_owned() });
             }
             return Err(Vec::new());
@@ -166,18 +166,18 @@ impl Planner<'_> {
     /// The size of a block by the rule of the pass, or `None` if all rows fit one block.
     fn block_size(&self, sinks: &[&Sink], region: &Region, row_bytes: u64) -> Option<BlockSize> {
         const FEWEST_UPDATES: i64 = 1 << 12;
-        // An iteration takes some 60 microseconds, as long as 6,000 updates: a tenth of these.
-        const FEWEST_OF_SMALL: i64 = 1 << 16;
+        // The same where memory is recycled: an iteration takes some 60 microseconds, as long as 6,000 updates, a tenth of these.
+        const FEWEST_RECYCLED: i64 = 1 << 16;
         let Context { estimate, options, .. } = self.context;
         let by_rule = most_bytes(options.target, estimate.floor, sinks.len());
         let inner = sinks.iter().map(|sink| sink.inner).min().unwrap_or(1).max(1);
         let turns = fewest_rows(self.context, sinks, region, row_bytes);
-        let small = recycles_memory(self.context);
+        let recycles = recycles_memory(self.context);
         // Rows of a batch are put back on one thread.
-        if small && sinks.iter().any(|sink| sink.batch_dim.is_some()) {
+        if recycles && sinks.iter().any(|sink| sink.batch_dim.is_some()) {
             return None;
         }
-        let fewest_updates = if small { FEWEST_OF_SMALL } else { FEWEST_UPDATES };
+        let fewest_updates = if recycles { FEWEST_RECYCLED } else { FEWEST_UPDATES };
         let least = ((fewest_updates + inner - 1) / inner).max(turns);
         // XLA turns a scatter of a single update into a slice update, into which it fuses the update's arithmetic, with other last bits.
         let fewest = if inner == 1 { 2 } else { 1 };

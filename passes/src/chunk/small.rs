@@ -15,16 +15,13 @@ pub(super) const NOT_ASKED: &str = "less than 32 MiB lie above the floor, which 
 /// Temporaries that the C library keeps from one run to the next.
 const RECYCLED: Bytes = Bytes(32 << 20);
 
-/// Whether a program runs in memory that it need not ask the system for, so that loops should take little time.
+/// Whether a program runs in memory that it need not ask the system for, so that loops should take little time. Who sets a size of blocks, misses a
+/// budget or asks for less than the usual savings wants memory.
 pub(crate) fn recycles_memory(context: &Context<'_>) -> bool {
-    is_recycled(context.options, Bytes(beside_floor(context))) && !is_urgent(context)
-}
-
-/// Whether so many temporaries are handed on from run to run, and time counts for more. Who sets a size of blocks or asks for less than the usual
-/// savings wants memory.
-pub(crate) fn is_recycled(options: &Options, temporaries: Bytes) -> bool {
-    let asked = options.chunk_bytes.is_some() || options.min_saving < Options::default().min_saving;
-    options.target == Target::Cpu && temporaries < RECYCLED && !asked
+    let options = context.options;
+    let asked =
+        options.chunk_bytes.is_some() || options.min_saving < Options::default().min_saving || is_urgent(context);
+    options.target == Target::Cpu && beside_floor(context) < RECYCLED.get() && !asked
 }
 
 /// Bytes that the program as it was given needs beside arguments and results.

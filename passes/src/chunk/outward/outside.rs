@@ -1,4 +1,4 @@
-//! What the loops of a plan compute although it is computed as a whole outside of them too.
+//! What is computed whole outside of the loops of a plan, of which they should not compute again what takes long.
 
 use hlo_ir::InstructionId;
 use indexmap::IndexSet;

@@ -39,8 +39,8 @@ pub(super) struct Price {
 
 /// Traffic of starting a kernel: some ten microseconds, most of it for threads that wait for each other.
 const KERNEL: f64 = 250e3;
-/// The same where memory is fast: what a program keeps in the cache moves three times as fast as what it does not.
-const KERNEL_OF_SMALL: f64 = 750e3;
+/// The same where memory is recycled: what a program keeps in the cache moves three times as fast as what it does not.
+const KERNEL_RECYCLED: f64 = 750e3;
 /// Whole operands below this stay in the cache from one iteration to the next.
 const CACHE: u64 = 4 << 20;
 /// Traffic that one multiplication and addition of a contraction is worth, per byte of its result.
@@ -53,7 +53,7 @@ const ALLOWANCE: f64 = 0.3;
 /// machine, and can as well have larger blocks where there are products.
 const SMALL_ALLOWANCE: f64 = 0.15;
 const SMALL: Bytes = Bytes(1 << 30);
-/// The same where memory costs nothing.
+/// The same where memory is recycled from run to run (see `small.rs`), in which loops win nothing.
 const RECYCLED_ALLOWANCE: f64 = 0.1;
 /// Traffic there of a byte that a loop writes: it is filled before, and copied by one thread.
 const WRITTEN: f64 = 3.0;
@@ -104,10 +104,10 @@ impl Price {
         // What is not kept is neither written nor read.
         let spared_bytes = gone.iter().map(|&value| graph.bytes(value)).fold(0, u64::saturating_add);
         let spared = 2.0 * spared_bytes as f64;
-        let small = recycles_memory(flow.context);
+        let recycles = recycles_memory(flow.context);
         // Of what the library sums it keeps tiles only.
-        let base = work + if small { spared.min(2.0 * beside_floor(flow.context) as f64) } else { spared };
-        let made = if small { made_outside(graph, plan, regions) } else { IndexSet::new() };
+        let base = work + if recycles { spared.min(2.0 * beside_floor(flow.context) as f64) } else { spared };
+        let made = if recycles { made_outside(graph, plan, regions) } else { IndexSet::new() };
         let twice = |&&op: &&InstructionId| made.contains(&op) && !is_fusible(graph.module.instruction(op).opcode);
         let again = times.iter().map(|(&op, &count)| self::work(graph, op) * (count - 1) as f64).sum::<f64>()
             + times.keys().filter(twice).map(|&op| self::work(graph, op)).sum::<f64>();
@@ -118,7 +118,7 @@ impl Price {
         let urgent = is_urgent(flow.context);
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
         let allowed = base * allowance(flow.context, multiplies);
-        let filled = if small { WRITTEN * written_bytes(graph, plan) as f64 } else { 0.0 };
+        let filled = if recycles { WRITTEN * written_bytes(graph, plan) as f64 } else { 0.0 };
         let most_blocks = Windows::of(graph, regions).most_blocks(allowed - filled, per_block);
         // A limit on the command line is an order: run time is not asked for.
         let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
@@ -259,7 +259,7 @@ fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
 fn beginning(flow: &Flow<'_, '_>, region: &Region) -> f64 {
     match flow.context.options.target {
         Target::Cpu => {
-            let kernel = if recycles_memory(flow.context) { KERNEL_OF_SMALL } else { KERNEL };
+            let kernel = if recycles_memory(flow.context) { KERNEL_RECYCLED } else { KERNEL };
             packed_bytes(flow.graph, region) as f64 + kernel * kernels(flow.graph, region) as f64
         }
         Target::Tpu | Target::Gpu => KERNEL,
