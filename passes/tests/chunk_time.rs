@@ -191,6 +191,7 @@ const SHORT_BLOCK: &str = include_str!("time_programs/short_block.hlo");
 
 #[test]
 fn products_of_whole_sequences_are_preferred_to_those_of_few_places() {
+    assert_eq!(notes(SHORT_BLOCK), ["2 blocks of 2 rows"], "the library keeps tiles, and starting kernels counts");
     assert_eq!(
         notes_of_small(SHORT_BLOCK),
         ["4 blocks of 1 rows"; 2],

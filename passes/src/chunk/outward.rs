@@ -10,7 +10,6 @@ mod graph;
 mod held;
 mod join;
 mod masks;
-mod outside;
 mod price;
 mod reach;
 mod windows;

@@ -8,7 +8,6 @@ use super::closure::Plan;
 use super::graph::Graph;
 use super::held::shapes;
 use super::kept;
-use super::outside::made_outside;
 use super::reach::Flow;
 use super::windows::Windows;
 use crate::Context;
@@ -107,10 +106,7 @@ impl Price {
         let recycles = recycles_memory(flow.context);
         // Of what the library sums it keeps tiles only.
         let base = work + if recycles { spared.min(2.0 * beside_floor(flow.context) as f64) } else { spared };
-        let made = if recycles { made_outside(graph, plan, regions) } else { IndexSet::new() };
-        let twice = |&&op: &&InstructionId| made.contains(&op) && !is_fusible(graph.module.instruction(op).opcode);
-        let again = times.iter().map(|(&op, &count)| self::work(graph, op) * (count - 1) as f64).sum::<f64>()
-            + times.keys().filter(twice).map(|&op| self::work(graph, op)).sum::<f64>();
+        let again = times.iter().map(|(&op, &count)| self::work(graph, op) * (count - 1) as f64).sum::<f64>();
         let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region)).sum();
         let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
         let per_block = 3.0 * accumulators as f64 + reread as f64 + beginnings;
