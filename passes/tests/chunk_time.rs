@@ -23,14 +23,17 @@ fn notes(program: &str) -> Vec<String> {
 
 /// The same where the program is for `target`.
 fn notes_for(target: Target, program: &str) -> Vec<String> {
-    let report = report(&Options { target, ..Options::default() }, program);
-    report.rewrites.into_iter().filter(|rewrite| rewrite.pass == "chunk").map(|rewrite| rewrite.note).collect()
+    notes_with(&Options { target, ..Options::default() }, program)
 }
 
 /// The same of a small program that is to need less memory.
 fn notes_of_small(program: &str) -> Vec<String> {
-    let report = report(&Options { min_saving: Bytes((1 << 20) - 1), ..Options::default() }, program);
-    report.rewrites.into_iter().filter(|rewrite| rewrite.pass == "chunk").map(|rewrite| rewrite.note).collect()
+    notes_with(&Options { min_saving: Bytes((1 << 20) - 1), ..Options::default() }, program)
+}
+
+fn notes_with(options: &Options, program: &str) -> Vec<String> {
+    let chunks = report(options, program).rewrites.into_iter().filter(|rewrite| rewrite.pass == "chunk");
+    chunks.map(|rewrite| rewrite.note).collect()
 }
 
 fn report(options: &Options, program: &str) -> RunReport {
@@ -250,6 +253,17 @@ const SPLINE: &str = include_str!("time_programs/spline_gradient.hlo");
 #[test]
 fn small_programs_search_no_place_twice() {
     assert!(is_left_alone(SPLINE));
+}
+
+/// The gradient of a linear attention over 8 x 16 heads of 4,096 places x 32, its keys and queries `elu(x) + 1`, as JAX writes it.
+const LINEAR_ATTENTION: &str = include_str!("time_programs/linear_attention_gradient.hlo");
+
+#[test]
+fn loops_inside_loops_fill_no_results_for_a_few_bytes() {
+    let around = "16 blocks of 1 rows, 3 results in one loop; 16 blocks of 256 rows, 2 results in one loop";
+    assert_eq!(notes(LINEAR_ATTENTION), [around]);
+    let asked = Options { budget: Some(Bytes(525 << 20)), ..Options::default() };
+    assert_eq!(notes_with(&asked, LINEAR_ATTENTION), [around, "8 blocks of 1 rows, 3 results in one loop"]);
 }
 
 /// The gradient of `jnp.sum(jnp.exp(-r**2) * (1 - jnp.eye(6000)))`, where `r` are the distances of 6,000 points, as JAX writes it.

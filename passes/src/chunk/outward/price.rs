@@ -25,6 +25,8 @@ pub(super) struct Price {
     pub(super) row_bytes: Vec<u64>,
     /// Most iterations that cost little beside the work itself.
     pub(super) most_blocks: i64,
+    /// Whether the loops are inside a loop, and take long to fill their results in each of its iterations.
+    pub(super) fills_again: bool,
     /// Cost of the original, of what is computed again, and of an iteration of all loops, as memory traffic.
     base: f64,
     again: f64,
@@ -54,7 +56,7 @@ const SMALL_ALLOWANCE: f64 = 0.15;
 const SMALL: Bytes = Bytes(1 << 30);
 /// The same where memory is recycled from run to run (see `small.rs`), in which loops win nothing.
 const RECYCLED_ALLOWANCE: f64 = 0.1;
-/// Traffic there of a byte that a loop writes: it is filled before, and copied by one thread.
+/// Traffic there, and inside loops, of a byte that a loop writes: it is filled before, and copied by one thread.
 const WRITTEN: f64 = 3.0;
 /// The same where a budget is not met.
 const URGENT_ALLOWANCE: f64 = 2.0;
@@ -114,8 +116,10 @@ impl Price {
         let urgent = is_urgent(flow.context);
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
         let allowed = base * allowance(flow.context, multiplies);
-        let filled = if recycles { WRITTEN * written_bytes(graph, plan) as f64 } else { 0.0 };
-        let most_blocks = Windows::of(graph, regions).most_blocks(allowed - filled, per_block);
+        let filled = WRITTEN * written_bytes(graph, plan) as f64;
+        let most = |allowed: f64| Windows::of(graph, regions).most_blocks(allowed, per_block);
+        let filling = most(allowed - filled);
+        let most_blocks = if recycles { filling } else { most(allowed) };
         // A limit on the command line is an order: run time is not asked for.
         let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
         let fused =
@@ -141,6 +145,7 @@ impl Price {
             gain: gone.saturating_sub(accumulators),
             row_bytes,
             most_blocks: most_blocks.min(1e15) as i64,
+            fills_again: is_inside(graph, plan) && filling < 2.0,
             base,
             again,
             per_block,
@@ -193,6 +198,12 @@ fn is_small(context: &Context<'_>) -> bool {
 /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
 pub(in crate::chunk) fn is_urgent(context: &Context<'_>) -> bool {
     context.options.budget.is_some_and(|budget| context.estimate.total > budget)
+}
+
+/// Whether a plan makes loops inside a loop.
+fn is_inside(graph: &Graph<'_>, plan: &Plan) -> bool {
+    let module = graph.module;
+    plan.loops.iter().flatten().any(|sink| module.instruction(sink.inst).parent != module.entry())
 }
 
 /// Bytes of results that loops write block by block.
