@@ -3,6 +3,7 @@
 mod common;
 
 use hlo_ir::graph::Users;
+use hlo_ir::text;
 use hlo_memory::{Bytes, Estimator as _, ModelEstimator, Target};
 use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
@@ -264,6 +265,19 @@ fn loops_inside_loops_fill_no_results_for_a_few_bytes() {
     assert_eq!(notes(LINEAR_ATTENTION), [around]);
     let asked = Options { budget: Some(Bytes(525 << 20)), ..Options::default() };
     assert_eq!(notes_with(&asked, LINEAR_ATTENTION), [around, "8 blocks of 1 rows, 3 results in one loop"]);
+}
+
+/// The gradient of a total variation of 256 x 256 x 256 numbers, as JAX writes it: of its two loops one may cut planes, rows or columns.
+const VARIATION: &str = include_str!("time_programs/total_variation_gradient.hlo");
+
+#[test]
+fn columns_of_less_than_a_cache_line_are_not_cut() {
+    let mut module = parse(VARIATION);
+    let report = run(&mut module, &default_pipeline(), &Options::default(), &ModelEstimator::default());
+    assert_eq!(report.expect("it has an estimate").rewrites.len(), 2);
+    let text = text::print(&module);
+    assert!(text.contains("f32[256,4,256]") && text.contains("f32[4,256,256]"));
+    assert!(!text.contains("f32[256,256,4]"), "four columns are 16 bytes");
 }
 
 /// The gradient of `jnp.sum(jnp.exp(-r**2) * (1 - jnp.eye(6000)))`, where `r` are the distances of 6,000 points, as JAX writes it.

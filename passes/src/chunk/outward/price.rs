@@ -117,7 +117,7 @@ impl Price {
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
         let allowed = base * allowance(flow.context, multiplies);
         let filled = WRITTEN * written_bytes(graph, plan) as f64;
-        let most = |allowed: f64| Windows::of(graph, regions).most_blocks(allowed, per_block);
+        let most = |allowed: f64| Windows::of(graph, plan, regions).most_blocks(allowed, per_block);
         let filling = most(allowed - filled);
         let most_blocks = if recycles { filling } else { most(allowed) };
         // A limit on the command line is an order: run time is not asked for.
