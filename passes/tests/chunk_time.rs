@@ -32,6 +32,7 @@ fn notes_of_small(program: &str) -> Vec<String> {
     notes_with(&Options { min_saving: Bytes((1 << 20) - 1), ..Options::default() }, program)
 }
 
+/// The same with options.
 fn notes_with(options: &Options, program: &str) -> Vec<String> {
     let chunks = report(options, program).rewrites.into_iter().filter(|rewrite| rewrite.pass == "chunk");
     chunks.map(|rewrite| rewrite.note).collect()

@@ -233,10 +233,11 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     (offer.price.gain >= least.max(1) && !takes_long(context, &offer)).then_some(offer)
 }
 
-/// Whether loops inside a loop take long for what they spare, which they need not where memory is asked for.
+/// Whether loops inside a loop take long for what they spare, though nobody asks for memory. How other devices fill results was not measured.
 fn takes_long(context: &Context<'_>, offer: &Offer) -> bool {
     let asked = is_urgent(context) || context.options.chunk_bytes.is_some();
-    offer.price.fills_again && !asked && offer.rest() < context.estimate.charged().get() / LITTLE
+    let counts = context.options.target == Target::Cpu && !asked;
+    counts && offer.price.fills_again && offer.rest() < context.estimate.charged().get() / LITTLE
 }
 
 /// The size of a block: a share of the program's arguments and outputs, but so large that iterations cost little.

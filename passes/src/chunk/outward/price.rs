@@ -117,7 +117,7 @@ impl Price {
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
         let allowed = base * allowance(flow.context, multiplies);
         let filled = WRITTEN * written_bytes(graph, plan) as f64;
-        let most = |allowed: f64| Windows::of(graph, plan, regions).most_blocks(allowed, per_block);
+        let most = |allowed: f64| Windows::of(flow, plan, regions).most_blocks(allowed, per_block);
         let filling = most(allowed - filled);
         let most_blocks = if recycles { filling } else { most(allowed) };
         // A limit on the command line is an order: run time is not asked for.
@@ -200,7 +200,7 @@ pub(in crate::chunk) fn is_urgent(context: &Context<'_>) -> bool {
     context.options.budget.is_some_and(|budget| context.estimate.total > budget)
 }
 
-/// Whether a plan makes loops inside a loop.
+/// Whether a plan makes loops in another computation than the entry: most of those are bodies of loops.
 fn is_inside(graph: &Graph<'_>, plan: &Plan) -> bool {
     let module = graph.module;
     plan.loops.iter().flatten().any(|sink| module.instruction(sink.inst).parent != module.entry())

@@ -6,9 +6,11 @@
 //! in blocks of sixteen, a cache line, at 0.65.
 
 use hlo_ir::{AttrKey, InstructionId, Opcode};
+use hlo_memory::Target;
 
 use super::closure::Plan;
 use super::graph::Graph;
+use super::reach::Flow;
 use crate::chunk::region::{Region, Source};
 use crate::chunk::sink::Kind;
 use crate::chunk::turns::LINE;
@@ -36,8 +38,9 @@ impl Window {
 pub(super) struct Windows(Vec<Window>);
 
 impl Windows {
-    /// Those of all loops of a plan.
-    pub(super) fn of(graph: &Graph<'_>, plan: &Plan, regions: &[Region]) -> Self {
+    /// Those of all loops of a plan. Rows count on CPU, where they were measured.
+    pub(super) fn of(flow: &Flow<'_, '_>, plan: &Plan, regions: &[Region]) -> Self {
+        let (graph, for_cpu) = (flow.graph, flow.context.options.target == Target::Cpu);
         let blocks = || regions.iter().flat_map(|region| &region.blocks);
         let fetched = blocks().filter_map(|(block, source)| {
             let op = producer(graph.module, block.value.inst).0;
@@ -53,7 +56,8 @@ impl Windows {
             Kind::Write { dim } => row(graph, sink.inst, dim, 2),
             _ => None,
         });
-        Self(fetched.chain(read).chain(written).collect())
+        let rows = read.chain(written).filter(|_| for_cpu);
+        Self(fetched.chain(rows).collect())
     }
 
     /// Memory traffic beyond the original's, of loops of so many blocks.
