@@ -7,7 +7,7 @@ use hlo_ir::text;
 use hlo_memory::{Bytes, Estimator as _, ModelEstimator, Target};
 use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
-use hlo_passes::{Context, Finding, Options, Outcome, Pass as _};
+use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass as _};
 
 use common::parse;
 
@@ -266,6 +266,16 @@ fn loops_inside_loops_fill_no_results_for_a_few_bytes() {
     assert_eq!(notes(LINEAR_ATTENTION), [around]);
     let asked = Options { budget: Some(Bytes(525 << 20)), ..Options::default() };
     assert_eq!(notes_with(&asked, LINEAR_ATTENTION), [around, "8 blocks of 1 rows, 3 results in one loop"]);
+}
+
+/// A product of which each device takes its own rows, in a computation that is called: the program of `own-slice` in the corpus.
+const PROJECTED: &str = include_str!("../../corpus/own-slice/fires-projected.before.hlo");
+
+#[test]
+fn loops_outside_the_entry_fill_results_for_a_sixteenth_of_all_memory() {
+    let report = report(&Options { exactness: Grade::Reassociate, ..Options::default() }, PROJECTED);
+    assert!(report.rewrites.len() > 1);
+    assert!(report.after.charged() < Bytes(31 << 20), "{}, where 43 MiB are left without them", report.after.charged());
 }
 
 /// The gradient of a total variation of 256 x 256 x 256 numbers, as JAX writes it: of its two loops one may cut planes, rows or columns.
