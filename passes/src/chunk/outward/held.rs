@@ -97,6 +97,7 @@ fn needs_memory(graph: &Graph<'_>, value: InstructionId) -> bool {
         && (!fusible(op)
             || users.iter().any(|&user| !fusible(user))
             || readers(graph, value).any(|user| reduces_memory(graph, user))
+            || (users.iter().any(|&user| reduces_several(graph, user)) && comes_from_library(graph, value))
             || (users.len() > 1 && (is_expensive(graph.module, op) || is_joined(graph, op))))
 }
 
@@ -110,6 +111,28 @@ fn reduces_memory(graph: &Graph<'_>, op: InstructionId) -> bool {
     let long = |&dim: &i64| sizes.get(dim as usize).is_some_and(|&size| size > WINDOW);
     inst.opcode == Opcode::Reduce
         && (float || (inst.array().is_some() && inst.ints(&AttrKey::Dimensions).iter().any(long)))
+}
+
+/// Whether an instruction reduces several arrays at once, which the library does not, nor what stands behind it.
+fn reduces_several(graph: &Graph<'_>, op: InstructionId) -> bool {
+    let inst = graph.module.instruction(op);
+    inst.opcode == Opcode::Reduce && inst.array().is_none()
+}
+
+/// Whether a value is written by the library: a sum of floats, or what elementwise operations make of one.
+fn comes_from_library(graph: &Graph<'_>, value: InstructionId) -> bool {
+    let (mut seen, mut work) = (IndexSet::new(), vec![value]);
+    while let Some(value) = work.pop() {
+        let op = graph.op(value);
+        let inst = graph.module.instruction(op);
+        let float = inst.array().is_some_and(|array| array.element_type.is_float());
+        match inst.opcode {
+            Opcode::Reduce if float => return true,
+            opcode if float && opcode.is_elementwise() && seen.insert(op) => work.extend(graph.operands(op)),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// A value and what it is reshaped to: the same bytes in other shapes.
