@@ -317,3 +317,12 @@ fn large_values_are_computed_again_where_nothing_else_helps() {
     let cut_in_three = ["8 blocks of 750 rows; 3 blocks of 1 rows, 2 results in one loop"];
     assert_eq!(notes_for(Target::Tpu, PAIRS), cut_in_three, "run time of other devices is not known");
 }
+
+/// A step of k-means over 1,048,576 x 8 numbers and 64 centers that returns the labels, all differences squared and summed; `argmin` is called.
+const K_MEANS: &str = include_str!("time_programs/k_means.hlo");
+
+#[test]
+fn distances_of_which_only_the_least_is_asked_do_not_stand_in_memory() {
+    let found = notes(K_MEANS);
+    assert!(found.iter().any(|note| note == "1024 blocks of 1024 rows, 3 results in one loop"), "{found:?}");
+}

@@ -132,7 +132,7 @@ impl<'m> Graph<'m> {
     }
     /// Whether an array stands in memory as XLA compiles the module.
     pub(super) fn is_held(&self, value: InstructionId) -> bool {
-        self.held[value] && self.fits(value)
+        self.held[value]
     }
     /// Bytes of an array.
     pub(super) fn bytes(&self, value: InstructionId) -> u64 {

@@ -139,8 +139,10 @@ impl Price {
         }
         let row_bytes =
             regions.iter().enumerate().map(|(index, region)| row_bytes(graph, plan.rows(index), region)).collect();
+        // Nor is it saved: what is larger than all memory does not stand in it now.
+        let gone: u64 = gone.iter().filter(|&&value| graph.fits(value)).map(|&value| graph.bytes(value)).sum();
         Some(Self {
-            gain: spared_bytes.saturating_sub(accumulators),
+            gain: gone.saturating_sub(accumulators),
             row_bytes,
             most_blocks: most_blocks.min(1e15) as i64,
             fills_again: is_inside(graph, plan) && filling < 2.0,
