@@ -24,18 +24,23 @@
 //! (without a remark: nothing is known to be lost).
 
 mod cone;
+mod cut;
 mod emit;
+mod grow;
 mod readers;
 mod slots;
 mod stacks;
 
 pub(crate) use stacks::bound;
 
+use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
-use stacks::Stacks;
+use grow::Outlets;
+use readers::Readers;
+use stacks::{Stack, Stacks};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +63,8 @@ impl Pass for LoopResiduals {
             return Vec::new();
         }
         let loops = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
-        loops.filter_map(|(id, _)| of_loop(module, id)).filter(|finding| worth(finding, context)).collect()
+        let exact = context.options.exactness == Grade::Bitwise;
+        loops.filter_map(|(id, _)| of_loop(module, id, exact)).filter(|finding| worth(finding, context)).collect()
     }
 }
 
@@ -67,22 +73,38 @@ fn worth(finding: &Finding, context: &Context<'_>) -> bool {
 }
 
 /// What can be dropped of one loop's stacks.
-fn of_loop(module: &Module, id: InstructionId) -> Option<Finding> {
+fn of_loop(module: &Module, id: InstructionId, exact: bool) -> Option<Finding> {
     let mut stacks = Stacks::of(module, id)?;
     let readers = readers::of(module, &stacks);
-    let dropped = cone::choose(module, &mut stacks, &readers);
-    let (patch, dropped) = emit::patch(module, &mut stacks, &readers, dropped)?;
-    let bytes = |&index: &usize| size::array_size(&stacks.list[index].array).unwrap_or(Bytes::ZERO);
-    let wasted = dropped.iter().map(bytes).sum();
+    let (patch, dropped) = with_new(module, &mut stacks, &readers, exact).or_else(|| {
+        stacks.list.truncate(stacks.known);
+        let outlets = Outlets::default();
+        let dropped = cut::choose(module, &mut stacks, &readers, exact, &outlets);
+        emit::patch(module, &mut stacks, &readers, &outlets, dropped)
+    })?;
+    let bytes = |stack: &Stack| size::array_size(&stack.array).unwrap_or(Bytes::ZERO);
+    let (old, new) = stacks.list.split_at(stacks.known);
+    let saved: Bytes = dropped.iter().map(|&index| bytes(&old[index])).sum();
+    let added: Bytes = new.iter().map(bytes).sum();
+    let more = if new.is_empty() { String::new() } else { format!(", from {} more", new.len()) };
     let note = format!(
-        "{} of {} stacks of {} rows are computed again where they are read",
+        "{} of {} stacks of {} rows are computed again where they are read{more}",
         dropped.len(),
-        stacks.list.len(),
+        old.len(),
         stacks.rows
     );
     let conditions = conditions(module, &stacks);
     let grade = if emit::exact(module, &patch) { Grade::Bitwise } else { Grade::HloExact };
+    let wasted = Bytes(saved.0.saturating_sub(added.0));
     Some(Finding { instruction: id, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
+}
+
+/// The change with stacks that the loop does not have yet; `None` if there are none, or the loops cannot take them in.
+fn with_new(module: &Module, stacks: &mut Stacks, readers: &Readers, exact: bool) -> Option<(Patch, Vec<usize>)> {
+    let outlets = Outlets::of(module, stacks);
+    let chosen = cut::choose(module, stacks, readers, exact, &outlets);
+    let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen.clone())?;
+    (dropped == chosen).then_some((patch, dropped))
 }
 
 fn conditions(module: &Module, stacks: &Stacks) -> Vec<Condition> {

@@ -154,3 +154,10 @@ fn what_the_reader_does_not_carry_takes_the_place_of_the_stack() {
     assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
     insta::assert_snapshot!(diff(&before, &text::print(&module)));
 }
+
+#[test]
+fn debug_file() {
+    let text = std::fs::read_to_string(std::env::var("DBG").unwrap()).unwrap();
+    let module = parse(&text);
+    for f in find(&module) { if let Outcome::Rewrite { note, .. } = &f.outcome { eprintln!("{note}"); } }
+}

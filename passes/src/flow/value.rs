@@ -32,6 +32,15 @@ impl Frames {
         let (parent, call) = *self.chains.get(frame.checked_sub(1)?)?;
         self.outermost_call(parent).or(Some(call))
     }
+    /// The calls of a chain, the innermost first.
+    pub fn calls_of(&self, frame: usize) -> impl Iterator<Item = InstructionId> {
+        let mut at = frame;
+        std::iter::from_fn(move || {
+            let (parent, call) = *self.chains.get(at.checked_sub(1)?)?;
+            at = parent;
+            Some(call)
+        })
+    }
     /// The chain that continues `frame` by `call`.
     fn enter(&mut self, frame: usize, call: InstructionId) -> usize {
         *self.known.entry((frame, call)).or_insert_with(|| {

@@ -1,16 +1,14 @@
-//! How a row of a stack follows from rows of other stacks: the expression, and which stacks can be dropped.
+//! How a row of a stack follows from rows of other stacks: the expression.
 
 use std::collections::BTreeMap;
 
 use hlo_ir::{InstructionId, Module, Opcode};
-use hlo_memory::{Bytes, size};
 
-use super::readers::Readers;
 use super::stacks::Stacks;
 use crate::flow::Value;
 
-/// Most operations to compute one row again: the functions in use need a dozen or two, and each costs a pass over a row at worst.
-const MOST_OPERATIONS: usize = 64;
+/// Most operations to compute one row again. What they cost is weighed in `cut.rs`; this bounds the size of the text.
+const MOST_OPERATIONS: usize = 1024;
 
 /// Where a value comes from, seen from the end of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,21 +25,6 @@ pub(super) enum Node {
 
 /// Every value needed for some rows, operands before users.
 pub(super) type Cone = BTreeMap<Value, Node>;
-
-/// The stacks to drop, by index: as many bytes as possible, the largest first.
-pub(super) fn choose(module: &Module, stacks: &mut Stacks, readers: &Readers) -> Vec<usize> {
-    let bytes = |stacks: &Stacks, index: usize| size::array_size(&stacks.list[index].array).unwrap_or(Bytes::ZERO);
-    let mut candidates: Vec<usize> = (0..stacks.list.len()).filter(|&index| readers.only_read[index]).collect();
-    candidates.sort_by_key(|&index| std::cmp::Reverse(bytes(stacks, index)));
-    let mut dropped: Vec<usize> = Vec::new();
-    for candidate in candidates {
-        dropped.push(candidate);
-        if dropped.iter().any(|&index| cone(module, stacks, index, &dropped).is_none()) {
-            dropped.pop();
-        }
-    }
-    dropped
-}
 
 /// The expression of a row of stack `index` without the rows of `dropped`; `None` if there is none, or a costly one.
 pub(super) fn cone(module: &Module, stacks: &mut Stacks, index: usize, dropped: &[usize]) -> Option<Cone> {
@@ -63,7 +46,8 @@ pub(super) fn cone(module: &Module, stacks: &mut Stacks, index: usize, dropped: 
     Some(cone)
 }
 
-fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: &[usize]) -> Option<Node> {
+/// Where a value comes from; `None` if it cannot be computed again, or only at a price.
+pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: &[usize]) -> Option<Node> {
     let Stacks { body, list, initial, rows, .. } = stacks;
     let inst = module.instruction(value.inst);
     let bare = body.strip(module, value);

@@ -7,6 +7,7 @@ use hlo_ir::module::Payload;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 
 use super::cone::{self, Cone, Node};
+use super::grow::{self, Outlets};
 use super::readers::{Read, Reader, Readers};
 use super::slots::Slots;
 use super::stacks::Stacks;
@@ -17,6 +18,7 @@ pub(super) fn patch(
     module: &Module,
     stacks: &mut Stacks,
     readers: &Readers,
+    outlets: &Outlets,
     mut dropped: Vec<usize>,
 ) -> Option<(Patch, Vec<usize>)> {
     loop {
@@ -26,7 +28,7 @@ pub(super) fn patch(
         if dropped.is_empty() {
             return None;
         }
-        match attempt(module, stacks, readers, &dropped) {
+        match attempt(module, stacks, readers, outlets, &dropped) {
             Ok(patch) => return Some((patch, dropped)),
             Err(stack) => dropped.retain(|&index| index != stack),
         }
@@ -34,9 +36,16 @@ pub(super) fn patch(
 }
 
 /// The change, or a stack that cannot be dropped.
-fn attempt(module: &Module, stacks: &mut Stacks, readers: &Readers, dropped: &[usize]) -> Result<Patch, usize> {
+fn attempt(
+    module: &Module,
+    stacks: &mut Stacks,
+    readers: &Readers,
+    outlets: &Outlets,
+    dropped: &[usize],
+) -> Result<Patch, usize> {
     let mut patch = Patch::new(module);
     let results = results(stacks);
+    let added = grow::patch(module, &mut patch, stacks, outlets).ok_or(dropped[0])?;
     for reader in &readers.list {
         // Rows with the same number share their values.
         let mut writers: BTreeMap<InstructionId, Writer<'_>> = BTreeMap::new();
@@ -46,7 +55,14 @@ fn attempt(module: &Module, stacks: &mut Stacks, readers: &Readers, dropped: &[u
         });
         for read in reader.reads.iter().filter(|read| dropped.contains(&read.stack)) {
             let cone = cone::cone(module, stacks, read.stack, dropped).ok_or(read.stack)?;
-            let fresh = || Writer { module, reader, results: results.clone(), row: read.row, made: BTreeMap::new() };
+            let fresh = || Writer {
+                module,
+                reader,
+                results: results.clone(),
+                added: added.clone(),
+                row: read.row,
+                made: BTreeMap::new(),
+            };
             let writer = writers.entry(read.row).or_insert_with(fresh);
             let value = writer.write(&mut patch, &mut slots, &cone, stacks.list[read.stack].row).ok_or(read.stack)?;
             let shape = module.instruction(read.site).array().ok_or(read.stack)?;
@@ -54,7 +70,7 @@ fn attempt(module: &Module, stacks: &mut Stacks, readers: &Readers, dropped: &[u
             patch.stems_from(value, read.site);
             patch.replace(read.site, value);
         }
-        slots.refill(module, &mut patch);
+        slots.refill(module, &mut patch).ok_or(dropped[0])?;
     }
     Ok(patch)
 }
@@ -76,6 +92,8 @@ struct Writer<'a> {
     reader: &'a Reader,
     /// Where each stack is found behind the first loop: the loop and an index.
     results: Vec<(InstructionId, i64)>,
+    /// The last of the stacks, those that are added, behind the first loop.
+    added: Vec<InstructionId>,
     /// The number of the step.
     row: InstructionId,
     made: BTreeMap<Value, InstructionId>,
@@ -110,7 +128,7 @@ impl Writer<'_> {
         let inst = self.module.instruction(value.inst);
         match node {
             Node::Row(stack) => {
-                let row = self.kept_row(patch, *stack)?;
+                let row = self.kept_row(patch, slots, *stack)?;
                 Some(self.shaped(patch, row, inst.array()?))
             }
             Node::Given(initial) => self.element(patch, slots, *initial),
@@ -127,10 +145,14 @@ impl Writer<'_> {
     }
 
     /// The row of a stack that stays: as it is read already, or read anew.
-    fn kept_row(&self, patch: &mut Patch, stack: usize) -> Option<InstructionId> {
+    fn kept_row(&self, patch: &mut Patch, slots: &mut Slots<'_>, stack: usize) -> Option<InstructionId> {
         let same = |read: &&Read| read.stack == stack && read.row == self.row;
         if let Some(read) = self.reader.reads.iter().find(same) {
             return Some(read.site);
+        }
+        if let Some(new) = stack.checked_sub(self.results.len() - self.added.len()) {
+            let whole = self.element(patch, slots, self.added[new])?;
+            return Some(self.slice(patch, whole));
         }
         let given = self.reader.given.iter().find(|given| is_result(self.module, given.1, self.results[stack]))?;
         let whole = self.taken(patch, given.0, self.module.shape(given.1))?;
@@ -140,8 +162,9 @@ impl Writer<'_> {
     /// What the reader carries that began as `initial`; an element whose stack is dropped takes it in if no other holds it.
     fn element(&self, patch: &mut Patch, slots: &mut Slots<'_>, initial: InstructionId) -> Option<InstructionId> {
         let given = self.reader.given.iter().find(|&&(_, other)| other == initial);
-        let element = given.map(|given| given.0).or_else(|| slots.take_in(initial))?;
-        self.taken(patch, element, self.module.shape(initial))
+        let shape = patch.instruction(self.module, initial).shape.clone();
+        let element = given.map(|given| given.0).or_else(|| slots.take_in(initial, shape.clone()))?;
+        self.taken(patch, element, &shape)
     }
 
     fn taken(&self, patch: &mut Patch, element: usize, shape: &Shape) -> Option<InstructionId> {
@@ -179,27 +202,27 @@ impl Writer<'_> {
 
 /// Whether a change computes nothing in floating point anew.
 pub(super) fn exact(module: &Module, patch: &Patch) -> bool {
-    patch.added().all(|id| {
-        let inst = patch.instruction(module, id);
-        let float = |id: InstructionId| {
-            patch
-                .instruction(module, id)
-                .array()
-                .is_some_and(|array| !array.element_type.is_integer() && array.element_type != ElementType::Pred)
-        };
-        let moves = matches!(
-            inst.opcode,
-            Opcode::Reshape
-                | Opcode::Broadcast
-                | Opcode::Slice
-                | Opcode::Concatenate
-                | Opcode::Transpose
-                | Opcode::Constant
-                | Opcode::DynamicSlice
-                | Opcode::GetTupleElement
-                | Opcode::Iota
-                | Opcode::Select
-        );
-        moves || (!float(id) && !inst.operands.iter().any(|&operand| float(operand)))
-    })
+    patch.added().all(|id| keeps_bits(patch.instruction(module, id), |operand| patch.instruction(module, operand)))
+}
+
+/// Whether an operation only moves data, or takes and makes no floats.
+pub(super) fn keeps_bits<'a>(inst: &Instruction, operand: impl Fn(InstructionId) -> &'a Instruction) -> bool {
+    let float = |inst: &Instruction| {
+        inst.array().is_some_and(|array| !array.element_type.is_integer() && array.element_type != ElementType::Pred)
+    };
+    let moves = matches!(
+        inst.opcode,
+        Opcode::Reshape
+            | Opcode::Broadcast
+            | Opcode::Slice
+            | Opcode::Concatenate
+            | Opcode::Transpose
+            | Opcode::Constant
+            | Opcode::DynamicSlice
+            | Opcode::DynamicUpdateSlice
+            | Opcode::GetTupleElement
+            | Opcode::Iota
+            | Opcode::Select
+    );
+    moves || (!float(inst) && !inst.operands.iter().any(|&id| float(operand(id))))
 }

@@ -1,16 +1,27 @@
-//! Elements of a reading loop's state whose stack is dropped, and what takes their place.
+//! What a reading loop takes into its state: in the place of a stack that is dropped, or behind all others.
 
 use hlo_ir::edit::Patch;
-use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_ir::shape::ShapeRef;
+use hlo_ir::{AttrKey, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
 
+use super::grow;
 use super::readers::Reader;
+
+/// An element of the state with a new beginning.
+struct Filled {
+    element: usize,
+    initial: InstructionId,
+    shape: ShapeRef,
+}
 
 /// The free elements of one reader.
 pub(super) struct Slots<'a> {
     reader: &'a Reader,
     free: Vec<usize>,
-    /// Element, and the instruction before the loop that it begins with now.
-    filled: Vec<(usize, InstructionId)>,
+    filled: Vec<Filled>,
+    /// Number of elements before.
+    elements: usize,
+    is_free: bool,
 }
 
 impl<'a> Slots<'a> {
@@ -20,28 +31,40 @@ impl<'a> Slots<'a> {
         let changed = reader.state(module);
         let sharded = changed.iter().any(|&id| module.instruction(id).attribute(&AttrKey::Sharding).is_some());
         let free = if sharded { Vec::new() } else { dropped.collect() };
-        Self { reader, free, filled: Vec::new() }
+        let elements = module.instruction(reader.initial).operands.len();
+        Self { reader, free, filled: Vec::new(), elements, is_free: grow::is_free(module, reader.site) }
     }
-    /// The element that begins as `initial`; `None` if no element is free for it.
-    pub(super) fn take_in(&mut self, initial: InstructionId) -> Option<usize> {
-        if let Some(&(element, _)) = self.filled.iter().find(|(_, other)| *other == initial) {
-            return Some(element);
+    /// The element that begins as `initial`; `None` if there is no place for it.
+    pub(super) fn take_in(&mut self, initial: InstructionId, shape: ShapeRef) -> Option<usize> {
+        if let Some(filled) = self.filled.iter().find(|filled| filled.initial == initial) {
+            return Some(filled.element);
         }
-        let element = self.free.pop()?;
-        self.filled.push((element, initial));
+        let behind = || self.filled.iter().map(|filled| filled.element + 1).max().unwrap_or(0).max(self.elements);
+        let element = self.free.pop().or_else(|| self.is_free.then(behind))?;
+        self.filled.push(Filled { element, initial, shape });
         Some(element)
     }
     /// Gives the filled elements their new beginnings and shapes, everywhere the state stands.
-    pub(super) fn refill(&self, module: &Module, patch: &mut Patch) {
+    pub(super) fn refill(&self, module: &Module, patch: &mut Patch) -> Option<()> {
         if self.filled.is_empty() {
-            return;
+            return Some(());
         }
+        let root = module.computation(self.reader.body).root;
         for id in self.reader.state(module) {
-            let inst = module.instruction(id);
-            let mut changed = Instruction { shape: self.reshaped(module, &inst.shape).into(), ..inst.clone() };
-            if id == self.reader.initial {
-                for &(element, initial) in &self.filled {
-                    changed.operands[element] = initial;
+            let behind = self.filled.iter().filter(|filled| filled.element >= self.elements);
+            let mut changed = grow::longer(module, id, behind.map(|filled| filled.shape.clone()))?;
+            changed.shape = self.reshaped(&changed.shape);
+            for filled in &self.filled {
+                let is_new = filled.element >= self.elements;
+                if id == self.reader.initial && is_new {
+                    changed.operands.push(filled.initial);
+                } else if id == self.reader.initial {
+                    changed.operands[filled.element] = filled.initial;
+                } else if id == root && is_new {
+                    let index = Attribute::int(AttrKey::Index, i64::try_from(filled.element).ok()?);
+                    let parameter = [self.reader.parameter];
+                    let taken = Instruction::new("carried", filled.shape.clone(), Opcode::GetTupleElement, parameter);
+                    changed.operands.push(patch.add(self.reader.body, taken.with(index)));
                 }
             }
             patch.rewrite(id, changed);
@@ -49,25 +72,26 @@ impl<'a> Slots<'a> {
         for computation in [self.reader.body, self.reader.condition] {
             self.refill_elements(module, patch, computation);
         }
+        Some(())
     }
     /// What is taken out of the state gets the new shape too.
     fn refill_elements(&self, module: &Module, patch: &mut Patch, computation: ComputationId) {
         let parameters = module.parameters(computation);
         for (id, inst) in module.instructions_of(computation) {
             let index = inst.int(&AttrKey::Index).and_then(|index| usize::try_from(index).ok());
-            let new = self.filled.iter().find(|(element, _)| index == Some(*element));
+            let new = self.filled.iter().find(|filled| index == Some(filled.element));
             let taken = inst.opcode == Opcode::GetTupleElement && parameters.contains(&inst.operands[0]);
-            if let Some((_, initial)) = new.filter(|_| taken) {
-                patch.rewrite(id, Instruction { shape: module.instruction(*initial).shape.clone(), ..inst.clone() });
+            if let Some(filled) = new.filter(|_| taken) {
+                patch.rewrite(id, Instruction { shape: filled.shape.clone(), ..inst.clone() });
             }
         }
     }
-    fn reshaped(&self, module: &Module, state: &Shape) -> Shape {
-        let Shape::Tuple(elements) = state else { return state.clone() };
-        let mut elements = elements.clone();
-        for &(element, initial) in &self.filled {
-            elements[element] = module.instruction(initial).shape.clone();
+    fn reshaped(&self, state: &ShapeRef) -> ShapeRef {
+        let Some(elements) = state.as_tuple() else { return state.clone() };
+        let mut elements = elements.to_vec();
+        for filled in &self.filled {
+            elements[filled.element] = filled.shape.clone();
         }
-        Shape::Tuple(elements)
+        Shape::tuple(elements)
     }
 }

@@ -23,8 +23,10 @@ pub(super) struct Stacks {
     pub(super) initial: Vec<InstructionId>,
     /// Number of steps, and of rows of every stack.
     pub(super) rows: i64,
-    /// The stacks, in the order of the state.
+    /// The stacks, in the order of the state, and behind them those that are to be added.
     pub(super) list: Vec<Stack>,
+    /// How many of them the loop has.
+    pub(super) known: usize,
     /// The body, with the calls in it.
     pub(super) body: Body,
 }
@@ -32,11 +34,11 @@ pub(super) struct Stacks {
 /// One side of a loop, calls looked through.
 pub(super) struct Body {
     pub(super) frames: Frames,
-    parameter: InstructionId,
+    pub(super) parameter: InstructionId,
     /// Operands of the root tuple; empty for a condition.
     results: Vec<InstructionId>,
     /// The element that counts the steps.
-    counter: usize,
+    pub(super) counter: usize,
 }
 
 impl Body {
@@ -106,7 +108,8 @@ impl Stacks {
             return None;
         }
         let list = (0..initial.len()).filter_map(|element| stack(module, &mut body, element, rows)).collect::<Vec<_>>();
-        (!list.is_empty()).then_some(Self { site, initial, rows, list, body })
+        let known = list.len();
+        (known > 0).then_some(Self { site, initial, rows, list, known, body })
     }
 }
 

@@ -1,0 +1,188 @@
+//! Which rows a loop stacks: the fewest bytes from which everything that is read follows, a minimum cut.
+//!
+//! Every value of a step is stored, in a stack, or computed again from its operands. Storing costs its bytes, computing a little for each
+//! number, and what cannot be computed again must be stored where something needs it. The cheapest choice is a minimum cut between
+//! what cannot be computed again and the rows that are read. The idea is that of min-cut rematerialization of gradients
+//! (Horace He and Shangdi Yu, "Transcending Runtime-Memory Tradeoffs in Checkpointing by being Fusion Aware", MLSys 2023).
+
+use std::collections::VecDeque;
+
+use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_memory::size;
+use indexmap::IndexMap;
+use petgraph::Direction;
+use petgraph::algo::dinics;
+use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::visit::EdgeRef;
+
+use super::cone::{Node, node};
+use super::grow::Outlets;
+use super::readers::Readers;
+use super::stacks::{Stack, Stacks};
+use crate::flow::{Value, is_slow};
+
+/// What a stacked byte costs, where a simple operation on one number costs [`OPERATION`]: a row of `f32` is worth 64 operations, about what
+/// writing and reading it takes beside operations that a kernel shares.
+const STORED: u64 = 64;
+/// What a byte of a stack that is not there yet costs: it must be worth the change.
+const STORED_ANEW: u64 = 65;
+/// What a simple operation on one number costs.
+const OPERATION: u64 = 4;
+/// How much more a function costs, or a movement of data that no kernel takes in.
+const SLOW: u64 = 4;
+/// More than any sum of prices.
+const NEVER: u64 = u64::MAX / 8;
+
+/// The stacks to drop, by index; stacks to add are put behind those that are there.
+pub(super) fn choose(
+    module: &Module,
+    stacks: &mut Stacks,
+    readers: &Readers,
+    exact: bool,
+    outlets: &Outlets,
+) -> Vec<usize> {
+    let is_read = |index: usize| readers.list.iter().any(|reader| reader.reads.iter().any(|read| read.stack == index));
+    let sinks: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at] && is_read(at)).collect();
+    let droppable: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at]).collect();
+    let mut network = Network::new();
+    network.grow(module, stacks, &sinks, &droppable, exact, outlets);
+    let mut dropped = sinks;
+    for value in network.cut() {
+        match droppable.iter().find(|&&at| stacks.list[at].row == value) {
+            Some(kept) => dropped.retain(|at| at != kept),
+            None => stacks.add(module, value),
+        }
+    }
+    dropped
+}
+
+/// The values of a step: two nodes for each, before and behind the decision to store it, and an edge for each price.
+struct Network {
+    graph: DiGraph<(), u64>,
+    nodes: IndexMap<Value, [NodeIndex; 2]>,
+    /// What cannot be computed again.
+    source: NodeIndex,
+    /// What is read.
+    sink: NodeIndex,
+}
+
+impl Network {
+    fn new() -> Self {
+        let mut graph = DiGraph::new();
+        let (source, sink) = (graph.add_node(()), graph.add_node(()));
+        Self { graph, nodes: IndexMap::new(), source, sink }
+    }
+
+    /// The nodes of a value, and whether they are new.
+    fn nodes(&mut self, value: Value) -> ([NodeIndex; 2], bool) {
+        if let Some(&nodes) = self.nodes.get(&value) {
+            return (nodes, false);
+        }
+        let nodes = [self.graph.add_node(()), self.graph.add_node(())];
+        self.nodes.insert(value, nodes);
+        (nodes, true)
+    }
+
+    /// Adds what the rows of `sinks` follow from.
+    fn grow(
+        &mut self,
+        module: &Module,
+        stacks: &mut Stacks,
+        sinks: &[usize],
+        droppable: &[usize],
+        exact: bool,
+        outlets: &Outlets,
+    ) {
+        let mut work: Vec<Value> = Vec::new();
+        for &at in sinks {
+            let row = stacks.list[at].row;
+            let ([_, stored], new) = self.nodes(row);
+            self.graph.add_edge(stored, self.sink, NEVER);
+            work.extend(new.then_some(row));
+        }
+        while let Some(value) = work.pop() {
+            let ([needed, stored], _) = self.nodes(value);
+            let found = node(module, stacks, value, droppable);
+            let is_stack = droppable.iter().any(|&at| stacks.list[at].row == value);
+            let storing = if is_stack {
+                row_bytes(module, value.inst).saturating_mul(STORED)
+            } else if outlets.reach(module, &stacks.body.frames, value)
+                && module.instruction(value.inst).opcode != Opcode::Reshape
+            {
+                row_bytes(module, value.inst).saturating_mul(STORED_ANEW)
+            } else {
+                NEVER
+            };
+            self.graph.add_edge(needed, stored, storing.min(NEVER));
+            match found {
+                Some(Node::Row(_) | Node::Given(_) | Node::GivenRow(_)) => {}
+                Some(Node::Operation(operands)) if !(exact && computes_floats(module, value.inst)) => {
+                    self.graph.add_edge(self.source, needed, computing(module, value.inst));
+                    for operand in operands {
+                        let ([_, behind], new) = self.nodes(operand);
+                        self.graph.add_edge(behind, needed, NEVER);
+                        work.extend(new.then_some(operand));
+                    }
+                }
+                _ => {
+                    self.graph.add_edge(self.source, needed, NEVER);
+                }
+            }
+        }
+    }
+
+    /// The values to store: of all cheapest choices the one nearest to what is read, which computes least.
+    fn cut(&self) -> Vec<Value> {
+        let (_, flows) = dinics(&self.graph, self.source, self.sink);
+        let mut reaches = vec![false; self.graph.node_count()];
+        reaches[self.sink.index()] = true;
+        let mut work = VecDeque::from([self.sink]);
+        while let Some(at) = work.pop_front() {
+            let before = self.graph.edges_directed(at, Direction::Incoming);
+            let before = before.filter(|edge| flows[edge.id().index()] < *edge.weight()).map(|edge| edge.source());
+            let back = self.graph.edges_directed(at, Direction::Outgoing);
+            let back = back.filter(|edge| flows[edge.id().index()] > 0).map(|edge| edge.target());
+            for next in before.chain(back) {
+                if !std::mem::replace(&mut reaches[next.index()], true) {
+                    work.push_back(next);
+                }
+            }
+        }
+        let is_stored = |[needed, stored]: [NodeIndex; 2]| !reaches[needed.index()] && reaches[stored.index()];
+        self.nodes.iter().filter(|(_, nodes)| is_stored(**nodes)).map(|(&value, _)| value).collect()
+    }
+}
+
+fn row_bytes(module: &Module, id: InstructionId) -> u64 {
+    let array = module.instruction(id).array().filter(|array| !array.is_dynamic());
+    array.and_then(size::array_size).map_or(NEVER, |bytes| bytes.0)
+}
+
+/// What computing a value once more costs, its operands apart.
+fn computing(module: &Module, id: InstructionId) -> u64 {
+    let inst = module.instruction(id);
+    let times = match inst.opcode {
+        Opcode::Constant | Opcode::Iota | Opcode::Broadcast | Opcode::Reshape => 0,
+        Opcode::Transpose | Opcode::Concatenate | Opcode::Slice => SLOW,
+        _ if is_slow(module, id) => SLOW,
+        _ => 1,
+    };
+    let elements = inst.array().and_then(|array| array.elements()).unwrap_or(NEVER);
+    elements.saturating_mul(OPERATION * times).min(NEVER)
+}
+
+/// Whether a value is computed with floats, so that computing it elsewhere may round otherwise.
+fn computes_floats(module: &Module, id: InstructionId) -> bool {
+    !super::emit::keeps_bits(module.instruction(id), |operand| module.instruction(operand))
+}
+
+impl Stacks {
+    /// A stack of a value that has none yet, behind all others.
+    fn add(&mut self, module: &Module, value: Value) {
+        let row = module.instruction(value.inst).array().expect("only arrays have a price");
+        let dims = [self.rows].into_iter().chain(row.dims.iter().copied());
+        let array = hlo_ir::ArrayShape::new(row.element_type, dims);
+        let element = self.initial.len() + self.list.len() - self.known;
+        self.list.push(Stack { element, array, row: value });
+    }
+}

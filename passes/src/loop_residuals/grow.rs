@@ -1,0 +1,226 @@
+//! Stacks that a loop does not have yet: elements of its state, and the values in them handed out of the calls in its body.
+
+use hlo_ir::edit::Patch;
+use hlo_ir::module::Payload;
+use hlo_ir::shape::ShapeRef;
+use hlo_ir::{
+    AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape, graph,
+};
+use indexmap::{IndexMap, IndexSet};
+
+use super::stacks::{Stack, Stacks};
+use crate::flow::{Frames, Value};
+
+/// What the body of a loop can stack.
+#[derive(Default)]
+pub(super) struct Outlets {
+    /// Instructions of the body itself that stand for a value.
+    known: IndexMap<Value, InstructionId>,
+    /// Computations whose one call can be given more results.
+    open: IndexSet<ComputationId>,
+}
+
+impl Outlets {
+    /// Of a loop whose state can be made larger; none of others.
+    pub(super) fn of(module: &Module, stacks: &mut Stacks) -> Self {
+        if !is_free(module, stacks.site) {
+            return Self::default();
+        }
+        let mut known = IndexMap::new();
+        let body = module.instruction(stacks.body.parameter).parent;
+        for (id, _) in module.instructions_of(body).filter(|(_, inst)| inst.array().is_some()) {
+            let value = stacks.body.top(module, id);
+            known.entry(value).or_insert(id);
+        }
+        let callers = graph::callers(module);
+        let is_open = |id: &ComputationId| {
+            let root = module.instruction(module.computation(*id).root);
+            callers[*id].len() == 1 && root.opcode == Opcode::Tuple && !is_sharded(root)
+        };
+        Self { known, open: module.computation_ids().iter().copied().filter(is_open).collect() }
+    }
+
+    /// Whether a value can be stacked.
+    pub(super) fn reach(&self, module: &Module, frames: &Frames, value: Value) -> bool {
+        let target = |call: InstructionId| module.instruction(call).computation(&AttrKey::ToApply);
+        let open = |call: InstructionId| target(call).is_some_and(|target| self.open.contains(&target));
+        self.known.contains_key(&value) || (!self.known.is_empty() && frames.calls_of(value.frame).all(open))
+    }
+}
+
+/// Whether a loop's state can be given more elements: nothing else begins with it, runs its body, or looks at all of it.
+pub(super) fn is_free(module: &Module, site: InstructionId) -> bool {
+    let inst = module.instruction(site);
+    let tuple = inst.operands[0];
+    let callers = graph::callers(module);
+    let alone = inst.called_computations().all(|callee| callers[callee].len() == 1);
+    let computation = module.computation(inst.parent);
+    let mut users = computation.instructions.iter().filter(|&&id| module.instruction(id).operands.contains(&site));
+    let taken_apart = users.all(|&id| module.instruction(id).opcode == Opcode::GetTupleElement);
+    let mut begins =
+        computation.instructions.iter().filter(|&&id| id != site && module.instruction(id).operands.contains(&tuple));
+    let parts = [site, tuple].into_iter().chain(state(module, site));
+    let plain = parts.into_iter().all(|id| !is_sharded(module.instruction(id)));
+    alone && taken_apart && begins.next().is_none() && plain && computation.root != site
+}
+
+fn is_sharded(inst: &Instruction) -> bool {
+    inst.attribute(&AttrKey::Sharding).is_some()
+}
+
+/// The state inside the loop: parameters, and the root of the body.
+fn state(module: &Module, site: InstructionId) -> Vec<InstructionId> {
+    let inst = module.instruction(site);
+    let mut state: Vec<InstructionId> =
+        inst.called_computations().flat_map(|callee| module.parameters(callee).to_vec()).collect();
+    state.extend(inst.computation(&AttrKey::Body).map(|body| module.computation(body).root));
+    state
+}
+
+/// Adds the new stacks to the loop; returns the instruction behind it that holds each.
+pub(super) fn patch(
+    module: &Module,
+    patch: &mut Patch,
+    stacks: &Stacks,
+    outlets: &Outlets,
+) -> Option<Vec<InstructionId>> {
+    let new = &stacks.list[stacks.known..];
+    if new.is_empty() {
+        return Some(Vec::new());
+    }
+    let rows = handed_out(module, patch, stacks, outlets, new)?;
+    let mut grower = Grower { module, patch, stacks };
+    let written = new.iter().zip(rows).map(|(stack, row)| grower.write(stack, row)).collect::<Option<Vec<_>>>()?;
+    let empty: Vec<InstructionId> = new.iter().map(|stack| grower.empty(stack)).collect();
+    grower.widen(&empty, &written)?;
+    new.iter().map(|stack| grower.taken(stacks.site, stack)).collect()
+}
+
+/// The instruction of the body that holds each row: what a call hands out already, or one more of its results.
+fn handed_out(
+    module: &Module,
+    patch: &mut Patch,
+    stacks: &Stacks,
+    outlets: &Outlets,
+    new: &[Stack],
+) -> Option<Vec<InstructionId>> {
+    let mut more: IndexMap<InstructionId, Vec<(InstructionId, ShapeRef)>> = IndexMap::new();
+    let mut rows = Vec::new();
+    for stack in new {
+        if let Some(&known) = outlets.known.get(&stack.row) {
+            rows.push(known);
+            continue;
+        }
+        let shape = module.instruction(stack.row.inst).shape.clone();
+        let mut at = stack.row.inst;
+        for call in stacks.body.frames.calls_of(stack.row.frame) {
+            let inst = module.instruction(call);
+            let root = module.computation(inst.computation(&AttrKey::ToApply)?).root;
+            let added = more.entry(call).or_default();
+            let index = module.instruction(root).operands.len() + added.len();
+            added.push((at, shape.clone()));
+            let taken = Instruction::new("residual.handed", shape.clone(), Opcode::GetTupleElement, [call]);
+            at = patch.add(inst.parent, taken.with(Attribute::int(AttrKey::Index, i64::try_from(index).ok()?)));
+        }
+        rows.push(at);
+    }
+    for (call, added) in more {
+        let root = module.computation(module.instruction(call).computation(&AttrKey::ToApply)?).root;
+        for id in [call, root] {
+            let mut inst = longer(module, id, added.iter().map(|(_, shape)| shape.clone()))?;
+            if id == root {
+                inst.operands.extend(added.iter().map(|&(value, _)| value));
+            }
+            patch.rewrite(id, inst);
+        }
+    }
+    Some(rows)
+}
+
+/// An instruction with more elements in its shape.
+pub(super) fn longer(
+    module: &Module,
+    id: InstructionId,
+    shapes: impl IntoIterator<Item = ShapeRef>,
+) -> Option<Instruction> {
+    let inst = module.instruction(id);
+    let elements = inst.shape.as_tuple()?.iter().cloned().chain(shapes);
+    Some(Instruction { shape: Shape::tuple(elements), ..inst.clone() })
+}
+
+struct Grower<'a> {
+    module: &'a Module,
+    patch: &'a mut Patch,
+    stacks: &'a Stacks,
+}
+
+impl Grower<'_> {
+    /// The new stack behind one step: its row is written where those of the others are.
+    fn write(&mut self, stack: &Stack, row: InstructionId) -> Option<InstructionId> {
+        let Self { module, stacks, .. } = *self;
+        let parameter = stacks.body.parameter;
+        let body = module.instruction(parameter).parent;
+        let before = self.taken(parameter, stack)?;
+        let flat = stack.array.with_dim(0, 1);
+        let row = Instruction::new("residual.row", Shape::Array(flat).into(), Opcode::Reshape, [row]);
+        let row = self.patch.add(body, row);
+        let counter = module.instruction(stacks.initial[stacks.body.counter]).shape.clone();
+        let element = counter.as_array()?.element_type;
+        let index = Attribute::int(AttrKey::Index, i64::try_from(stacks.body.counter).ok()?);
+        let counter = Instruction::new("residual.step", counter, Opcode::GetTupleElement, [parameter]);
+        let counter = self.patch.add(body, counter.with(index));
+        let zero = Instruction::new("residual.zero", Shape::array(element, []), Opcode::Constant, [])
+            .with_payload(Payload::Literal("0".into()));
+        let zero = self.patch.add(body, zero);
+        let starts = (0..stack.array.rank()).map(|dim| if dim == 0 { counter } else { zero });
+        let operands: Vec<InstructionId> = [before, row].into_iter().chain(starts).collect();
+        let shape = Shape::Array(stack.array.clone()).into();
+        let written = Instruction::new("residual.stacked", shape, Opcode::DynamicUpdateSlice, operands);
+        let written = self.patch.add(body, written);
+        self.patch.stems_from(written, stack.row.inst);
+        Some(written)
+    }
+
+    /// What the loop begins with.
+    fn empty(&mut self, stack: &Stack) -> InstructionId {
+        let parent = self.module.instruction(self.stacks.site).parent;
+        let element = stack.array.element_type;
+        let literal = match element {
+            ElementType::Pred => "false",
+            element if element.is_complex() => "(0, 0)",
+            _ => "0",
+        };
+        let zero = Instruction::new("residual.nothing", Shape::array(element, []), Opcode::Constant, [])
+            .with_payload(Payload::Literal(literal.into()));
+        let zero = self.patch.add(parent, zero);
+        let shape = Shape::Array(stack.array.clone()).into();
+        let empty = Instruction::new("residual.empty", shape, Opcode::Broadcast, [zero]);
+        self.patch.add(parent, empty.with(Attribute::ints(AttrKey::Dimensions, [])))
+    }
+
+    /// Makes the state longer, everywhere it stands.
+    fn widen(&mut self, empty: &[InstructionId], written: &[InstructionId]) -> Option<()> {
+        let Self { module, stacks, .. } = *self;
+        let site = module.instruction(stacks.site);
+        let root = module.computation(site.computation(&AttrKey::Body)?).root;
+        for id in [stacks.site, site.operands[0]].into_iter().chain(state(module, stacks.site)) {
+            let shapes = stacks.list[stacks.known..].iter().map(|stack| Shape::Array(stack.array.clone()).into());
+            let mut inst = longer(module, id, shapes)?;
+            if id == site.operands[0] {
+                inst.operands.extend(empty.iter().copied());
+            } else if id == root {
+                inst.operands.extend(written.iter().copied());
+            }
+            self.patch.rewrite(id, inst);
+        }
+        Some(())
+    }
+
+    /// The stack as an element of `tuple`.
+    fn taken(&mut self, tuple: InstructionId, stack: &Stack) -> Option<InstructionId> {
+        let index = Attribute::int(AttrKey::Index, i64::try_from(stack.element).ok()?);
+        let shape = Shape::Array(stack.array.clone()).into();
+        let taken = Instruction::new("residual.stack", shape, Opcode::GetTupleElement, [tuple]).with(index);
+        Some(self.patch.add(self.module.instruction(tuple).parent, taken))
+    }
+}
