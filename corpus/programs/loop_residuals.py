@@ -49,13 +49,14 @@ def the_stacks_are_results_too(layers, rows, width):
     return run, arguments(layers, rows, width)
 
 
-@residuals("keeps-reduced")
-def a_costly_function(layers, rows, width):
-    """What is stacked needs a reduction of what is kept."""
+@residuals("fires-row-sums", product=False)
+@residuals("keeps-product", product=True)
+def a_costly_function(product, layers, rows, width):
+    """What is stacked needs a reduction of what is kept: its sums are stacked instead. Or a product, which stays."""
     def run(w, x):
         def step(x, w):
             h = x @ w
-            return h + x, (h, jnp.broadcast_to(h.sum(1, keepdims=True), h.shape))
+            return h + x, (h, h @ w if product else jnp.broadcast_to(h.sum(1, keepdims=True), h.shape))
 
         _, (h, s) = lax.scan(step, x, w)
 
@@ -78,3 +79,18 @@ def indices_normalised_in_every_step(steps, rows, dims):
         return lax.scan(step, 0.0, indices)[0]
 
     return jax.grad(loss), (shape(dims), shape((steps, rows, 3), "int32"))
+
+
+@twins("loop-residuals", "fires-state", big=dict(steps=50, points=1 << 20), small=dict(steps=4, points=16))
+def orbits(steps, points):
+    """The midpoint rule for a pendulum: everything that the gradient asks for follows from where a step begins."""
+    def loss(angle, speed):
+        def step(state, _):
+            angle, speed = state
+            half, faster = angle + 0.05 * speed, speed - 0.05 * jnp.sin(angle)
+            return (angle + 0.1 * faster, speed - 0.1 * jnp.sin(half) * jnp.exp(-faster * faster)), None
+
+        angle, speed = lax.scan(step, (angle, speed), None, length=steps)[0]
+        return jnp.sum(angle * speed)
+
+    return jax.grad(loss, (0, 1)), (shape((points,)), shape((points,)))

@@ -9,18 +9,20 @@
 //! second loop:  use(stack_h[t], stack_a[t])              second loop:  use(stack_h[t], tanh(stack_h[t]))
 //! ```
 //!
-//! A stack is dropped if its row is made by elementwise operations and data movement from rows of stacks that stay, from what the loop
-//! only hands on, and from the row that the step reads of an array it hands on. The operations are written anew at every place that
-//! reads a row of the stack; what the reading loop does not carry yet takes the place of the stack in its state. Which row that is does not matter: row `t` of each stack comes from step `t`.
+//! Which rows are stacked is chosen anew (`cut.rs`): the fewest bytes from which all rows that are read follow, by elementwise operations and
+//! data movement, from rows of stacks, from what the loop only hands on, and from the row that the step reads of an array it hands on. A value that has
+//! no stack yet gets one where that takes fewer bytes: what a step begins with instead of all that it computes, the sums of rows instead of what they
+//! are spread to. The operations are written anew at every place that reads a row of a dropped stack; what the reading loop does not carry
+//! yet takes the place of such a stack in its state. Which row that is does not matter: row `t` of each stack comes from step `t`.
 //!
 //! Sound because the loop counts from 0 to the length of the stacks in steps of one and writes row `t` in step `t`, so that every row was
 //! written; because every reader takes one whole row; and because the operations have no side effect. Grade: bitwise if no float operation
 //! is written anew, else hlo-exact: a compiler may contract a multiply and an add that it did not see together before.
 //!
-//! Never adds a stack: where the loop keeps only a mask of one byte per element (`relu`), nothing that is kept gives the mask, and keeping the
-//! product instead would take four times as much. What stays alone if its computation needs a dot, a reduction or another costly
-//! operation. Stays away from scheduled modules, from loops whose counter is not plain, from stacks that anything else reads, and from
-//! reading loops that share their body with others
+//! Where the loop keeps only a mask of one byte per element (`relu`), the mask stays: keeping the product instead would take four times as much.
+//! Dots, reductions and other costly operations are never computed again: their results are stacked or nothing behind them is dropped.
+//! Values inside calls are handed out where the call's computation has no other caller. Stays away from scheduled modules, from loops whose
+//! counter is not plain, from stacks that anything else reads, and from reading loops that share their body with others
 //! (without a remark: nothing is known to be lost).
 
 mod cone;
@@ -51,7 +53,7 @@ impl Pass for LoopResiduals {
         "loop-residuals"
     }
     fn summary(&self) -> &'static str {
-        "compute again what a loop stacks though it follows from other stacks"
+        "stack the fewest bytes from which a later loop can compute what it reads"
     }
     crate::explanation!("loop_residuals.rs");
     fn kind(&self) -> PassKind {
@@ -113,6 +115,6 @@ fn conditions(module: &Module, stacks: &Stacks) -> Vec<Condition> {
     vec![
         condition(format!("`{name}` counts from 0 to {} and writes row t of each stack in step t", stacks.rows)),
         condition("every reader of a dropped stack takes one whole row".to_owned()),
-        condition("a dropped row follows from kept rows by operations on elements and movement of data".to_owned()),
+        condition("a dropped row follows from stacked rows by operations on elements and movement of data".to_owned()),
     ]
 }

@@ -155,9 +155,67 @@ fn what_the_reader_does_not_carry_takes_the_place_of_the_stack() {
     insta::assert_snapshot!(diff(&before, &text::print(&module)));
 }
 
+/// Three rows, each as large as what a step begins with, are read: they follow from that.
+const STATE: [(&str, &str); 3] = [
+    ("%h = f32[8] reverse(%s), dimensions={0}", "%h = f32[8] sine(%x)"),
+    ("tanh(%h)", "cosine(%x)"),
+    ("tuple(%next, %h, ", "tuple(%next, %turned, "),
+];
+
+/// [`LOOPS`], changed so that both stacks follow from the state, which is turned around in every step.
+fn with_state(changes: &[(&str, &str)]) -> Module {
+    let turned = ("%s = f32[8] add(", "%turned = f32[8] reverse(%x), dimensions={0}\n  %s = f32[8] add(");
+    let all: Vec<_> = [COSTLY].into_iter().chain(STATE).chain([turned]).chain(changes.iter().copied()).collect();
+    let mut text = LOOPS.replace("cumulated(", "exponential(");
+    for (old, new) in all {
+        assert!(text.contains(old), "{old}");
+        text = text.replace(old, new);
+    }
+    parse(&text)
+}
+
 #[test]
-fn debug_file() {
-    let text = std::fs::read_to_string(std::env::var("DBG").unwrap()).unwrap();
-    let module = parse(&text);
-    for f in find(&module) { if let Outcome::Rewrite { note, .. } = &f.outcome { eprintln!("{note}"); } }
+fn what_a_step_begins_with_is_stacked_instead_of_what_follows_from_it() {
+    let mut module = with_state(&[]);
+    let before = text::print(&module);
+    let [finding] = &find(&module)[..] else { panic!("one loop stacks") };
+    assert_eq!((finding.grade, finding.wasted), (Grade::HloExact, Bytes(4 * 8 * 4)), "two stacks go, one comes");
+    let Outcome::Rewrite { patch, note, .. } = finding.outcome.clone() else { panic!("they can be dropped") };
+    assert_eq!(note, "2 of 2 stacks of 4 rows are computed again where they are read, from 1 more");
+    patch.apply(&mut module).expect("the patch fits");
+    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+    insta::assert_snapshot!(diff(&before, &text::print(&module)));
+    assert!(find(&module).is_empty(), "one stack is the least");
+}
+
+#[test]
+fn loops_that_cannot_take_in_another_stack_keep_theirs() {
+    let whole = (
+        "ROOT %out = f32[8] get-tuple-element(%loop2), index=1",
+        "%sum.all = f32[8] get-tuple-element(%loop2), index=1
+  %whole = f32[8] get-tuple-element(%loop), index=1
+  %pair = ((s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]), f32[8]) tuple(%loop, %sum.all)
+  %first.whole = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) get-tuple-element(%pair), index=0
+  %first.x = f32[8] get-tuple-element(%first.whole), index=1
+  ROOT %out = f32[8] add(%sum.all, %first.x)",
+    );
+    assert!(find(&with_state(&[whole])).is_empty(), "something looks at the whole state");
+    let again = (
+        "ROOT %out = f32[8] get-tuple-element(%loop2), index=1",
+        "%sum.all = f32[8] get-tuple-element(%loop2), index=1
+  %loop3 = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) while(%state), condition=%less, body=%first
+  %other = f32[8] get-tuple-element(%loop3), index=1
+  ROOT %out = f32[8] add(%sum.all, %other)",
+    );
+    assert!(find(&with_state(&[again])).is_empty(), "another loop begins with the same state and runs the same body");
+}
+
+#[test]
+fn with_bitwise_results_only_what_has_no_floats_is_computed_again() {
+    let module = with_state(&[]);
+    let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
+    let options = Options { min_saving: Bytes(1), exactness: Grade::Bitwise, ..Options::default() };
+    assert!(LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options)).is_empty());
+    let context = Options { exactness: Grade::HloExact, ..options };
+    assert_eq!(LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &context)).len(), 1);
 }

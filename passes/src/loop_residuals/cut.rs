@@ -167,7 +167,7 @@ fn computing(module: &Module, id: InstructionId) -> u64 {
         _ if is_slow(module, id) => SLOW,
         _ => 1,
     };
-    let elements = inst.array().and_then(|array| array.elements()).unwrap_or(NEVER);
+    let elements = inst.array().and_then(hlo_ir::ArrayShape::elements).unwrap_or(NEVER);
     elements.saturating_mul(OPERATION * times).min(NEVER)
 }
 

@@ -54,14 +54,22 @@ pub(super) fn is_free(module: &Module, site: InstructionId) -> bool {
     let tuple = inst.operands[0];
     let callers = graph::callers(module);
     let alone = inst.called_computations().all(|callee| callers[callee].len() == 1);
-    let computation = module.computation(inst.parent);
-    let mut users = computation.instructions.iter().filter(|&&id| module.instruction(id).operands.contains(&site));
-    let taken_apart = users.all(|&id| module.instruction(id).opcode == Opcode::GetTupleElement);
-    let mut begins =
-        computation.instructions.iter().filter(|&&id| id != site && module.instruction(id).operands.contains(&tuple));
-    let parts = [site, tuple].into_iter().chain(state(module, site));
-    let plain = parts.into_iter().all(|id| !is_sharded(module.instruction(id)));
-    alone && taken_apart && begins.next().is_none() && plain && computation.root != site
+    let mut states = [site, tuple].into_iter().chain(state(module, site));
+    alone
+        && is_taken_apart(module, site)
+        && users(module, tuple).count() == 1
+        && states.all(|id| !is_sharded(module.instruction(id)))
+}
+
+/// Whether nothing looks at the whole final state of a loop.
+pub(super) fn is_taken_apart(module: &Module, site: InstructionId) -> bool {
+    let parent = module.instruction(site).parent;
+    users(module, site).all(|user| user.opcode == Opcode::GetTupleElement) && module.computation(parent).root != site
+}
+
+fn users(module: &Module, id: InstructionId) -> impl Iterator<Item = &Instruction> {
+    let list = module.instructions_of(module.instruction(id).parent);
+    list.map(|(_, inst)| inst).filter(move |inst| inst.operands.contains(&id))
 }
 
 fn is_sharded(inst: &Instruction) -> bool {
@@ -72,7 +80,7 @@ fn is_sharded(inst: &Instruction) -> bool {
 fn state(module: &Module, site: InstructionId) -> Vec<InstructionId> {
     let inst = module.instruction(site);
     let mut state: Vec<InstructionId> =
-        inst.called_computations().flat_map(|callee| module.parameters(callee).to_vec()).collect();
+        inst.called_computations().flat_map(|callee| module.parameters(callee).clone()).collect();
     state.extend(inst.computation(&AttrKey::Body).map(|body| module.computation(body).root));
     state
 }

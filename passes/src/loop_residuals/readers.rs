@@ -2,6 +2,7 @@
 
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode, edit, graph};
 
+use super::grow;
 use super::stacks::{Body, Stacks};
 
 /// A place that reads one row of a stack.
@@ -137,7 +138,8 @@ fn open(module: &Module, site: InstructionId) -> Option<Opened> {
     let [parameter] = module.parameters(body)[..] else { return None };
     let condition = inst.computation(&AttrKey::Condition)?;
     let callers = graph::callers(module);
-    if callers[body].len() != 1 || callers[condition].len() != 1 {
+    let alone = callers[body].len() == 1 && callers[condition].len() == 1;
+    if !alone || !grow::is_taken_apart(module, site) {
         return None;
     }
     let mut inner = Body::new(module, body, usize::MAX)?;
