@@ -15,8 +15,8 @@
 //! are spread to. The operations are written anew at every place that reads a row of a dropped stack; what the reading loop does not carry
 //! yet takes the place of such a stack in its state. Which row that is does not matter: row `t` of each stack comes from step `t`.
 //!
-//! Sound because the loop counts from 0 to the length of the stacks in steps of one and writes row `t` in step `t`, so that every row was
-//! written; because every reader takes one whole row; and because the operations have no side effect. Grade: bitwise if no float operation
+//! Sound because the loop counts from 0 to the length of the stacks in steps of one and writes row `t` in step `t`, or all rows from the last
+//! to the first, so that every row was written; because every reader takes one whole row; and because the operations have no side effect. Grade: bitwise if no float operation
 //! is written anew, else hlo-exact: a compiler may contract a multiply and an add that it did not see together before.
 //!
 //! Where the loop keeps only a mask of one byte per element (`relu`), the mask stays: keeping the product instead would take four times as much.
@@ -39,10 +39,10 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
-use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
+use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use grow::Outlets;
 use readers::Readers;
-use stacks::{Stack, Stacks};
+use stacks::{Order, Stack, Stacks};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,8 +65,10 @@ impl Pass for LoopResiduals {
             return Vec::new();
         }
         let loops = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
-        let exact = context.options.exactness == Grade::Bitwise;
-        loops.filter_map(|(id, _)| of_loop(module, id, exact)).filter(|finding| worth(finding, context)).collect()
+        loops
+            .filter_map(|(id, _)| of_loop(module, id, context.options))
+            .filter(|finding| worth(finding, context))
+            .collect()
     }
 }
 
@@ -75,13 +77,13 @@ fn worth(finding: &Finding, context: &Context<'_>) -> bool {
 }
 
 /// What can be dropped of one loop's stacks.
-fn of_loop(module: &Module, id: InstructionId, exact: bool) -> Option<Finding> {
+fn of_loop(module: &Module, id: InstructionId, options: &Options) -> Option<Finding> {
     let mut stacks = Stacks::of(module, id)?;
     let readers = readers::of(module, &stacks);
-    let (patch, dropped) = with_new(module, &mut stacks, &readers, exact).or_else(|| {
+    let (patch, dropped) = with_new(module, &mut stacks, &readers, options).or_else(|| {
         stacks.list.truncate(stacks.known);
         let outlets = Outlets::default();
-        let dropped = cut::choose(module, &mut stacks, &readers, exact, &outlets);
+        let dropped = cut::choose(module, &mut stacks, &readers, options, &outlets);
         emit::patch(module, &mut stacks, &readers, &outlets, dropped)
     })?;
     let bytes = |stack: &Stack| size::array_size(&stack.array).unwrap_or(Bytes::ZERO);
@@ -102,18 +104,22 @@ fn of_loop(module: &Module, id: InstructionId, exact: bool) -> Option<Finding> {
 }
 
 /// The change with stacks that the loop does not have yet; `None` if there are none, or the loops cannot take them in.
-fn with_new(module: &Module, stacks: &mut Stacks, readers: &Readers, exact: bool) -> Option<(Patch, Vec<usize>)> {
+fn with_new(module: &Module, stacks: &mut Stacks, readers: &Readers, options: &Options) -> Option<(Patch, Vec<usize>)> {
     let outlets = Outlets::of(module, stacks);
-    let chosen = cut::choose(module, stacks, readers, exact, &outlets);
+    let chosen = cut::choose(module, stacks, readers, options, &outlets);
     let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen.clone())?;
     (dropped == chosen).then_some((patch, dropped))
 }
 
 fn conditions(module: &Module, stacks: &Stacks) -> Vec<Condition> {
     let name = &module.instruction(stacks.site).name;
+    let row = match stacks.order {
+        Order::Forward => "t".to_owned(),
+        Order::Backward => format!("{} - t", stacks.rows - 1),
+    };
     let condition = |text: String| Condition { text, discharged_by: "structure" };
     vec![
-        condition(format!("`{name}` counts from 0 to {} and writes row t of each stack in step t", stacks.rows)),
+        condition(format!("`{name}` counts from 0 to {} and writes row {row} of each stack in step t", stacks.rows)),
         condition("every reader of a dropped stack takes one whole row".to_owned()),
         condition("a dropped row follows from stacked rows by operations on elements and movement of data".to_owned()),
     ]

@@ -5,7 +5,7 @@ mod common;
 use common::{diff, estimate, parse, replaced};
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, Target};
 use hlo_passes::loop_residuals::LoopResiduals;
 use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
 
@@ -218,4 +218,48 @@ fn with_bitwise_results_only_what_has_no_floats_is_computed_again() {
     assert!(LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options)).is_empty());
     let context = Options { exactness: Grade::HloExact, ..options };
     assert_eq!(LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &context)).len(), 1);
+}
+
+/// Changes that let the first loop write its stacks from the last row to the first.
+const BACKWARD: [(&str, &str); 3] = [
+    (
+        "%zero = s32[] constant(0)\n  %w.row",
+        "%zero = s32[] constant(0)\n  %all = s32[] constant(4)\n  %left = s32[] subtract(%all, %i)\n  %at = s32[] subtract(%left, %one)\n  %w.row",
+    ),
+    ("(%h.stack, %h.row, %i, %zero)", "(%h.stack, %h.row, %at, %zero)"),
+    ("(%f.stack, %f.row, %i, %zero)", "(%f.stack, %f.row, %at, %zero)"),
+];
+
+#[test]
+fn rows_may_be_written_from_the_last_to_the_first() {
+    let found = find(&with_state(&BACKWARD));
+    assert_eq!(found.len(), 1);
+    let mut module = with_state(&BACKWARD);
+    let Outcome::Rewrite { patch, conditions, .. } = found[0].outcome.clone() else { panic!("they can be dropped") };
+    assert!(conditions[0].text.contains("row 3 - t"), "{}", conditions[0].text);
+    patch.apply(&mut module).expect("the patch fits");
+    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+    assert!(text::print(&module).contains("dynamic-update-slice(%residual.stack, %residual.row, %at, %residual.zero)"));
+    let too_far = ("%all = s32[] constant(4)", "%all = s32[] constant(5)");
+    let changes = [BACKWARD[0], too_far, BACKWARD[1], BACKWARD[2]];
+    assert!(find(&with_state(&changes)).is_empty(), "row 4 does not exist, row 0 is not written");
+    let forward = [BACKWARD[0], BACKWARD[1]];
+    assert!(find(&with_state(&forward)).is_empty(), "row t of the stacks comes from different steps");
+}
+
+#[test]
+fn stacks_of_bf16_are_wide_on_cpu() {
+    let narrow = [
+        ("%s = f32[8] add(", "%n = bf16[8] convert(%x)\n  %wide = f32[8] convert(%n)\n  %s = f32[8] add("),
+        ("sine(%x)", "sine(%wide)"),
+        ("cosine(%wide)", "negate(%h)"),
+    ];
+    let module = with_state(&narrow);
+    let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
+    let saved = |target| {
+        let options = Options { min_saving: Bytes(1), target, ..Options::default() };
+        LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options))[0].wasted
+    };
+    assert_eq!(saved(Target::Cpu), Bytes(4 * 8 * 4), "the sine stays");
+    assert_eq!(saved(Target::Tpu), Bytes(4 * 8 * (4 + 4 - 2)), "what the sine is of is half as large");
 }

@@ -48,7 +48,7 @@ pub(super) fn cone(module: &Module, stacks: &mut Stacks, index: usize, dropped: 
 
 /// Where a value comes from; `None` if it cannot be computed again, or only at a price.
 pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: &[usize]) -> Option<Node> {
-    let Stacks { body, list, initial, rows, .. } = stacks;
+    let Stacks { body, list, initial, rows, order, .. } = stacks;
     let inst = module.instruction(value.inst);
     let bare = body.strip(module, value);
     let kept = |(index, stack): (usize, &super::stacks::Stack)| {
@@ -66,7 +66,8 @@ pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: 
         let start = body.row_start(module, value, 1)?;
         let (whole, part) = (module.instruction(source.inst).array()?, inst.array()?);
         let row = part.dims.first() == Some(&1) && part.dims[1..] == whole.dims[1..] && whole.dims[0] == *rows;
-        let plain = row && body.counts(module, start) && body.hands_on(module, element);
+        let same = row && body.order(module, start, *rows) == Some(*order);
+        let plain = same && body.hands_on(module, element);
         return plain.then(|| Node::GivenRow(initial[element]));
     }
     let cheap = inst.opcode.is_elementwise()

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use hlo_ir::{InstructionId, Module, Opcode};
-use hlo_memory::size;
+use hlo_ir::{ElementType, InstructionId, Module, Opcode};
+use hlo_memory::{Target, size};
 use indexmap::IndexMap;
 use petgraph::Direction;
 use petgraph::algo::dinics;
@@ -20,6 +20,7 @@ use super::grow::Outlets;
 use super::readers::Readers;
 use super::stacks::{Stack, Stacks};
 use crate::flow::{Value, is_slow};
+use crate::{Grade, Options};
 
 /// What a stacked byte costs, where a simple operation on one number costs [`OPERATION`]: a row of `f32` is worth 64 operations, about what
 /// writing and reading it takes beside operations that a kernel shares.
@@ -38,14 +39,14 @@ pub(super) fn choose(
     module: &Module,
     stacks: &mut Stacks,
     readers: &Readers,
-    exact: bool,
+    options: &Options,
     outlets: &Outlets,
 ) -> Vec<usize> {
     let is_read = |index: usize| readers.list.iter().any(|reader| reader.reads.iter().any(|read| read.stack == index));
     let sinks: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at] && is_read(at)).collect();
     let droppable: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at]).collect();
     let mut network = Network::new();
-    network.grow(module, stacks, &sinks, &droppable, exact, outlets);
+    network.grow(module, stacks, &sinks, &droppable, options, outlets);
     let mut dropped = sinks;
     for value in network.cut() {
         match droppable.iter().find(|&&at| stacks.list[at].row == value) {
@@ -90,9 +91,10 @@ impl Network {
         stacks: &mut Stacks,
         sinks: &[usize],
         droppable: &[usize],
-        exact: bool,
+        options: &Options,
         outlets: &Outlets,
     ) {
+        let exact = options.exactness == Grade::Bitwise;
         let mut work: Vec<Value> = Vec::new();
         for &at in sinks {
             let row = stacks.list[at].row;
@@ -105,11 +107,11 @@ impl Network {
             let found = node(module, stacks, value, droppable);
             let is_stack = droppable.iter().any(|&at| stacks.list[at].row == value);
             let storing = if is_stack {
-                row_bytes(module, value.inst).saturating_mul(STORED)
+                row_bytes(module, value.inst, options.target).saturating_mul(STORED)
             } else if outlets.reach(module, &stacks.body.frames, value)
                 && module.instruction(value.inst).opcode != Opcode::Reshape
             {
-                row_bytes(module, value.inst).saturating_mul(STORED_ANEW)
+                row_bytes(module, value.inst, options.target).saturating_mul(STORED_ANEW)
             } else {
                 NEVER
             };
@@ -153,9 +155,14 @@ impl Network {
     }
 }
 
-fn row_bytes(module: &Module, id: InstructionId) -> u64 {
+/// What a row takes in memory. A `bf16` counts as an `f32` on CPU, where XLA widens the whole array before the loop that reads it.
+fn row_bytes(module: &Module, id: InstructionId, target: Target) -> u64 {
     let array = module.instruction(id).array().filter(|array| !array.is_dynamic());
-    array.and_then(size::array_size).map_or(NEVER, |bytes| bytes.0)
+    let widened = array.map(|array| match array.element_type {
+        ElementType::Bf16 if target == Target::Cpu => array.with_element_type(ElementType::F32),
+        _ => array.clone(),
+    });
+    widened.as_ref().and_then(size::array_size).map_or(NEVER, |bytes| bytes.0)
 }
 
 /// What computing a value once more costs, its operands apart.
@@ -183,6 +190,7 @@ impl Stacks {
         let dims = [self.rows].into_iter().chain(row.dims.iter().copied());
         let array = hlo_ir::ArrayShape::new(row.element_type, dims);
         let element = self.initial.len() + self.list.len() - self.known;
-        self.list.push(Stack { element, array, row: value });
+        let number = self.list[0].number;
+        self.list.push(Stack { element, array, row: value, number });
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn patch(
         return Some(Vec::new());
     }
     let rows = handed_out(module, patch, stacks, outlets, new)?;
-    let mut grower = Grower { module, patch, stacks };
+    let mut grower = Grower { module, patch, stacks, outlets };
     let written = new.iter().zip(rows).map(|(stack, row)| grower.write(stack, row)).collect::<Option<Vec<_>>>()?;
     let empty: Vec<InstructionId> = new.iter().map(|stack| grower.empty(stack)).collect();
     grower.widen(&empty, &written)?;
@@ -160,6 +160,7 @@ struct Grower<'a> {
     module: &'a Module,
     patch: &'a mut Patch,
     stacks: &'a Stacks,
+    outlets: &'a Outlets,
 }
 
 impl Grower<'_> {
@@ -172,15 +173,12 @@ impl Grower<'_> {
         let flat = stack.array.with_dim(0, 1);
         let row = Instruction::new("residual.row", Shape::Array(flat).into(), Opcode::Reshape, [row]);
         let row = self.patch.add(body, row);
-        let counter = module.instruction(stacks.initial[stacks.body.counter]).shape.clone();
-        let element = counter.as_array()?.element_type;
-        let index = Attribute::int(AttrKey::Index, i64::try_from(stacks.body.counter).ok()?);
-        let counter = Instruction::new("residual.step", counter, Opcode::GetTupleElement, [parameter]);
-        let counter = self.patch.add(body, counter.with(index));
+        let number = *self.outlets.known.get(&stack.number)?;
+        let element = module.instruction(number).array()?.element_type;
         let zero = Instruction::new("residual.zero", Shape::array(element, []), Opcode::Constant, [])
             .with_payload(Payload::Literal("0".into()));
         let zero = self.patch.add(body, zero);
-        let starts = (0..stack.array.rank()).map(|dim| if dim == 0 { counter } else { zero });
+        let starts = (0..stack.array.rank()).map(|dim| if dim == 0 { number } else { zero });
         let operands: Vec<InstructionId> = [before, row].into_iter().chain(starts).collect();
         let shape = Shape::Array(stack.array.clone()).into();
         let written = Instruction::new("residual.stacked", shape, Opcode::DynamicUpdateSlice, operands);

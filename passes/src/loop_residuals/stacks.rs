@@ -1,7 +1,7 @@
 //! The stacks of a loop: arrays of which step `t` writes row `t`.
 
 use hlo_ir::literal::scalar_integer;
-use hlo_ir::{ArrayShape, AttrKey, ComputationId, InstructionId, Module, Opcode};
+use hlo_ir::{ArrayShape, AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
 
 use crate::flow::{Frames, Value};
 
@@ -13,6 +13,8 @@ pub(super) struct Stack {
     pub(super) array: ArrayShape,
     /// What one step writes, without reshapes.
     pub(super) row: Value,
+    /// The number of the row that a step writes.
+    pub(super) number: Value,
 }
 
 /// A counting loop with its stacks.
@@ -23,6 +25,8 @@ pub(super) struct Stacks {
     pub(super) initial: Vec<InstructionId>,
     /// Number of steps, and of rows of every stack.
     pub(super) rows: i64,
+    /// The order in which all of them are written.
+    pub(super) order: Order,
     /// The stacks, in the order of the state, and behind them those that are to be added.
     pub(super) list: Vec<Stack>,
     /// How many of them the loop has.
@@ -30,6 +34,18 @@ pub(super) struct Stacks {
     /// The body, with the calls in it.
     pub(super) body: Body,
 }
+
+/// The order in which the steps of a loop go through rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    /// Step `t` looks at row `t`.
+    Forward,
+    /// Step `t` looks at the row that is `t` before the last.
+    Backward,
+}
+
+/// Numbers below this, and sums of them with counters of as many steps, fit an `s32`.
+const FAR: i64 = 1 << 30;
 
 /// One side of a loop, calls looked through.
 pub(super) struct Body {
@@ -88,8 +104,38 @@ impl Body {
         zeros.then(|| self.resolve(module, row, value))
     }
     /// Whether a value is the counter of the loop.
-    pub(super) fn counts(&self, module: &Module, value: Value) -> bool {
+    fn counts(&self, module: &Module, value: Value) -> bool {
         self.element(module, value) == Some(self.counter)
+    }
+    /// The number of a row that a step looks at, if it goes through all rows.
+    pub(super) fn order(&mut self, module: &Module, number: Value, rows: i64) -> Option<Order> {
+        match self.affine(module, number)? {
+            (1, 0) => Some(Order::Forward),
+            (-1, last) if last == rows - 1 => Some(Order::Backward),
+            _ => None,
+        }
+    }
+    /// A value as a multiple of the counter and a constant, where nothing can overflow.
+    fn affine(&mut self, module: &Module, value: Value) -> Option<(i64, i64)> {
+        let inst = module.instruction(value.inst);
+        if self.counts(module, value) {
+            return Some((1, 0));
+        }
+        if let Some(constant) = scalar_integer(inst) {
+            return i32::try_from(constant).ok().map(|constant| (0, constant.into()));
+        }
+        let signed =
+            inst.array().is_some_and(|array| matches!(array.element_type, ElementType::S32 | ElementType::S64));
+        let sign = match inst.opcode {
+            Opcode::Add => 1,
+            Opcode::Subtract => -1,
+            _ => return None,
+        };
+        let left = self.resolve(module, inst.operands[0], value);
+        let right = self.resolve(module, inst.operands[1], value);
+        let (left, right) = (self.affine(module, left)?, self.affine(module, right)?);
+        let sum = (left.0 + sign * right.0, left.1 + sign * right.1);
+        (signed && sum.0.abs() <= 1 && sum.1.abs() <= FAR).then_some(sum)
     }
 }
 
@@ -107,9 +153,12 @@ impl Stacks {
         if body.results.len() != initial.len() || !steps_by_one(module, &mut body, *initial.get(counter)?) {
             return None;
         }
-        let list = (0..initial.len()).filter_map(|element| stack(module, &mut body, element, rows)).collect::<Vec<_>>();
+        let found: Vec<(Stack, Order)> =
+            (0..initial.len()).filter_map(|element| stack(module, &mut body, element, rows)).collect();
+        let order = found.first()?.1;
+        let list: Vec<Stack> = found.into_iter().filter(|found| found.1 == order).map(|found| found.0).collect();
         let known = list.len();
-        (known > 0).then_some(Self { site, initial, rows, list, known, body })
+        Some(Self { site, initial, rows, order, list, known, body })
     }
 }
 
@@ -140,8 +189,8 @@ fn steps_by_one(module: &Module, body: &mut Body, initial: InstructionId) -> boo
     })
 }
 
-/// The element as a stack, if a step writes its whole row `counter` and nothing else.
-fn stack(module: &Module, body: &mut Body, element: usize, rows: i64) -> Option<Stack> {
+/// The element as a stack, if a step writes a whole row and nothing else, and all steps together write all rows.
+fn stack(module: &Module, body: &mut Body, element: usize, rows: i64) -> Option<(Stack, Order)> {
     let written = body.top(module, body.results[element]);
     let update = module.instruction(written.inst);
     let array = update.array()?.clone();
@@ -154,7 +203,8 @@ fn stack(module: &Module, body: &mut Body, element: usize, rows: i64) -> Option<
     let one_row = module.instruction(row.inst).array()?.elements()?.checked_mul(u64::try_from(rows).ok()?)?;
     let update_shape = module.instruction(update.operands[1]).array()?;
     let whole = update_shape.dims.first() == Some(&1) && one_row == array.elements()?;
-    let own = body.element(module, before) == Some(element) && body.counts(module, start);
+    let own = body.element(module, before) == Some(element);
+    let order = body.order(module, start, rows).filter(|_| rows <= FAR)?;
     let row = body.strip(module, row);
-    (whole && own).then_some(Stack { element, array, row })
+    (whole && own).then_some((Stack { element, array, row, number: start }, order))
 }
