@@ -188,26 +188,102 @@ fn what_a_step_begins_with_is_stacked_instead_of_what_follows_from_it() {
     assert!(find(&module).is_empty(), "one stack is the least");
 }
 
+/// What makes the last line of [`LOOPS`] add the first element of `%other.state` to the result; `text` makes that state.
+fn and_also(text: &str) -> String {
+    let state = "(s32[], f32[8], f32[4,8], f32[4,8], f32[4,8])";
+    let lines = [
+        "%sum.all = f32[8] get-tuple-element(%loop2), index=1",
+        &text.replace("STATE", state),
+        "%other = f32[8] get-tuple-element(%other.state), index=1",
+        "ROOT %out = f32[8] add(%sum.all, %other)",
+    ];
+    lines.join("\n  ")
+}
+
+const LAST: &str = "ROOT %out = f32[8] get-tuple-element(%loop2), index=1";
+
 #[test]
 fn loops_that_cannot_take_in_another_stack_keep_theirs() {
-    let whole = (
-        "ROOT %out = f32[8] get-tuple-element(%loop2), index=1",
-        "%sum.all = f32[8] get-tuple-element(%loop2), index=1
-  %whole = f32[8] get-tuple-element(%loop), index=1
-  %pair = ((s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]), f32[8]) tuple(%loop, %sum.all)
-  %first.whole = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) get-tuple-element(%pair), index=0
-  %first.x = f32[8] get-tuple-element(%first.whole), index=1
-  ROOT %out = f32[8] add(%sum.all, %first.x)",
+    let plain = and_also("%other.state = STATE while(%state3), condition=%less3, body=%first3");
+    let bodies = "%less3 (q3: STATE) -> pred[] {
+  %q3 = STATE parameter(0)
+  ROOT %never = pred[] constant(false)
+}
+
+%first3 (p3: STATE) -> STATE {
+  ROOT %p3 = STATE parameter(0)
+}
+
+ENTRY %main"
+        .replace("STATE", "(s32[], f32[8], f32[4,8], f32[4,8], f32[4,8])");
+    let state3 = (
+        "%loop = (s32[]",
+        "%state3 = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) tuple(%start, %a, %empty, %empty, %b)\n  %loop = (s32[]",
     );
-    assert!(find(&with_state(&[whole])).is_empty(), "something looks at the whole state");
+    let of = |last: &str| find(&with_state(&[(LAST, last), ("ENTRY %main", &bodies), state3])).len();
+    assert_eq!(of(&plain), 1, "another loop does not matter");
+    assert_eq!(of(&plain.replace("while(%state3)", "while(%state)")), 0, "another loop begins with the same state");
+    assert_eq!(of(&plain.replace("body=%first3", "body=%first")), 0, "another loop runs the same body");
+    let whole =
+        "%pair = (STATE, f32[8]) tuple(%loop, %sum.all)\n  %other.state = STATE get-tuple-element(%pair), index=0";
+    assert_eq!(of(&and_also(whole)), 0, "something looks at the whole state");
+}
+
+#[test]
+fn a_reader_whose_whole_state_is_read_keeps_its_rows() {
+    let whole = "%sum.all = f32[8] get-tuple-element(%loop2), index=1
+  %pair = ((s32[], f32[8], f32[4,8], f32[4,8]), f32[8]) tuple(%loop2, %sum.all)
+  %state.after = (s32[], f32[8], f32[4,8], f32[4,8]) get-tuple-element(%pair), index=0
+  %f.after = f32[4,8] get-tuple-element(%state.after), index=3
+  %f.flat = f32[32] reshape(%f.after)
+  %f.part = f32[8] slice(%f.flat), slice={[0:8]}
+  ROOT %out = f32[8] add(%sum.all, %f.part)";
+    assert!(find(&with(&[COSTLY, (LAST, whole)])).is_empty());
+    assert!(find(&with(&[COSTLY, ("tanh(%h)", "tanh(%w.t)"), (LAST, whole)])).is_empty());
+}
+
+#[test]
+fn rows_of_other_steps_are_not_known() {
+    let of_w = ("tanh(%h)", "tanh(%w.t)");
+    assert_eq!(find(&with(&[COSTLY, of_w])).len(), 1);
+    let next = ("dynamic-slice(%w, %i, %zero)", "dynamic-slice(%w, %next, %zero)");
+    assert!(find(&with(&[COSTLY, of_w, next])).is_empty());
+}
+
+#[test]
+fn calls_hand_out_what_is_smaller_if_nothing_else_calls_the_same() {
+    let called = [
+        COSTLY,
+        (
+            "%first (p:",
+            "%part (v: f32[8]) -> (f32[8]) {
+  %v = f32[8] parameter(0)
+  %half = f32[4] slice(%v), slice={[0:4]}
+  %turned.half = f32[4] reverse(%half), dimensions={0}
+  %twice = f32[8] concatenate(%turned.half, %turned.half), dimensions={0}
+  ROOT %parts = (f32[8]) tuple(%twice)
+}
+
+%first (p:",
+        ),
+        (
+            "%f = f32[8] tanh(%h)",
+            "%p1 = (f32[8]) call(%x), to_apply=%part\n  %f = f32[8] get-tuple-element(%p1), index=0",
+        ),
+    ];
+    let mut module = with(&called);
+    let [finding] = &find(&module)[..] else { panic!("half a row gives the whole") };
+    assert_eq!((finding.grade, finding.wasted), (Grade::Bitwise, Bytes(4 * 4 * 4)));
+    let Outcome::Rewrite { patch, .. } = finding.outcome.clone() else { panic!("it can be dropped") };
+    patch.apply(&mut module).expect("the patch fits");
+    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+    assert!(text::print(&module).contains("(f32[8], f32[4]) tuple(%twice, %turned.half)"));
     let again = (
-        "ROOT %out = f32[8] get-tuple-element(%loop2), index=1",
-        "%sum.all = f32[8] get-tuple-element(%loop2), index=1
-  %loop3 = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) while(%state), condition=%less, body=%first
-  %other = f32[8] get-tuple-element(%loop3), index=1
-  ROOT %out = f32[8] add(%sum.all, %other)",
+        "ROOT %r = ",
+        "%p2 = (f32[8]) call(%h), to_apply=%part\n  %unused = f32[8] get-tuple-element(%p2), index=0\n  ROOT %r = ",
     );
-    assert!(find(&with_state(&[again])).is_empty(), "another loop begins with the same state and runs the same body");
+    let all: Vec<_> = called.into_iter().chain([again]).collect();
+    assert!(find(&with(&all)).is_empty(), "the other call would have to hand it out too");
 }
 
 #[test]

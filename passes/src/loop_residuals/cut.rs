@@ -25,8 +25,6 @@ use crate::{Grade, Options};
 /// What a stacked byte costs, where a simple operation on one number costs [`OPERATION`]: a row of `f32` is worth 64 operations, about what
 /// writing and reading it takes beside operations that a kernel shares.
 const STORED: u64 = 64;
-/// What a byte of a stack that is not there yet costs: it must be worth the change.
-const STORED_ANEW: u64 = 65;
 /// What a simple operation on one number costs.
 const OPERATION: u64 = 4;
 /// How much more a function costs, or a movement of data that no kernel takes in.
@@ -106,12 +104,9 @@ impl Network {
             let ([needed, stored], _) = self.nodes(value);
             let found = node(module, stacks, value, droppable);
             let is_stack = droppable.iter().any(|&at| stacks.list[at].row == value);
-            let storing = if is_stack {
+            let is_new = || module.instruction(value.inst).opcode != Opcode::Reshape;
+            let storing = if is_stack || (is_new() && outlets.reach(module, &stacks.body.frames, value)) {
                 row_bytes(module, value.inst, options.target).saturating_mul(STORED)
-            } else if outlets.reach(module, &stacks.body.frames, value)
-                && module.instruction(value.inst).opcode != Opcode::Reshape
-            {
-                row_bytes(module, value.inst, options.target).saturating_mul(STORED_ANEW)
             } else {
                 NEVER
             };
