@@ -20,7 +20,8 @@
 //! is written anew, else hlo-exact: a compiler may contract a multiply and an add that it did not see together before.
 //!
 //! Where the loop keeps only a mask of one byte per element (`relu`), the mask stays: keeping the product instead would take four times as much.
-//! Dots, reductions and other costly operations are never computed again: their results are stacked or nothing behind them is dropped.
+//! Dots are computed again where they contract little and are few beside those of the loops (`products.rs`): scores of attention, not layers. Reductions
+//! and other costly operations never are: their results are stacked or nothing behind them is dropped.
 //! Values inside calls are handed out where the call's computation has no other caller. Stays away from scheduled modules, from loops whose
 //! counter is not plain, from stacks that anything else reads, and from reading loops that share their body with others
 //! (without a remark: nothing is known to be lost).
@@ -29,6 +30,7 @@ mod cone;
 mod cut;
 mod emit;
 mod grow;
+mod products;
 mod readers;
 mod slots;
 mod stacks;
@@ -80,12 +82,10 @@ fn worth(finding: &Finding, context: &Context<'_>) -> bool {
 fn of_loop(module: &Module, id: InstructionId, options: &Options) -> Option<Finding> {
     let mut stacks = Stacks::of(module, id)?;
     let readers = readers::of(module, &stacks);
-    let (patch, dropped) = with_new(module, &mut stacks, &readers, options).or_else(|| {
-        stacks.list.truncate(stacks.known);
-        let outlets = Outlets::default();
-        let dropped = cut::choose(module, &mut stacks, &readers, options, &outlets);
-        emit::patch(module, &mut stacks, &readers, &outlets, dropped)
-    })?;
+    if readers.list.is_empty() {
+        return None;
+    }
+    let (patch, dropped) = change(module, &mut stacks, &readers, options)?;
     let bytes = |stack: &Stack| size::array_size(&stack.array).unwrap_or(Bytes::ZERO);
     let (old, new) = stacks.list.split_at(stacks.known);
     let saved: Bytes = dropped.iter().map(|&index| bytes(&old[index])).sum();
@@ -103,12 +103,23 @@ fn of_loop(module: &Module, id: InstructionId, options: &Options) -> Option<Find
     Some(Finding { instruction: id, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
 }
 
-/// The change with stacks that the loop does not have yet; `None` if there are none, or the loops cannot take them in.
-fn with_new(module: &Module, stacks: &mut Stacks, readers: &Readers, options: &Options) -> Option<(Patch, Vec<usize>)> {
+/// The change, and which stacks it drops: with products computed again if they are few, or else without, or else without new stacks.
+fn change(module: &Module, stacks: &mut Stacks, readers: &Readers, options: &Options) -> Option<(Patch, Vec<usize>)> {
     let outlets = Outlets::of(module, stacks);
-    let chosen = cut::choose(module, stacks, readers, options, &outlets);
-    let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen.clone())?;
-    (dropped == chosen).then_some((patch, dropped))
+    for products in [true, false] {
+        stacks.list.truncate(stacks.known);
+        let chosen = cut::choose(module, stacks, readers, options, &outlets, products);
+        if !products || products::are_few(module, stacks, readers, &chosen, options) {
+            let made = emit::patch(module, stacks, readers, &outlets, chosen.clone());
+            if let Some((patch, dropped)) = made.filter(|(_, dropped)| *dropped == chosen) {
+                return Some((patch, dropped));
+            }
+        }
+    }
+    stacks.list.truncate(stacks.known);
+    let outlets = Outlets::default();
+    let chosen = cut::choose(module, stacks, readers, options, &outlets, false);
+    emit::patch(module, stacks, readers, &outlets, chosen)
 }
 
 fn conditions(module: &Module, stacks: &Stacks) -> Vec<Condition> {

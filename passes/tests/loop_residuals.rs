@@ -339,3 +339,39 @@ fn stacks_of_bf16_are_wide_on_cpu() {
     assert_eq!(saved(Target::Cpu), Bytes(4 * 8 * 4), "the sine stays");
     assert_eq!(saved(Target::Tpu), Bytes(4 * 8 * (4 + 4 - 2)), "what the sine is of is half as large");
 }
+
+#[test]
+fn few_products_are_computed_again() {
+    let product = |name: &str, of: &str| {
+        format!(
+            "%{name}.a = f32[4,2] reshape({of})\n  %{name}.b = f32[2,2] constant({{{{1,2}},{{3,4}}}})
+  %{name}.c = f32[4,2] dot(%{name}.a, %{name}.b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %{name} = f32[8] reshape(%{name}.c)"
+        )
+    };
+    let first = product("h", "%x");
+    let first = [("%h = f32[8] sine(%x)", first.as_str())];
+    let found = |changes: &[(&str, &str)], budget| {
+        let module = with_state(changes);
+        let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
+        let options = Options { min_saving: Bytes(1), budget, ..Options::default() };
+        LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options))
+    };
+    assert!(found(&first, None).is_empty(), "it is the only product");
+    assert_eq!(found(&first, Some(Bytes(1))).len(), 1, "memory is asked for");
+    let mut more = "%sum = f32[8] get-tuple-element(%p2), index=1".to_owned();
+    for (name, of) in [("one", "%sum"), ("two", "%one"), ("three", "%two"), ("four", "%three")] {
+        more = format!(
+            "{more}\n  {}",
+            product(&format!("product.{name}"), &of.replace('%', "%product.").replace("%product.sum", "%sum"))
+        );
+    }
+    let last = ("add(%sum, %flat)", "add(%product.four, %flat)");
+    let many = [first[0], ("%sum = f32[8] get-tuple-element(%p2), index=1", more.as_str()), last];
+    assert_eq!(found(&many, None).len(), 1, "one of five");
+    let mut module = with_state(&many);
+    let Outcome::Rewrite { patch, .. } = found(&many, None)[0].outcome.clone() else { panic!("it can be dropped") };
+    patch.apply(&mut module).expect("the patch fits");
+    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+    assert_eq!(text::print(&module).matches(" dot(").count(), 6);
+}

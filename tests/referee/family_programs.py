@@ -174,6 +174,51 @@ def language_model(table, *rest):
     return -jnp.take_along_axis(scores, words[:, 1:, None], 2).mean()
 
 
+def hidden_states(moves, start, seen):
+    """How likely what was seen is, by the forward algorithm on logarithms."""
+    def step(state, seen):
+        return jax.nn.logsumexp(state[:, :, None] + moves[None], axis=1) + seen, None
+
+    return jnp.sum(jax.nn.logsumexp(lax.scan(step, start, seen)[0], axis=1))
+
+
+def orbits(points):
+    """Fifty steps of the classical Runge-Kutta method for Lorenz's attractor."""
+    def speed(points):
+        x, y, z = points
+        return jnp.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z])
+
+    def step(points, _):
+        first = speed(points)
+        second = speed(points + 0.005 * first)
+        third = speed(points + 0.005 * second)
+        last = speed(points + 0.01 * third)
+        return points + 0.01 / 6 * (first + 2 * second + 2 * third + last), None
+
+    return jnp.sum(lax.scan(step, points, None, length=50)[0] ** 2)
+
+
+def backward_scan(x, start):
+    """A recurrence from the last row to the first."""
+    def step(state, row):
+        return jnp.log1p(jnp.exp(state)) * jax.nn.sigmoid(row), state**2
+
+    return jnp.sum(lax.scan(step, start, x, reverse=True)[1])
+
+
+def normed_layers(weights, x):
+    """Layers under a `scan`, each behind a normalization; weights are scaled as they are when training begins."""
+    def normed(x):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+
+    def layer(x, weights):
+        first, second = weights
+        return x + jax.nn.gelu(normed(x) @ (0.05 * first)) @ (0.05 * second), None
+
+    return jnp.mean(lax.scan(layer, x, weights)[0] ** 2)
+
+
 def frames(kernel, images):
     pixels = images.astype(jnp.float32) / 255.0
     dims = ("NHWC", "HWIO", "NHWC")
@@ -308,6 +353,16 @@ PROGRAMS = {
     "sines-gradient": (
         jax.grad(sines, (1, 2, 3)), [((4194304, 2), F32), ((2, 64), F32), ((64, 64), F32), ((64, 3), F32)],
         [((65536, 2), F32), ((2, 64), F32), ((64, 64), F32), ((64, 3), F32)], "hlo-exact", None),
+    "hidden-states-gradient": (
+        jax.grad(hidden_states), [((64, 64), F32), ((256, 64), F32), ((64, 256, 64), F32)],
+        [((32, 32), F32), ((128, 32), F32), ((64, 128, 32), F32)], "hlo-exact", None),
+    "orbits-gradient": (jax.grad(orbits), [((3, 4194304), F32)], [((3, 262144), F32)], "hlo-exact", None),
+    "backward-scan-gradient": (
+        jax.grad(backward_scan), [((64, 4194304), F32), ((4194304,), F32)], [((64, 131072), F32), ((131072,), F32)],
+        "hlo-exact", None),
+    "normed-layers-gradient": (
+        jax.grad(lambda a, b, x: normed_layers((a, b), x), (0, 1)), [((24, 512, 2048), F32), ((24, 2048, 512), F32), ((8192, 512), F32)],
+        [((8, 256, 1024), F32), ((8, 1024, 256), F32), ((2048, 256), F32)], "hlo-exact", None),
     "layer": (layer, [((65536, 2048), F32), ((2048,), F32)], [((16384, 512), F32), ((512,), F32)], "hlo-exact", None),
     "histogram": (histogram, [((268435456,), F32)], [((4194304,), F32)], "hlo-exact", None),
     "pooling-gradient": (

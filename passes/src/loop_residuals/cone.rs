@@ -80,6 +80,7 @@ pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: 
                 | Opcode::Slice
                 | Opcode::Concatenate
                 | Opcode::Transpose
+                | Opcode::Dot
         );
     let plain = cheap && inst.called_computations().next().is_none() && inst.control_predecessors().is_empty();
     if !plain || inst.array().is_none() {

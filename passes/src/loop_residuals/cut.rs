@@ -17,6 +17,7 @@ use petgraph::visit::EdgeRef;
 
 use super::cone::{Node, node};
 use super::grow::Outlets;
+use super::products::multiplications;
 use super::readers::Readers;
 use super::stacks::{Stack, Stacks};
 use crate::flow::{Value, is_slow};
@@ -27,23 +28,26 @@ use crate::{Grade, Options};
 const STORED: u64 = 64;
 /// What a simple operation on one number costs.
 const OPERATION: u64 = 4;
+/// What a multiplication of a product costs, with its addition: a row of `f32` is worth a contraction of 256 numbers.
+const MULTIPLICATION: u64 = 1;
 /// How much more a function costs, or a movement of data that no kernel takes in.
 const SLOW: u64 = 4;
 /// More than any sum of prices.
 const NEVER: u64 = u64::MAX / 8;
 
-/// The stacks to drop, by index; stacks to add are put behind those that are there.
+/// The stacks to drop, by index; stacks to add are put behind those that are there. `products` may be computed again or not.
 pub(super) fn choose(
     module: &Module,
     stacks: &mut Stacks,
     readers: &Readers,
     options: &Options,
     outlets: &Outlets,
+    products: bool,
 ) -> Vec<usize> {
     let is_read = |index: usize| readers.list.iter().any(|reader| reader.reads.iter().any(|read| read.stack == index));
     let sinks: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at] && is_read(at)).collect();
     let droppable: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at]).collect();
-    let mut network = Network::new();
+    let mut network = Network::new(products);
     network.grow(module, stacks, &sinks, &droppable, options, outlets);
     let mut dropped = sinks;
     for value in network.cut() {
@@ -63,13 +67,15 @@ struct Network {
     source: NodeIndex,
     /// What is read.
     sink: NodeIndex,
+    /// Whether products may be computed again.
+    products: bool,
 }
 
 impl Network {
-    fn new() -> Self {
+    fn new(products: bool) -> Self {
         let mut graph = DiGraph::new();
         let (source, sink) = (graph.add_node(()), graph.add_node(()));
-        Self { graph, nodes: IndexMap::new(), source, sink }
+        Self { graph, nodes: IndexMap::new(), source, sink, products }
     }
 
     /// The nodes of a value, and whether they are new.
@@ -114,7 +120,7 @@ impl Network {
             match found {
                 Some(Node::Row(_) | Node::Given(_) | Node::GivenRow(_)) => {}
                 Some(Node::Operation(operands)) if !(exact && computes_floats(module, value.inst)) => {
-                    self.graph.add_edge(self.source, needed, computing(module, value.inst));
+                    self.graph.add_edge(self.source, needed, computing(module, value.inst, self.products));
                     for operand in operands {
                         let ([_, behind], new) = self.nodes(operand);
                         self.graph.add_edge(behind, needed, NEVER);
@@ -161,9 +167,11 @@ fn row_bytes(module: &Module, id: InstructionId, target: Target) -> u64 {
 }
 
 /// What computing a value once more costs, its operands apart.
-fn computing(module: &Module, id: InstructionId) -> u64 {
+fn computing(module: &Module, id: InstructionId, products: bool) -> u64 {
     let inst = module.instruction(id);
     let times = match inst.opcode {
+        Opcode::Dot if products => return multiplications(module, id).saturating_mul(MULTIPLICATION).min(NEVER),
+        Opcode::Dot => return NEVER,
         Opcode::Constant | Opcode::Iota | Opcode::Broadcast | Opcode::Reshape => 0,
         Opcode::Transpose | Opcode::Concatenate | Opcode::Slice => SLOW,
         _ if is_slow(module, id) => SLOW,
