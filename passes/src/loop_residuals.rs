@@ -17,7 +17,8 @@
 //!
 //! Sound because the loop counts from 0 to the length of the stacks in steps of one and writes row `t` in step `t`, or all rows from the last
 //! to the first, so that every row was written; because every reader takes one whole row; and because the operations have no side effect. Grade: bitwise if no float operation
-//! is written anew, else hlo-exact: a compiler may contract a multiply and an add that it did not see together before.
+//! is written anew and no row of floats is read elsewhere than before, else hlo-exact: a compiler may contract a multiply and an add that it did not see
+//! together before, or another one than before in a kernel that reads its operands from elsewhere.
 //!
 //! Where the loop keeps only a mask of one byte per element (`relu`), the mask stays: keeping the product instead would take four times as much.
 //! Dots are computed again where they contract little and are few beside those of the loops (`products.rs`): scores of attention, not layers. Reductions
@@ -98,7 +99,8 @@ fn of_loop(module: &Module, id: InstructionId, options: &Options) -> Option<Find
         stacks.rows
     );
     let conditions = conditions(module, &stacks);
-    let grade = if emit::exact(module, &patch) { Grade::Bitwise } else { Grade::HloExact };
+    let bitwise = emit::exact(module, &patch) && !dropped.iter().any(|&index| old[index].is_rounded());
+    let grade = if bitwise { Grade::Bitwise } else { Grade::HloExact };
     let wasted = Bytes(saved.0.saturating_sub(added.0));
     Some(Finding { instruction: id, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
 }

@@ -1,10 +1,11 @@
-"""Stress roll and tie with random Python loops that JAX unrolls, XLA:CPU as the judge.
+"""Stress roll and tie with random Python loops that JAX unrolls, and loop-residuals with random scans, XLA:CPU as the judge.
 
-    random_loops.py --tool hlo-opt [--count K] [--seed S] [--minutes M] [--batch B]
+    random_loops.py --tool hlo-opt [--scans] [--count K] [--seed S] [--minutes M] [--batch B]
 
 Each program draws the work of a step, what the step reads (slices, gathers, arrays of its own, constants), how the steps
 meet (sum, maximum, integer xor, stack, tuple, a state handed on, a donated argument), its order (forwards, backwards, two levels), a first
-or last step that differs, what stands around it (a scan, a branch, a function), and perhaps a gradient. Rewritten programs must give the
+or last step that differs, what stands around it (a scan, a branch, a function), and perhaps a gradient. With `--scans` it draws what a step computes, hands
+on and stacks, the order of its rows, and a gradient or the loops that read the stacks. Rewritten programs must give the
 same numbers on tame, negative and wild data (payloads of NaN may differ); where the report says hlo-exact, within 1e-5 of the scale, or as
 near the results in double precision as the original, on tame and negative data.
 
@@ -26,22 +27,27 @@ import random_batch  # noqa: E402
 import random_jobs  # noqa: E402
 import random_loop_judge  # noqa: E402
 import xla  # noqa: E402
-from random_loop_source import draw  # noqa: E402
+import random_loop_source  # noqa: E402
+import random_scan_source  # noqa: E402
 
 # Seconds for one program.
 LIMIT = 660.0
-WAYS = {"default": [], "roll": ["--passes=roll"], "tie": ["--passes=tie"]}
+WAYS = {
+    "loops": {"default": [], "roll": ["--passes=roll"], "tie": ["--passes=tie"]},
+    "scans": {"default": [], "residuals": ["--passes=loop-residuals"], "wide": ["--passes=loop-residuals", "--target=tpu"]},
+}
+DRAW = {"loops": random_loop_source.draw, "scans": random_scan_source.draw}
 
 
 def file_of(folder, seed, way="before"):
     return os.path.join(folder, f"{seed}.{way}.hlo")
 
 
-def lower(seed, folder):
+def lower(kind, seed, folder):
     """In a child: trace one program and write its HLO; fails where JAX refuses it."""
     jax = xla.start()
     import jax.numpy as jnp
-    source, sizes = draw(seed)
+    source, sizes = DRAW[kind](seed)
     shape = lambda *dims: jax.ShapeDtypeStruct(dims, sizes["type"])  # noqa: E731
     space = {"jax": jax, "jnp": jnp}
     exec(compile(source, "random-loop", "exec"), space)  # noqa: S102 - our own generator wrote it
@@ -53,10 +59,10 @@ def lower(seed, folder):
     return {}
 
 
-def rewrite(tool, seed, folder):
+def rewrite(tool, kind, seed, folder):
     """Runs the tool in every way; file -> (grade is bitwise, passes, ways), equal results once."""
     found, texts = {}, {}
-    for way, arguments in WAYS.items():
+    for way, arguments in WAYS[kind].items():
         after, report = file_of(folder, seed, way), os.path.join(folder, f"{seed}.{way}.json")
         done = subprocess.run([tool, "--quiet", "--verify-each", "--min-saving=1", *arguments, file_of(folder, seed), "-o", after, "--report", report],
                               capture_output=True, text=True)
@@ -79,17 +85,17 @@ def judge(seed, files, folder):
     return {"wrong": random_loop_judge.judge(file_of(folder, seed), files, seed)}
 
 
-def check(tool, seeds, counts, fail):
+def check(tool, kind, seeds, counts, fail):
     """One batch of programs; `fail(seed, text)` for each that is wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        answers = random_batch.each(lower, [(seed, folder) for seed in seeds], seconds=LIMIT)
+        answers = random_batch.each(lower, [(kind, seed, folder) for seed in seeds], seconds=LIMIT)
         lowered = [seed for seed, answer in zip(seeds, answers) if "error" not in answer]
         counts["invalid"] += len(seeds) - len(lowered)
         counts["programs"] += len(lowered)
         found = {}
         for seed in lowered:
             try:
-                found[seed] = rewrite(tool, seed, folder)
+                found[seed] = rewrite(tool, kind, seed, folder)
             except AssertionError as error:
                 fail(seed, str(error))
         work = [(seed, [(file, how[0]) for file, how in files.items()], folder) for seed, files in found.items() if files]
@@ -109,6 +115,7 @@ def check(tool, seeds, counts, fail):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tool", required=True)
+    parser.add_argument("--scans", action="store_const", const="scans", default="loops", dest="kind", help="scans instead of unrolled loops")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=0, help="stop after that time; 0: never")
@@ -119,13 +126,13 @@ def main():
 
     def fail(seed, text):
         failed.append(seed)
-        print(f"seed {seed}: {text}\n{draw(seed)[0]}\n", flush=True)
+        print(f"seed {seed}: {text}\n{DRAW[options.kind](seed)[0]}\n", flush=True)
 
     end = options.seed + options.count
     for first in range(options.seed, end, options.batch):
         if options.minutes and time.monotonic() - start > 60 * options.minutes:
             break
-        check(options.tool, list(range(first, min(first + options.batch, end))), counts, fail)
+        check(options.tool, options.kind, list(range(first, min(first + options.batch, end))), counts, fail)
         print(f"seeds below {min(first + options.batch, end)}: {len(failed)} failed; {dict(counts)}", flush=True)
     sys.exit(1 if failed or not counts["programs"] else 0)
 

@@ -45,8 +45,9 @@ pub(super) fn choose(
     products: bool,
 ) -> Vec<usize> {
     let is_read = |index: usize| readers.list.iter().any(|reader| reader.reads.iter().any(|read| read.stack == index));
-    let sinks: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at] && is_read(at)).collect();
-    let droppable: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at]).collect();
+    let may_go = |at: usize| !(options.exactness == Grade::Bitwise && stacks.list[at].is_rounded());
+    let droppable: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at] && may_go(at)).collect();
+    let sinks: Vec<usize> = droppable.iter().copied().filter(|&at| is_read(at)).collect();
     let mut network = Network::new(products);
     network.grow(module, stacks, &sinks, &droppable, options, outlets);
     let mut dropped = sinks;
@@ -109,14 +110,11 @@ impl Network {
         while let Some(value) = work.pop() {
             let ([needed, stored], _) = self.nodes(value);
             let found = node(module, stacks, value, droppable);
-            let is_stack = droppable.iter().any(|&at| stacks.list[at].row == value);
+            let has_stack = droppable.iter().any(|&at| stacks.list[at].row == value);
             let is_new = || module.instruction(value.inst).opcode != Opcode::Reshape;
-            let storing = if is_stack || (is_new() && outlets.reach(module, &stacks.body.frames, value)) {
-                row_bytes(module, value.inst, options.target).saturating_mul(STORED)
-            } else {
-                NEVER
-            };
-            self.graph.add_edge(needed, stored, storing.min(NEVER));
+            let can_stack = has_stack || (is_new() && outlets.reach(module, &stacks.body.frames, value));
+            let storing = if can_stack { storing(module, value.inst, options.target) } else { NEVER };
+            self.graph.add_edge(needed, stored, storing);
             match found {
                 Some(Node::Row(_) | Node::Given(_) | Node::GivenRow(_)) => {}
                 Some(Node::Operation(operands)) if !(exact && computes_floats(module, value.inst)) => {
@@ -156,14 +154,15 @@ impl Network {
     }
 }
 
-/// What a row takes in memory. A `bf16` counts as an `f32` on CPU, where XLA widens the whole array before the loop that reads it.
-fn row_bytes(module: &Module, id: InstructionId, target: Target) -> u64 {
+/// What stacking a row costs. A `bf16` counts as an `f32` on CPU, where XLA widens the whole array before the loop that reads it.
+fn storing(module: &Module, id: InstructionId, target: Target) -> u64 {
     let array = module.instruction(id).array().filter(|array| !array.is_dynamic());
     let widened = array.map(|array| match array.element_type {
         ElementType::Bf16 if target == Target::Cpu => array.with_element_type(ElementType::F32),
         _ => array.clone(),
     });
-    widened.as_ref().and_then(size::array_size).map_or(NEVER, |bytes| bytes.0)
+    let bytes = widened.as_ref().and_then(size::array_size);
+    bytes.map_or(NEVER, |bytes| bytes.0.saturating_mul(STORED).min(NEVER))
 }
 
 /// What computing a value once more costs, its operands apart.

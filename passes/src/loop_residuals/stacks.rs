@@ -139,6 +139,13 @@ impl Body {
     }
 }
 
+impl Stack {
+    /// Whether kernels that read its rows compute with floats.
+    pub(super) fn is_rounded(&self) -> bool {
+        self.array.element_type.is_float() || self.array.element_type.is_complex()
+    }
+}
+
 impl Stacks {
     /// The stacks of a loop that counts from 0 in steps of one; `None` if it does not, or has no stack.
     pub(super) fn of(module: &Module, site: InstructionId) -> Option<Self> {
