@@ -81,6 +81,23 @@ def indices_normalised_in_every_step(steps, rows, dims):
     return jax.grad(loss), (shape(dims), shape((steps, rows, 3), "int32"))
 
 
+RECURRENT = dict(big=dict(steps=512, rows=256, width=512), small=dict(steps=5, rows=3, width=8))
+
+
+@twins("loop-residuals", "fires-recurrent", reverse=False, **RECURRENT)
+@twins("loop-residuals", "fires-recurrent-reverse", reverse=True, **RECURRENT)
+def recurrent_network(reverse, steps, rows, width):
+    """The state is stacked as it is before each step and behind it: the one is the other, moved by a row."""
+    def loss(w, x, start):
+        def step(state, x):
+            state = jnp.tanh(state @ w + x)
+            return state, state
+
+        return jnp.sum(lax.scan(step, start, x, reverse=reverse)[1] ** 2)
+
+    return jax.grad(loss), (shape((width, width)), shape((steps, rows, width)), shape((rows, width)))
+
+
 @twins("loop-residuals", "fires-state", big=dict(steps=50, points=1 << 20), small=dict(steps=4, points=16))
 def orbits(steps, points):
     """The midpoint rule for a pendulum: everything that the gradient asks for follows from where a step begins."""

@@ -10,9 +10,10 @@
 //! ```
 //!
 //! Which rows are stacked is chosen anew (`cut.rs`): the fewest bytes from which all rows that are read follow, by elementwise operations and
-//! data movement, from rows of stacks, from what the loop only hands on, and from the row that the step reads of an array it hands on. A value that has
-//! no stack yet gets one where that takes fewer bytes: what a step begins with instead of all that it computes, the sums of rows instead of what they
-//! are spread to. The operations are written anew at every place that reads a row of a dropped stack; what the reading loop does not carry
+//! data movement, from rows of stacks, from what the loop only hands on, from the row that the step reads of an array it hands on, and from the number of
+//! the step. A value that has no stack yet gets one where that takes fewer bytes: what a step begins with instead of all that it computes, the sums of
+//! rows instead of what they are spread to. What a step begins with is what the step before made: row `t - 1` of that, or, in the first step, what the
+//! loop begins with. So a recurrent network stacks its state once, and not before and behind each step. The operations are written anew at every place that reads a row of a dropped stack; what the reading loop does not carry
 //! yet takes the place of such a stack in its state. Which row that is does not matter: row `t` of each stack comes from step `t`.
 //!
 //! Sound because the loop counts from 0 to the length of the stacks in steps of one and writes row `t` in step `t`, or all rows from the last
@@ -33,6 +34,7 @@ mod emit;
 mod grow;
 mod products;
 mod readers;
+mod rows;
 mod slots;
 mod stacks;
 
@@ -86,54 +88,93 @@ fn of_loop(module: &Module, id: InstructionId, options: &Options) -> Option<Find
     if readers.list.is_empty() {
         return None;
     }
-    let (patch, dropped) = change(module, &mut stacks, &readers, options)?;
-    let bytes = |stack: &Stack| size::array_size(&stack.array).unwrap_or(Bytes::ZERO);
-    let (old, new) = stacks.list.split_at(stacks.known);
-    let saved: Bytes = dropped.iter().map(|&index| bytes(&old[index])).sum();
-    let added: Bytes = new.iter().map(bytes).sum();
-    let more = if new.is_empty() { String::new() } else { format!(", from {} more", new.len()) };
+    let change = change(module, &mut stacks, &readers, options)?;
+    let more = if change.added == 0 { String::new() } else { format!(", from {} more", change.added) };
     let note = format!(
         "{} of {} stacks of {} rows are computed again where they are read{more}",
-        dropped.len(),
-        old.len(),
-        stacks.rows
+        change.dropped, stacks.known, stacks.rows
     );
-    let conditions = conditions(module, &stacks);
-    let bitwise = emit::exact(module, &patch) && !dropped.iter().any(|&index| old[index].is_rounded());
-    let grade = if bitwise { Grade::Bitwise } else { Grade::HloExact };
-    let wasted = Bytes(saved.0.saturating_sub(added.0));
-    Some(Finding { instruction: id, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
+    let conditions = conditions(module, &stacks, change.looks_back);
+    let grade = if change.is_exact { Grade::Bitwise } else { Grade::HloExact };
+    Some(Finding {
+        instruction: id,
+        grade,
+        wasted: change.saved,
+        outcome: Outcome::Rewrite { patch: change.patch, note, conditions },
+    })
 }
 
-/// The change, and which stacks it drops: with products computed again if they are few, or else without, or else without new stacks.
-fn change(module: &Module, stacks: &mut Stacks, readers: &Readers, options: &Options) -> Option<(Patch, Vec<usize>)> {
-    let outlets = Outlets::of(module, stacks);
-    for products in [true, false] {
-        stacks.list.truncate(stacks.known);
-        let chosen = cut::choose(module, stacks, readers, options, &outlets, products);
-        if !products || products::are_few(module, stacks, readers, &chosen, options) {
-            let made = emit::patch(module, stacks, readers, &outlets, chosen.clone());
-            if let Some((patch, dropped)) = made.filter(|(_, dropped)| *dropped == chosen) {
-                return Some((patch, dropped));
-            }
-        }
+/// A change of a loop's stacks.
+struct Change {
+    patch: Patch,
+    /// How many stacks go, and how many come.
+    dropped: usize,
+    added: usize,
+    saved: Bytes,
+    /// Whether all bits stay.
+    is_exact: bool,
+    /// Whether a row may follow from that of the step before.
+    looks_back: bool,
+}
+
+impl Change {
+    fn new(module: &Module, stacks: &Stacks, patch: Patch, dropped: &[usize]) -> Self {
+        let bytes = |stack: &Stack| size::array_size(&stack.array).unwrap_or(Bytes::ZERO);
+        let (old, new) = stacks.list.split_at(stacks.known);
+        let gone: Bytes = dropped.iter().map(|&index| bytes(&old[index])).sum();
+        let come: Bytes = new.iter().map(bytes).sum();
+        let is_exact = emit::exact(module, &patch) && !dropped.iter().any(|&index| old[index].is_rounded());
+        let saved = Bytes(gone.0.saturating_sub(come.0));
+        Self { patch, dropped: dropped.len(), added: new.len(), saved, is_exact, looks_back: stacks.looks_back }
     }
-    stacks.list.truncate(stacks.known);
-    let outlets = Outlets::default();
-    let chosen = cut::choose(module, stacks, readers, options, &outlets, false);
-    emit::patch(module, stacks, readers, &outlets, chosen)
+
+    /// Whether this saves clearly more than another change, by a hundredth.
+    fn beats(&self, other: Option<&Self>) -> bool {
+        other.is_none_or(|other| self.saved.0 > other.saved.0 + other.saved.0 / 100)
+    }
 }
 
-fn conditions(module: &Module, stacks: &Stacks) -> Vec<Condition> {
+/// The change that saves most: with rows that follow from those of the step before or without, and with products computed again, if they are few, or
+/// without. If none can be made as a whole, what can be of one without new stacks.
+fn change(module: &Module, stacks: &mut Stacks, readers: &Readers, options: &Options) -> Option<Change> {
+    let outlets = Outlets::of(module, stacks);
+    let mut best: Option<Change> = None;
+    for (looks_back, products) in [(false, true), (false, false), (true, true), (true, false)] {
+        stacks.begin(looks_back);
+        let chosen = cut::choose(module, stacks, readers, options, &outlets, products);
+        if products && !products::are_few(module, stacks, readers, &chosen, options) {
+            continue;
+        }
+        let made = emit::patch(module, stacks, readers, &outlets, chosen.clone());
+        let change = made.filter(|(_, dropped)| *dropped == chosen);
+        let change = change.map(|(patch, dropped)| Change::new(module, stacks, patch, &dropped));
+        best = change.filter(|change| change.beats(best.as_ref())).or(best);
+    }
+    best.or_else(|| {
+        stacks.begin(false);
+        let outlets = Outlets::default();
+        let chosen = cut::choose(module, stacks, readers, options, &outlets, false);
+        let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen)?;
+        Some(Change::new(module, stacks, patch, &dropped))
+    })
+}
+
+fn conditions(module: &Module, stacks: &Stacks, looks_back: bool) -> Vec<Condition> {
     let name = &module.instruction(stacks.site).name;
     let row = match stacks.order {
         Order::Forward => "t".to_owned(),
         Order::Backward => format!("{} - t", stacks.rows - 1),
     };
     let condition = |text: String| Condition { text, discharged_by: "structure" };
-    vec![
+    let mut conditions = vec![
         condition(format!("`{name}` counts from 0 to {} and writes row {row} of each stack in step t", stacks.rows)),
         condition("every reader of a dropped stack takes one whole row".to_owned()),
         condition("a dropped row follows from stacked rows by operations on elements and movement of data".to_owned()),
-    ]
+    ];
+    if looks_back {
+        let text =
+            "what a step begins with is what the step before made, or, in the first one, what the loop begins with";
+        conditions.push(condition(text.to_owned()));
+    }
+    conditions
 }

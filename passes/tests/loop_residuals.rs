@@ -386,3 +386,66 @@ fn rows_of_floats_that_only_move_may_be_rounded_otherwise_behind() {
     let options = Options { min_saving: Bytes(1), exactness: Grade::Bitwise, ..Options::default() };
     assert!(LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options)).is_empty());
 }
+
+/// Both stacks of [`LOOPS`] are states: as a step begins, and as it ends.
+const STATES: [(&str, &str); 3] =
+    [COSTLY, ("%h.row = f32[1,8] reshape(%h)", "%h.row = f32[1,8] reshape(%x)"), ("reshape(%f)", "reshape(%h)")];
+
+/// The only change to a module, made; its note and what it saves.
+fn changed(module: &mut Module) -> (String, Bytes) {
+    let found = find(module);
+    let [finding] = &found[..] else { panic!("one loop stacks") };
+    let Outcome::Rewrite { patch, note, .. } = finding.outcome.clone() else { panic!("it can be changed") };
+    patch.apply(module).expect("the patch fits");
+    assert_eq!(verify::verify(module), [], "{}", text::print(module));
+    (note, finding.wasted)
+}
+
+#[test]
+fn what_a_step_begins_with_is_read_from_the_row_before() {
+    let mut module = with(&STATES);
+    let before = text::print(&module);
+    let (note, saved) = changed(&mut module);
+    assert_eq!(note, "1 of 2 stacks of 4 rows are computed again where they are read");
+    assert_eq!(saved, Bytes(4 * 8 * 4));
+    insta::assert_snapshot!(diff(&before, &text::print(&module)));
+    assert!(find(&module).is_empty(), "one stack is the least");
+}
+
+#[test]
+fn what_a_step_begins_with_is_the_row_behind_where_rows_go_backward() {
+    let backward = [BACKWARD[0], BACKWARD[1], BACKWARD[2]];
+    let changes: Vec<_> = STATES.into_iter().chain(backward).collect();
+    let mut module = with(&changes);
+    let before = text::print(&module);
+    assert_eq!(changed(&mut module).1, Bytes(4 * 8 * 4));
+    insta::assert_snapshot!(diff(&before, &text::print(&module)));
+}
+
+#[test]
+fn a_state_that_follows_from_itself_is_stored() {
+    // `x' = exp(x + w)` could be followed back to the beginning, step by step.
+    let mut module = with(&STATES[1..]);
+    let (note, saved) = changed(&mut module);
+    assert_eq!((note.as_str(), saved), ("1 of 2 stacks of 4 rows are computed again where they are read", Bytes(128)));
+}
+
+#[test]
+fn a_row_may_follow_from_its_number() {
+    let counted = "%f = f32[8] add(%h, %counted)";
+    let number = "%step = f32[] convert(%i)\n  %counted = f32[8] broadcast(%step), dimensions={}\n  ";
+    let changes = [COSTLY, ("%f = f32[8] tanh(%h)", &format!("{number}{counted}"))];
+    let mut module = with(&changes);
+    assert_eq!(changed(&mut module).1, Bytes(128));
+    let text = text::print(&module);
+    assert!(text.contains("clamp(%residual.end, %back, %residual.end.1)"), "{text}");
+    // The number of a row of another type may be out of reach of what it is compared with.
+    let narrow = [
+        changes[0],
+        changes[1],
+        ("%back = s32[]", "%wide = s32[]"),
+        ("%zero2 =", "%back = s8[] convert(%wide)\n  %zero2 ="),
+        ("%zero2 = s32[]", "%zero2 = s8[]"),
+    ];
+    assert!(find(&with(&narrow)).is_empty());
+}

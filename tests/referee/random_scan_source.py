@@ -10,6 +10,15 @@ WORK = (
     "jnp.cumsum({a}, axis=0) * 0.1", "jax.lax.optimization_barrier({a})", "jnp.concatenate([{a}[1:], {b}[:1]])", "jnp.sqrt({a} * {a} + 1) * {b}",
     "{a}.astype(jnp.int32).astype({a}.dtype)", "({a} > {b}).astype({a}.dtype)",
 )
+# A loop that writes the rows of its stacks: `start` is what it carries.
+WRITES = (
+    "    def write(k, all):",
+    "        carry, row = step(xs[0] + 1, w, all[0], xs[k], k.astype(xs.dtype))",
+    "        return carry, tuple(stack.at[k].set(one) for stack, one in zip(all[1], row))",
+    "    shapes = jax.eval_shape(lambda: step(xs[0] + 1, w, start, xs[0]))[1]",
+    "    empty = tuple(jnp.zeros((len(xs), *one.shape), one.dtype) for one in shapes)",
+    "    end, rows = jax.lax.fori_loop(0, len(xs), write, (start, empty))",
+)
 PLACES = ("", "", "", "jit", "cond", "scan")
 
 
@@ -18,8 +27,10 @@ def draw(seed):
     rng = random.Random(seed)
     sizes = {"steps": rng.choice([1, 2, 3, 4, 5, 8]), "rows": rng.choice([3, 4, 6]), "width": rng.choice([4, 5, 8])}
     carried = rng.choice([1, 1, 2, 3])
-    lines = ["def step(given, w, carry, read):"]
-    pool = [f"c{at}" for at in range(carried)] + ["read", "given"]
+    # A loop over numbers of steps knows which one it is in, and writes its rows itself.
+    counted = rng.random() < 0.3
+    lines = ["def step(given, w, carry, read, number=0):"]
+    pool = [f"c{at}" for at in range(carried)] + ["read", "given"] + counted * ["jnp.where(number < 2, read, given)", "(read + number)"]
     lines.append(f"    {''.join(f'c{at}, ' for at in range(carried))} = carry")
     for at in range(rng.choice([2, 3, 4, 6, 9])):
         a, b = (rng.choice(pool[-4:] if rng.random() < 0.6 else pool) for _ in range(2))
@@ -33,7 +44,7 @@ def draw(seed):
     order = rng.choice(["", "", ", reverse=True", ", unroll=2"])
     lines += ["def loop(i, xs, w, *many):",
               f"    start = ({''.join(rng.choice(['xs[0], ', 'xs[-1] * 0.5, ', 'jnp.zeros_like(xs[0]), ']) for _ in range(carried))})",
-              f"    end, rows = jax.lax.scan(lambda c, x: step(xs[0] + 1, w, c, x), start, xs{order})"]
+              *(WRITES if counted else [f"    end, rows = jax.lax.scan(lambda c, x: step(xs[0] + 1, w, c, x), start, xs{order})"])]
     gradient = rng.random() < 0.6
     lines += ["    return end, sum(jnp.sum(row ** 2) for row in rows)"] if gradient else readers(rng)
     lines += {"": ["f = loop"], "jit": ["f = jax.jit(loop)"],

@@ -10,6 +10,13 @@ use crate::flow::Value;
 /// Most operations to compute one row again. What they cost is weighed in `cut.rs`; this bounds the size of the text.
 const MOST_OPERATIONS: usize = 1024;
 
+/// A value as it was some steps before the one whose row is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Moment {
+    pub(super) value: Value,
+    pub(super) steps: i64,
+}
+
 /// Where a value comes from, seen from the end of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Node {
@@ -19,26 +26,39 @@ pub(super) enum Node {
     Given(InstructionId),
     /// The row that the step reads of an array that is only handed on.
     GivenRow(InstructionId),
+    /// The number of the step.
+    Counter,
+    /// An element of the state as the step begins: what made it before the loop, and the value that the step before made of it.
+    Before(InstructionId, Value),
     /// An operation on these values.
     Operation(Vec<Value>),
 }
 
-/// Every value needed for some rows, operands before users.
-pub(super) type Cone = BTreeMap<Value, Node>;
+impl Node {
+    /// What must be known for this node of a value.
+    pub(super) fn needs(&self, at: Moment) -> Vec<Moment> {
+        match self {
+            Self::Operation(operands) => operands.iter().map(|&value| Moment { value, ..at }).collect(),
+            Self::Before(_, value) => vec![Moment { value: *value, steps: at.steps + 1 }],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Every value needed for some rows.
+pub(super) type Cone = BTreeMap<Moment, Node>;
 
 /// The expression of a row of stack `index` without the rows of `dropped`; `None` if there is none, or a costly one.
 pub(super) fn cone(module: &Module, stacks: &mut Stacks, index: usize, dropped: &[usize]) -> Option<Cone> {
     let mut cone = Cone::new();
-    let mut work = vec![stacks.list[index].row];
-    while let Some(value) = work.pop() {
-        if cone.contains_key(&value) {
+    let mut work = vec![Moment { value: stacks.list[index].row, steps: 0 }];
+    while let Some(at) = work.pop() {
+        if cone.contains_key(&at) {
             continue;
         }
-        let node = node(module, stacks, value, dropped)?;
-        if let Node::Operation(operands) = &node {
-            work.extend(operands.iter().copied());
-        }
-        cone.insert(value, node);
+        let node = node(module, stacks, at.value, dropped)?;
+        work.extend(node.needs(at));
+        cone.insert(at, node);
         if cone.len() > MOST_OPERATIONS {
             return None;
         }
@@ -48,7 +68,7 @@ pub(super) fn cone(module: &Module, stacks: &mut Stacks, index: usize, dropped: 
 
 /// Where a value comes from; `None` if it cannot be computed again, or only at a price.
 pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: &[usize]) -> Option<Node> {
-    let Stacks { body, list, initial, rows, order, .. } = stacks;
+    let Stacks { body, list, initial, rows, order, looks_back, .. } = stacks;
     let inst = module.instruction(value.inst);
     let bare = body.strip(module, value);
     let kept = |(index, stack): (usize, &super::stacks::Stack)| {
@@ -58,7 +78,12 @@ pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: 
         return Some(Node::Row(index));
     }
     if let Some(element) = body.element(module, value) {
-        return body.hands_on(module, element).then(|| Node::Given(initial[element]));
+        return match (body.hands_on(module, element), element == body.counter) {
+            (true, _) => Some(Node::Given(initial[element])),
+            (false, true) => Some(Node::Counter),
+            (false, false) if *looks_back => Some(Node::Before(initial[element], body.next(module, element)?)),
+            (false, false) => None,
+        };
     }
     if inst.opcode == Opcode::DynamicSlice {
         let source = body.resolve(module, inst.operands[0], value);

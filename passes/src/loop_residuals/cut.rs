@@ -11,7 +11,7 @@ use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use hlo_memory::{Target, size};
 use indexmap::IndexMap;
 use petgraph::Direction;
-use petgraph::algo::dinics;
+use petgraph::algo::{dinics, tarjan_scc};
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
@@ -101,6 +101,7 @@ impl Network {
     ) {
         let exact = options.exactness == Grade::Bitwise;
         let mut work: Vec<Value> = Vec::new();
+        let mut steps: Vec<[Value; 2]> = Vec::new();
         for &at in sinks {
             let row = stacks.list[at].row;
             let ([_, stored], new) = self.nodes(row);
@@ -116,18 +117,44 @@ impl Network {
             let storing = if can_stack { storing(module, value.inst, options.target) } else { NEVER };
             self.graph.add_edge(needed, stored, storing);
             match found {
-                Some(Node::Row(_) | Node::Given(_) | Node::GivenRow(_)) => {}
+                Some(Node::Row(_) | Node::Given(_) | Node::GivenRow(_) | Node::Counter) => {}
+                Some(Node::Before(_, next)) => {
+                    steps.push([value, next]);
+                    self.compute(value, computing(module, value.inst, self.products), [next], &mut work);
+                }
                 Some(Node::Operation(operands)) if !(exact && computes_floats(module, value.inst)) => {
-                    self.graph.add_edge(self.source, needed, computing(module, value.inst, self.products));
-                    for operand in operands {
-                        let ([_, behind], new) = self.nodes(operand);
-                        self.graph.add_edge(behind, needed, NEVER);
-                        work.extend(new.then_some(operand));
-                    }
+                    self.compute(value, computing(module, value.inst, self.products), operands, &mut work);
                 }
                 _ => {
                     self.graph.add_edge(self.source, needed, NEVER);
                 }
+            }
+        }
+        self.end_in_rows(&steps);
+    }
+
+    /// Lets a value be computed again from `operands`, at a price.
+    fn compute(&mut self, value: Value, price: u64, operands: impl IntoIterator<Item = Value>, work: &mut Vec<Value>) {
+        let ([needed, _], _) = self.nodes(value);
+        self.graph.add_edge(self.source, needed, price);
+        for operand in operands.into_iter().filter(|_| price < NEVER) {
+            let ([_, behind], new) = self.nodes(operand);
+            self.graph.add_edge(behind, needed, NEVER);
+            work.extend(new.then_some(operand));
+        }
+    }
+
+    /// What follows from itself, one step before, could be followed back to the beginning: a row of it must be stored, and from that row the next
+    /// step's follows. `steps`: what a step begins with, and what the step before made it from.
+    fn end_in_rows(&mut self, steps: &[[Value; 2]]) {
+        let mut ring = vec![0; self.graph.node_count()];
+        for (number, nodes) in tarjan_scc(&self.graph).iter().enumerate() {
+            nodes.iter().for_each(|node| ring[node.index()] = number);
+        }
+        for [before, next] in steps {
+            let [before, next] = [before, next].map(|value| self.nodes[value][0]);
+            if ring[before.index()] == ring[next.index()] {
+                self.graph.add_edge(self.source, next, NEVER);
             }
         }
     }

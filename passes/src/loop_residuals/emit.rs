@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use hlo_ir::edit::Patch;
-use hlo_ir::module::Payload;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 
-use super::cone::{self, Cone, Node};
+use super::cone::{self, Cone, Moment, Node};
 use super::grow::{self, Outlets};
 use super::readers::{Read, Reader, Readers};
+use super::rows::Rows;
 use super::slots::Slots;
 use super::stacks::Stacks;
-use crate::flow::Value;
 
 /// The change that drops as many of `dropped` as can be computed in every loop that reads them, and which these are.
 pub(super) fn patch(
@@ -60,11 +59,12 @@ fn attempt(
                 reader,
                 results: results.clone(),
                 added: added.clone(),
-                row: read.row,
+                rows: Rows::new(module, reader.body, read.row, stacks),
                 made: BTreeMap::new(),
             };
             let writer = writers.entry(read.row).or_insert_with(fresh);
-            let value = writer.write(&mut patch, &mut slots, &cone, stacks.list[read.stack].row).ok_or(read.stack)?;
+            let root = Moment { value: stacks.list[read.stack].row, steps: 0 };
+            let value = writer.write(&mut patch, &mut slots, &cone, root).ok_or(read.stack)?;
             let shape = module.instruction(read.site).array().ok_or(read.stack)?;
             let value = writer.shaped(&mut patch, value, shape);
             patch.stems_from(value, read.site);
@@ -94,69 +94,82 @@ struct Writer<'a> {
     results: Vec<(InstructionId, i64)>,
     /// The last of the stacks, those that are added, behind the first loop.
     added: Vec<InstructionId>,
-    /// The number of the step.
-    row: InstructionId,
-    made: BTreeMap<Value, InstructionId>,
+    rows: Rows,
+    made: BTreeMap<Moment, InstructionId>,
 }
 
 impl Writer<'_> {
     /// The instruction that holds `root`; `None` if the reader does not carry what it needs.
-    fn write(&mut self, patch: &mut Patch, slots: &mut Slots<'_>, cone: &Cone, root: Value) -> Option<InstructionId> {
+    fn write(&mut self, patch: &mut Patch, slots: &mut Slots<'_>, cone: &Cone, root: Moment) -> Option<InstructionId> {
         let mut work = vec![root];
-        while let Some(&value) = work.last() {
-            if self.made.contains_key(&value) {
+        while let Some(&at) = work.last() {
+            if self.made.contains_key(&at) {
                 work.pop();
                 continue;
             }
-            let node = cone.get(&value)?;
-            if let Node::Operation(operands) = node {
-                let missing: Vec<Value> =
-                    operands.iter().copied().filter(|operand| !self.made.contains_key(operand)).collect();
-                if !missing.is_empty() {
-                    work.extend(missing);
-                    continue;
-                }
+            let node = cone.get(&at)?;
+            let missing: Vec<Moment> =
+                node.needs(at).into_iter().filter(|needed| !self.made.contains_key(needed)).collect();
+            if !missing.is_empty() {
+                work.extend(missing);
+                continue;
             }
-            let made = self.one(patch, slots, value, node)?;
-            self.made.insert(value, made);
+            let made = self.one(patch, slots, at, node)?;
+            self.made.insert(at, made);
             work.pop();
         }
         self.made.get(&root).copied()
     }
 
-    fn one(&self, patch: &mut Patch, slots: &mut Slots<'_>, value: Value, node: &Node) -> Option<InstructionId> {
-        let inst = self.module.instruction(value.inst);
+    fn one(&mut self, patch: &mut Patch, slots: &mut Slots<'_>, at: Moment, node: &Node) -> Option<InstructionId> {
+        let (module, body) = (self.module, self.reader.body);
+        let inst = module.instruction(at.value.inst);
         match node {
             Node::Row(stack) => {
-                let row = self.kept_row(patch, slots, *stack)?;
+                let row = self.kept_row(patch, slots, *stack, at.steps)?;
                 Some(self.shaped(patch, row, inst.array()?))
             }
             Node::Given(initial) => self.element(patch, slots, *initial),
             Node::GivenRow(initial) => {
                 let whole = self.element(patch, slots, *initial)?;
-                Some(self.slice(patch, whole))
+                self.slice(patch, whole, at.steps)
             }
-            Node::Operation(operands) => {
-                let operands: Vec<InstructionId> = operands.iter().map(|operand| self.made[operand]).collect();
+            Node::Counter => self.rows.counter(patch, at.steps, inst.array()?.element_type),
+            Node::Before(initial, _) => {
+                let first = self.element(patch, slots, *initial)?;
+                let is_first = self.rows.is_first(patch, at.steps, inst.array()?)?;
+                let later = self.made[&node.needs(at)[0]];
+                let later = self.shaped(patch, later, inst.array()?);
+                let operands = [is_first, first, later];
+                Some(patch.add(body, Instruction::new("residual.before", inst.shape.clone(), Opcode::Select, operands)))
+            }
+            Node::Operation(_) => {
+                let operands: Vec<InstructionId> = node.needs(at).iter().map(|operand| self.made[operand]).collect();
                 let copy = Instruction { operands: operands.into(), ..inst.clone() };
-                Some(patch.add(self.reader.body, copy))
+                Some(patch.add(body, copy))
             }
         }
     }
 
     /// The row of a stack that stays: as it is read already, or read anew.
-    fn kept_row(&self, patch: &mut Patch, slots: &mut Slots<'_>, stack: usize) -> Option<InstructionId> {
-        let same = |read: &&Read| read.stack == stack && read.row == self.row;
+    fn kept_row(
+        &mut self,
+        patch: &mut Patch,
+        slots: &mut Slots<'_>,
+        stack: usize,
+        steps: i64,
+    ) -> Option<InstructionId> {
+        let same = |read: &&Read| steps == 0 && read.stack == stack && self.rows.is(read.row);
         if let Some(read) = self.reader.reads.iter().find(same) {
             return Some(read.site);
         }
         if let Some(new) = stack.checked_sub(self.results.len() - self.added.len()) {
             let whole = self.element(patch, slots, self.added[new])?;
-            return Some(self.slice(patch, whole));
+            return self.slice(patch, whole, steps);
         }
         let given = self.reader.given.iter().find(|given| is_result(self.module, given.1, self.results[stack]))?;
         let whole = self.taken(patch, given.0, self.module.shape(given.1))?;
-        Some(self.slice(patch, whole))
+        self.slice(patch, whole, steps)
     }
 
     /// What the reader carries that began as `initial`; an element whose stack is dropped takes it in if no other holds it.
@@ -174,18 +187,15 @@ impl Writer<'_> {
         Some(patch.add(self.reader.body, taken.with(index)))
     }
 
-    /// Row number `self.row` of an array, `[1, ...]`.
-    fn slice(&self, patch: &mut Patch, whole: InstructionId) -> InstructionId {
-        let array = patch.instruction(self.module, whole).array().expect("rows are cut from arrays").with_dim(0, 1);
-        let start = self.module.instruction(self.row).array().map_or(ElementType::S32, |array| array.element_type);
-        let zero = Instruction::new("residual.zero", Shape::array(start, []), Opcode::Constant, [])
-            .with_payload(Payload::Literal("0".into()));
-        let zero = patch.add(self.reader.body, zero);
-        let starts = (0..array.rank()).map(|dim| if dim == 0 { self.row } else { zero });
+    /// The row of an array that belongs to a step so many before the one whose row is read, `[1, ...]`.
+    fn slice(&mut self, patch: &mut Patch, whole: InstructionId, steps: i64) -> Option<InstructionId> {
+        let array = patch.instruction(self.module, whole).array()?.with_dim(0, 1);
+        let (row, zero) = (self.rows.start(patch, steps)?, self.rows.zero(patch));
+        let starts = (0..array.rank()).map(|dim| if dim == 0 { row } else { zero });
         let operands: Vec<InstructionId> = [whole].into_iter().chain(starts).collect();
         let sizes = Attribute::ints(AttrKey::DynamicSliceSizes, array.dims.iter().copied());
         let slice = Instruction::new("residual.row", Shape::Array(array).into(), Opcode::DynamicSlice, operands);
-        patch.add(self.reader.body, slice.with(sizes))
+        Some(patch.add(self.reader.body, slice.with(sizes)))
     }
 
     /// The value under another shape of as many elements.

@@ -47,9 +47,9 @@ fn again(module: &Module, stacks: &mut Stacks, reader: &Reader, dropped: &[usize
     for read in reader.reads.iter().filter(|read| dropped.contains(&read.stack)) {
         let cone = cone::cone(module, stacks, read.stack, dropped).unwrap_or_default();
         let computed = cone.into_iter().filter(|(_, node)| matches!(node, Node::Operation(_)));
-        values.extend(computed.map(|(value, _)| (value, read.row)));
+        values.extend(computed.map(|(at, _)| (at, read.row)));
     }
-    values.iter().map(|(value, _)| multiplications(module, value.inst)).fold(0, u64::saturating_add)
+    values.iter().map(|(at, _)| multiplications(module, at.value.inst)).fold(0, u64::saturating_add)
 }
 
 /// Multiplications of one run of a computation, what it calls included; loops in it count once.

@@ -31,6 +31,8 @@ pub(super) struct Stacks {
     pub(super) list: Vec<Stack>,
     /// How many of them the loop has.
     pub(super) known: usize,
+    /// Whether what a step begins with may be taken from the step before.
+    pub(super) looks_back: bool,
     /// The body, with the calls in it.
     pub(super) body: Body,
 }
@@ -84,6 +86,11 @@ impl Body {
         let Some(&result) = self.results.get(element) else { return false };
         let value = self.top(module, result);
         self.element(module, value) == Some(element)
+    }
+    /// What a step makes of an element, if it is an array.
+    pub(super) fn next(&mut self, module: &Module, element: usize) -> Option<Value> {
+        let value = self.top(module, *self.results.get(element)?);
+        module.instruction(value.inst).array().is_some().then_some(value)
     }
     /// Behind any number of reshapes.
     pub(super) fn strip(&mut self, module: &Module, mut value: Value) -> Value {
@@ -147,6 +154,11 @@ impl Stack {
 }
 
 impl Stacks {
+    /// Forgets the stacks that were added, for another choice.
+    pub(super) fn begin(&mut self, looks_back: bool) {
+        self.list.truncate(self.known);
+        self.looks_back = looks_back;
+    }
     /// The stacks of a loop that counts from 0 in steps of one; `None` if it does not, or has no stack.
     pub(super) fn of(module: &Module, site: InstructionId) -> Option<Self> {
         let inst = module.instruction(site);
@@ -165,7 +177,7 @@ impl Stacks {
         let order = found.first()?.1;
         let list: Vec<Stack> = found.into_iter().filter(|found| found.1 == order).map(|found| found.0).collect();
         let known = list.len();
-        Some(Self { site, initial, rows, order, list, known, body })
+        Some(Self { site, initial, rows, order, list, known, looks_back: false, body })
     }
 }
 
