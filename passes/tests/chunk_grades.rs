@@ -120,6 +120,23 @@ fn what_a_compiler_knows_of_a_table_of_one_number_it_does_not_know_in_a_loop() {
 }
 
 #[test]
+fn products_with_the_only_row_of_a_table_are_computed_in_another_order() {
+    let of = |rows: usize, last: &str| {
+        let gather =
+            "offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}";
+        grade(
+            &format!(
+                "  %t = f32[{rows}] slice(%x), slice={{[0:{rows}]}}\n  %g = f32[64] gather(%t, %index), {gather}\n  %u = f32[64] {last}(%v, %g)"
+            ),
+            ALONE,
+        )
+    };
+    assert_eq!(of(1, "multiply"), Grade::HloExact);
+    assert_eq!(of(2, "multiply"), Grade::Bitwise);
+    assert_eq!(of(1, "maximum"), Grade::Bitwise);
+}
+
+#[test]
 fn a_sum_with_what_becomes_a_scatter_is_taken_in_otherwise() {
     // XLA takes `%a` into the first scatter, and then two scatters meet; seed 7,109,005.
     let scatter = "index_vector_dim=1, update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, to_apply=%add_f32";

@@ -160,3 +160,18 @@ fn values_that_must_stand_in_memory_say_why() {
     assert_eq!(code("%d = s32[<=4,2] copy(%p)"), "dynamic-shape");
     assert_eq!(code("%t = s32[] get-dimension-size(%p), dimensions={0}"), "malformed");
 }
+
+#[test]
+fn batches_that_their_indices_cannot_count_stay_together() {
+    let of = |element: &str, batches: usize| {
+        let gather = "offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=1, slice_sizes={1,1}";
+        let source = format!(
+            "HloModule m\n\nENTRY %main {{\n  %t = f32[{batches},5] parameter(0)\n  %i = {element}[{batches},1] parameter(1)\n  ROOT %g = f32[{batches}] gather(%t, %i), {gather}\n}}\n"
+        );
+        let module = text::parse(&source).expect("the line is legal");
+        pull(&module, module.computation(module.entry()).root, 0).err().map(|barrier| barrier.code)
+    };
+    assert_eq!((of("s8", 128), of("s8", 129)), (None, Some("narrow-batch")));
+    assert_eq!((of("u8", 256), of("u8", 257)), (None, Some("narrow-batch")));
+    assert_eq!((of("s64", 1 << 40), of("u64", 1 << 40)), (None, None));
+}

@@ -5,11 +5,12 @@
 //! change is a product inside whose sum stays outside or the other way round, a product with several users of which some leave, a
 //! sum of two products, of which the compiler joins one (which one, all that shares its kernel decides), a reduction outside of something that now stands in memory or no longer does, and a
 //! quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax). Of an array full
-//! of one number the compiler knows every element, unless a loop carries it. And numbers that lie a few places apart are multiplied before
+//! of one number the compiler knows every element, unless a loop carries it. Rows picked from a table of one row are that row everywhere, and
+//! products with what is the same everywhere are computed in another order. And numbers that lie a few places apart are multiplied before
 //! they are sorted out of what lies between them, and then not joined with a sum.
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
+use hlo_ir::{ComputationId, GatherDims, InstructionId, Module, Opcode};
 use indexmap::{IndexMap, IndexSet};
 
 use super::region::{Region, Source};
@@ -30,6 +31,7 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
     rounds
         || joins_columns(context.module, region)
         || scene.read.iter().any(|&id| scene.is_full_of_one(id))
+        || scene.multiplies_one_row()
         || scene.touched.iter().any(|&id| {
             (scene.computed[id] && joins_two(context.module, id))
                 || float_product(context.module, id).is_some_and(|product| scene.parts(product))
@@ -59,6 +61,16 @@ fn is_of_few_columns(module: &Module, id: InstructionId, dim: usize) -> bool {
     let order = array.minor_to_major();
     let inside = order.iter().take_while(|&&other| other != dim as i64).map(|&other| array.dims[other as usize]);
     array.dims[dim] > 1 && inside.fold(array.dims[dim], i64::saturating_mul) <= FEW_COLUMNS
+}
+
+/// Whether a gather takes the same slice whatever the index is.
+fn has_one_row(module: &Module, op: InstructionId) -> bool {
+    let inst = module.instruction(op);
+    let table = inst.operands.first().and_then(|&table| module.instruction(table).array());
+    let taken = GatherDims::of(inst).filter(|_| inst.opcode == Opcode::Gather);
+    taken.zip(table).is_some_and(|(taken, table)| {
+        taken.start_index_map.iter().all(|&dim| taken.slice_sizes.get(dim as usize) == table.dims.get(dim as usize))
+    })
 }
 
 /// Whether an instruction is a sum of two products.
@@ -158,6 +170,13 @@ impl<'a> Scene<'a> {
     fn is_full_of_one(&self, id: InstructionId) -> bool {
         let several = self.module.instruction(id).array().is_some_and(|array| array.rank() > 0);
         several && is_real(self.module, id) && self.sources.may_be_full_of_one(id)
+    }
+
+    /// Whether products of floats are computed on blocks beside a row that is picked from a table of one row. (Random seed 15,004,950.)
+    fn multiplies_one_row(&self) -> bool {
+        let computed = || self.touched.iter().copied().filter(|&id| self.computed[id]);
+        computed().any(|id| is_real(self.module, id) && has_one_row(self.module, id))
+            && computed().any(|id| float_product(self.module, id).is_some())
     }
 
     /// Whether the program does more with a value than to hand it back.

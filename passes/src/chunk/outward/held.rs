@@ -95,8 +95,7 @@ fn needs_memory(graph: &Graph<'_>, value: InstructionId) -> bool {
     let view = is_view(graph.module, op);
     !view
         && (!fusible(op)
-            || users.iter().any(|&user| !fusible(user))
-            || readers(graph, value).any(|user| reduces_memory(graph, user))
+            || readers(graph, value).any(|user| !fusible(user) || reduces_memory(graph, user))
             || (users.iter().any(|&user| reduces_several(graph, user)) && comes_from_library(graph, value))
             || (users.len() > 1 && (is_expensive(graph.module, op) || is_joined(graph, op))))
 }
