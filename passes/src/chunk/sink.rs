@@ -6,7 +6,7 @@ use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
 
 use super::sum::Sum;
-use crate::flow::{Rows, update_scatter_dims};
+use crate::flow::{Rows, counts_batches, update_scatter_dims};
 use crate::{Grade, Reason};
 
 /// How a sink takes its blocks in.
@@ -91,10 +91,17 @@ impl Sink {
             Some(*dims.input_batching_dims.get(pair)? as usize)
         };
         let several = row_dims.iter().zip(update_dims).filter(|(row, _)| indices.dims[**row] != 1);
-        let (batches, plain): (Vec<_>, Vec<_>) = several.partition(|(row, _)| batch_dim(**row).is_some());
+        let (mut batches, plain): (Vec<_>, Vec<_>) = several.partition(|(row, _)| batch_dim(**row).is_some());
+        let all = batches.len();
+        batches.retain(|(row, _)| counts_batches(indices, indices.dims[**row]));
+        let is_narrow = batches.len() < all && plain.is_empty();
         let candidates = batches.into_iter().chain(plain.into_iter().take(1));
         let Some((&index_dim, update_dim)) = candidates.max_by_key(|(row, _)| indices.dims[**row]) else {
-            return Ok(None);
+            return if is_narrow {
+                refuse("narrow-batch", "has more batches than its indices can count")
+            } else {
+                Ok(None)
+            };
         };
         let rows = indices.dims[index_dim];
         let inner = row_dims.iter().filter(|&&row| row != index_dim).map(|&row| indices.dims[row]).product();

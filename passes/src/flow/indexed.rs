@@ -1,8 +1,8 @@
 //! Rows of the pull table for reads and writes at computed places.
 
-use hlo_ir::{AttrKey, GatherDims, ScatterDims};
+use hlo_ir::{ArrayShape, AttrKey, GatherDims, ScatterDims};
 
-use super::{Flows, OperandFlow, Query};
+use super::{Barrier, Flows, OperandFlow, Query};
 
 pub(super) fn dynamic_slice(q: &Query<'_>) -> Flows {
     // A slice as large as its operand always starts at 0, whatever the index says.
@@ -34,7 +34,7 @@ pub(super) fn gather(q: &Query<'_>) -> Flows {
     let paired = dims.start_indices_batching_dims.iter().position(|&dim| dim == index_dim);
     let operand = match paired {
         Some(pair) => {
-            counts_batches(q, 1)?;
+            can_cut_batches(q, 1)?;
             let dim = dims.operand_batching_dims.get(pair).ok_or_else(|| q.malformed())?;
             OperandFlow::same(*dim as usize)
         }
@@ -43,16 +43,19 @@ pub(super) fn gather(q: &Query<'_>) -> Flows {
     Ok(vec![operand, OperandFlow::same(index_dim as usize)])
 }
 
-/// XLA:CPU numbers batches in the type of the indices (`BatchedGatherScatterNormalizer` of xla/service/batched_gather_scatter_normalizer.cc), and so finds
-/// other ones than HLO says where that type cannot count them: those from 128 on with `s8` (random seed 15,005,537). Blocks would find the right ones.
-fn counts_batches(q: &Query<'_>, indices: usize) -> Result<(), super::Barrier> {
-    let element = q.operand(indices)?.element_type;
-    let bits = element.bits() - u32::from(!element.is_unsigned());
-    let most = if bits < 63 { 1_i64 << bits } else { i64::MAX };
-    if q.extent() > most {
-        return q.barrier("narrow-batch", "has more batches than its indices can count");
+/// Whether the type of indices can count so many batches. XLA:CPU numbers batches in that type (`BatchedGatherScatterNormalizer` of
+/// xla/service/batched_gather_scatter_normalizer.cc), and so finds other ones than HLO says where it is too narrow: those from 128 on with `s8` (random
+/// seed 15,005,537). Blocks would find the right ones.
+pub(crate) fn counts_batches(indices: &ArrayShape, batches: i64) -> bool {
+    let bits = indices.element_type.bits() - u32::from(!indices.element_type.is_unsigned());
+    bits >= 63 || batches <= 1 << bits
+}
+
+fn can_cut_batches(q: &Query<'_>, indices: usize) -> Result<(), Barrier> {
+    if counts_batches(q.operand(indices)?, q.extent()) {
+        return Ok(());
     }
-    Ok(())
+    q.barrier("narrow-batch", "has more batches than its indices can count")
 }
 
 fn gather_offset(q: &Query<'_>, dims: &GatherDims<'_>, window: usize) -> Flows {
@@ -80,7 +83,7 @@ pub(super) fn scatter(q: &Query<'_>) -> Flows {
     let inputs = ScatterDims::input_count(q.inst.operands.len());
     let updates = q.operand(inputs + 1)?;
     let (index, update) = if let Some(pair) = dims.input_batching_dims.iter().position(|&dim| dim == at) {
-        counts_batches(q, inputs)?;
+        can_cut_batches(q, inputs)?;
         let index_dim = *dims.scatter_indices_batching_dims.get(pair).ok_or_else(|| q.malformed())?;
         let position = (0..index_dim).filter(|&dim| dim != dims.index_vector_dim).count();
         (OperandFlow::same(index_dim as usize), update_scatter_dims(&dims, updates.rank()).get(position).copied())

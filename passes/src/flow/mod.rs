@@ -25,7 +25,7 @@ pub use exactness::{
     is_rounded, is_sensitive, is_slow, is_total, is_transcendental, keeps_product,
 };
 pub use fused::meets_sum;
-pub(crate) use indexed::update_scatter_dims;
+pub(crate) use indexed::{counts_batches, update_scatter_dims};
 pub use restrict::{block_shape, restrict};
 pub use row_loop::{RowLoop, element as loop_element};
 pub(crate) use rows::gcd;

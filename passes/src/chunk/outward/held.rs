@@ -22,10 +22,17 @@ const MOST_COPIES: usize = 15;
 pub(super) fn held(graph: &Graph<'_>) -> SideTable<InstructionId, bool> {
     let mut kernels = Kernels { graph, asked: SideTable::new(Vec::new()), copies: SideTable::new(0) };
     let mut held = SideTable::new(false);
+    // What would have to stand in memory and is larger than all of it: a library computes that on the fly, from what does stand there. (`s8` numbers that
+    // are picked from a table, widened and added up.)
+    let mut on_the_fly = SideTable::new(false);
     for &op in graph.ops.iter().rev() {
         let copies = kernels.copies_asked(op);
         for &value in graph.results(op) {
-            held.set(value, needs_memory(graph, value) || kernels.is_too_much(op, copies));
+            let feeds = readers(graph, value).any(|user| on_the_fly[user]);
+            let is_elementwise = graph.module.instruction(op).opcode.is_elementwise();
+            let is_held = needs_memory(graph, value) || kernels.is_too_much(op, copies) || (feeds && !is_elementwise);
+            on_the_fly.set(op, is_elementwise && !graph.fits(value) && (is_held || feeds));
+            held.set(value, is_held);
         }
         let begins = graph.results(op).iter().all(|&value| held[value] || graph.is_outside(value));
         kernels.enter(op, begins, copies);
