@@ -203,3 +203,22 @@ def scatter_then_gather(rows, size):
         return y[i]
 
     return update, (shape((size,)), shape((rows,), "int32"))
+
+
+@twins("chunk", "fires-beam", big=dict(beams=256, words=32000), small=dict(beams=24, words=40))
+def beam_search(beams, words):
+    """Scores of all continuations are computed and written only to be sorted, in another shape."""
+    def step(scores, ends):
+        all_scores = (ends[:, :, None] + scores).reshape(beams, -1)
+        return jax.lax.top_k(all_scores, 8)
+
+    return step, (shape((beams, 8, words)), shape((beams, 8)))
+
+
+@twins("chunk", "fires-quantized-bag", big=dict(words=1 << 16, bags=1 << 16, width=256), small=dict(words=64, bags=24, width=8))
+def quantized_bag(words, bags, width):
+    """Narrow numbers that a library widens while it adds them up: what is picked stands in memory, what is widened does not."""
+    def bag(table, picked):
+        return (table[picked].astype(jnp.float32) * 0.01).sum(1)
+
+    return bag, (shape((words, width), "int8"), shape((bags, 16), "int32"))

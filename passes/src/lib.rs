@@ -6,6 +6,7 @@
 pub mod chunk;
 pub mod dead_code;
 pub mod direct_index;
+pub mod dot_operands;
 pub mod flow;
 #[doc(hidden)]
 pub mod header;
@@ -31,6 +32,7 @@ pub fn all() -> Vec<Box<dyn Pass>> {
         Box::new(chunk::Chunk),
         Box::new(dead_code::DeadCode),
         Box::new(direct_index::DirectIndex),
+        Box::new(dot_operands::DotOperands),
         Box::new(inline_calls::InlineCalls::default()),
         Box::new(loop_inputs::LoopInputs),
         Box::new(loop_residuals::LoopResiduals),

@@ -89,17 +89,28 @@ pub(crate) fn programs(folder: &str) -> Vec<String> {
 }
 
 /// Folders of the corpus with full-size programs; each program of a `-small` folder is one of these made small.
-pub(crate) const FULL: [&str; 9] =
-    ["founding", "chunk", "direct-index", "loop-inputs", "loop-residuals", "own-slice", "roll", "row-index", "tie"];
+pub(crate) const FULL: [&str; 10] = [
+    "founding",
+    "chunk",
+    "direct-index",
+    "dot-operands",
+    "loop-inputs",
+    "loop-residuals",
+    "own-slice",
+    "roll",
+    "row-index",
+    "tie",
+];
 
 /// Folders of the corpus with programs that can be run.
-pub(crate) const SMALL: [&str; 8] = [
+pub(crate) const SMALL: [&str; 9] = [
     "founding-small",
     "chunk-small",
     "direct-index-small",
     "loop-inputs-small",
     "loop-residuals-small",
     "roll-small",
+    "dot-operands-small",
     "row-index-small",
     "tie-small",
 ];

@@ -23,6 +23,8 @@ pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
         Box::new(Enabling(Box::new(InlineCalls::where_needed()))),
         // Rows that are batches can be cut into blocks.
         Box::new(Enabling(Box::new(crate::row_index::RowIndex))),
+        // What loops write once is copied all the same where a product wants it transposed.
+        Box::new(Enabling(Box::new(crate::dot_operands::DotOperands))),
         // Nothing can be rewritten in what the compiler made of a program; its plain form is taken where a rewrite of that gains.
         Box::new(Enabling(Box::new(crate::unfuse::Unfuse))),
         // A dead user can hold a value that a rewrite wants to drop. Last, because inlining may leave dead code behind.

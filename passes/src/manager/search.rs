@@ -244,8 +244,10 @@ impl<'a> Search<'a> {
         let found = self.best(&[])?;
         let measured = std::mem::take(&mut self.measured);
         if let Some((score, candidate)) = found {
-            // One look behind the change that hides most: a lesser rewrite now could stand in the way of a greater one then.
-            let largest = changes.into_iter().max_by_key(|change| change.finding.wasted);
+            // One look behind the change that hides most: a lesser rewrite now could stand in the way of a greater one then. Changes that accompany
+            // others are tried beside that one.
+            let accompanies = |change: &Candidate| self.passes[change.pass].accompanies();
+            let largest = changes.into_iter().max_by_key(|change| (!accompanies(change), change.finding.wasted));
             let better = match largest {
                 Some(change) => self.best_behind(change, Some(score), &measured)?.map(|(_, candidate)| candidate),
                 None => None,
@@ -295,7 +297,7 @@ impl<'a> Search<'a> {
             return Ok(None);
         }
         let found = self.best(measured)?;
-        if let Some((score, candidate)) = self.with_companion(found, measured)? {
+        if let Some((score, candidate)) = self.with_companions(found, measured)? {
             let least = self.least().max(Bytes(1));
             let enough = match plain {
                 Some(plain) => score.beats(plain, least),

@@ -55,14 +55,11 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
 
 /// Whether a product takes less time with operands changed.
 fn is_slow(module: &Module, inst: &Instruction) -> bool {
-    let (Some(left), Some(right)) = (Side::of(module, inst, 0), Side::of(module, inst, 1)) else { return false };
-    // A precision of its own for each operand is left where it is.
-    let plain = inst.attribute(&AttrKey::OperandPrecision).is_none() && inst.control_predecessors().is_empty();
-    plain && !left.in_rows && (right.is_missed(&left) || left.is_packed(&right))
+    Side::both(module, inst).is_some_and(|(left, right)| right.is_missed(&left) || left.is_packed(&right))
 }
 
 /// Reads what `product` was from a product with changed operands.
-fn change(module: &Module, product: InstructionId, patch: &mut Patch) {
+pub(crate) fn change(module: &Module, product: InstructionId, patch: &mut Patch) {
     let inst = module.instruction(product);
     let (Some(result), Some(left), Some(right)) = (inst.array(), Side::of(module, inst, 0), Side::of(module, inst, 1))
     else {
@@ -101,9 +98,9 @@ fn change_operands(inst: &mut Instruction) {
 }
 
 /// One operand of a product as a matrix.
-struct Side {
+pub(crate) struct Side {
     /// Its memory.
-    bytes: Bytes,
+    pub(crate) bytes: Bytes,
     /// Elements of the dimensions that are no batches and not contracted, and their number.
     columns: i64,
     free: usize,
@@ -114,6 +111,14 @@ struct Side {
 }
 
 impl Side {
+    /// The operands of a product of which the left one is not contracted in its last dimension, and which may be changed.
+    pub(crate) fn both(module: &Module, inst: &Instruction) -> Option<(Self, Self)> {
+        // A precision of its own for each operand is left where it is.
+        let plain = inst.attribute(&AttrKey::OperandPrecision).is_none() && inst.control_predecessors().is_empty();
+        let (left, right) = (Self::of(module, inst, 0)?, Self::of(module, inst, 1)?);
+        (plain && !left.in_rows).then_some((left, right))
+    }
+
     /// `None` if this is no product, or of numbers that Eigen packs quickly.
     fn of(module: &Module, inst: &Instruction, side: usize) -> Option<Self> {
         let dims = DotDims::of(inst)?;

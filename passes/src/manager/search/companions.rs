@@ -8,16 +8,30 @@ use super::{Candidate, Score, Search};
 use crate::PassKind;
 
 impl Search<'_> {
-    /// After an enabling change behind which `found` is the best rewrite: makes one that [accompanies](crate::Pass::accompanies) others as
-    /// well, where a better rewrite is then found, and returns the latter. Otherwise the module is left as it is.
-    pub(super) fn with_companion(
+    /// After an enabling change behind which `found` is the best rewrite: makes those that [accompany](crate::Pass::accompanies) others as
+    /// well, each where a better rewrite is then found, and returns the last of those. Otherwise the module is left as it is.
+    pub(super) fn with_companions(
         &mut self,
+        mut found: Option<(Score, Candidate)>,
+        measured: &[(usize, Patch)],
+    ) -> Result<Option<(Score, Candidate)>, RunError> {
+        let passes: Vec<usize> = (0..self.passes.len()).filter(|&pass| self.passes[pass].accompanies()).collect();
+        for pass in passes {
+            let changes = self.gather(PassKind::Enabling);
+            if let Some(change) = changes.into_iter().find(|change| change.pass == pass) {
+                found = self.with_companion(change, found, measured)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The same for one such change.
+    fn with_companion(
+        &mut self,
+        change: Candidate,
         found: Option<(Score, Candidate)>,
         measured: &[(usize, Patch)],
     ) -> Result<Option<(Score, Candidate)>, RunError> {
-        let companion =
-            self.gather(PassKind::Enabling).into_iter().find(|change| self.passes[change.pass].accompanies());
-        let Some(change) = companion else { return Ok(found) };
         let (taken, estimate) = (self.steps.len(), self.now.clone());
         if !self.take(change)? {
             return Ok(found);
