@@ -222,3 +222,14 @@ def quantized_bag(words, bags, width):
         return (table[picked].astype(jnp.float32) * 0.01).sum(1)
 
     return bag, (shape((words, width), "int8"), shape((bags, 16), "int32"))
+
+
+@vector("deviation")
+def deviation_of_segments(rows, size):
+    """Two loops that save something only together: one for the mean, and one for the squares of what differs from it."""
+    def deviation(values, segment):
+        count = jax.ops.segment_sum(jnp.ones_like(values), segment, size)
+        mean = jax.ops.segment_sum(values, segment, size) / count
+        return jnp.sqrt(jax.ops.segment_sum((values - mean[segment]) ** 2, segment, size) / count)
+
+    return deviation, (shape((rows,)), shape((rows,), "int32"))

@@ -6,6 +6,7 @@ mod findings;
 mod known;
 mod lazy;
 mod limit;
+mod pairs;
 mod polish;
 mod promise;
 mod steps;
@@ -254,7 +255,10 @@ impl<'a> Search<'a> {
             };
             return Ok(Some(better.unwrap_or(candidate)));
         }
-        self.best_of(changes, &measured)
+        match self.best_of(changes, &measured)? {
+            Some(candidate) => Ok(Some(candidate)),
+            None => self.best_of_two(),
+        }
     }
 
     /// Makes the enabling change behind which the best rewrite is found, of the first few that lead to one, and returns that rewrite. What

@@ -183,6 +183,6 @@ impl Search<'_> {
 }
 
 /// Whether more than a tenth is left to win.
-fn is_far(estimate: &Estimate) -> bool {
+pub(super) fn is_far(estimate: &Estimate) -> bool {
     estimate.charged() > estimate.floor + Bytes(estimate.floor.get() / 10)
 }
