@@ -59,8 +59,10 @@ fn xla_takes_them_back_and_they_compute_the_same() {
     for (group, name) in &programs_of {
         let outcome = unfused(group, name);
         if outcome.report.rewrites.is_empty() {
-            let divided = outcome.report.remarks.iter().any(|remark| remark.code == "partitioned");
-            assert!(divided, "{group}/{name}: {:?}", outcome.report.remarks);
+            // Nothing is known of what a runtime call does, such as that for the largest elements.
+            let kept = |code| matches!(code, "partitioned" | "custom-call");
+            let kept = outcome.report.remarks.iter().any(|remark| kept(remark.code));
+            assert!(kept, "{group}/{name}: {:?}", outcome.report.remarks);
             continue;
         }
         let after = folder.join(format!("{group}-{name}.hlo"));

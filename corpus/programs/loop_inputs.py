@@ -36,9 +36,9 @@ def several_inputs_of_one_loop(layers, rows, width):
 
 
 @inputs("fires-widened", dtype="int8")
-@inputs("keeps-two-arrays", dtype="float32", second=True)
+@inputs("fires-two-arrays", dtype="float32", second=True)
 def sums_of_rows(steps, rows, dtype, second=False):
-    """Bytes made wide; a sum of two arrays stays, because its rows would read twice their bytes."""
+    """Bytes made wide; a sum of two arrays, of which each row is large and taken once."""
     def run(total, x, y):
         wide = x + y if second else x.astype("float32") * 0.5
         return lax.scan(lambda total, row: (total * 0.9 + row, None), total, wide)[0]
@@ -79,9 +79,10 @@ def the_same_indices_in_every_step(rows, dims):
     return jax.grad(loss), (shape(dims), shape((rows, 3), "int32"))
 
 
-@inputs("keeps-costly")
+@inputs("fires-costly")
+@twins("loop-inputs", "keeps-short-rows", big=dict(steps=1 << 12, rows=1 << 15), small=dict(steps=6, rows=40))
 def a_polynomial(steps, rows):
-    """An exponential is not computed twice."""
+    """An exponential is computed once in either place; kernels for short rows would take longer to start."""
     def run(total, x):
         return lax.scan(lambda total, row: (total * 0.9 + row, None), total, jnp.exp(x))[0]
 
@@ -110,3 +111,16 @@ def short_floats(steps, rows):
         return lax.scan(lambda total, row: (total * 0.9 + row, None), total, scaled)[0]
 
     return run, (shape((rows,)), shape((steps, rows), "bfloat16"))
+
+
+@twins("loop-inputs", "keeps-few-rows", big=dict(steps=1 << 13, rows=32, width=512), small=dict(steps=6, rows=3, width=16))
+@twins("loop-inputs", "fires-projected", big=dict(steps=512, rows=256, width=512), small=dict(steps=6, rows=8, width=16))
+def inputs_of_a_recurrent_network(steps, rows, width):
+    """The inputs of all steps are multiplied with their weights before the loop, as libraries do; products of few rows would take much longer."""
+    def run(x, w, u, start):
+        step = lambda state, row: (jnp.tanh(state @ u + row), None)
+        return lax.scan(step, start, x @ w)[0]
+
+    weight = shape((width, width))
+    return run, (shape((steps, rows, width)), weight, weight, shape((rows, width)))
+

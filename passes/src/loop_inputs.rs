@@ -19,7 +19,8 @@
 //!
 //! Rows may be read more than once (a block loop in a training loop), so only movement of data and elementwise operations without
 //! polynomials or roots are computed anew, at most 64 of them, and only where they read no more bytes for a row than the row has: the loop
-//! then moves no more memory than before. Rows that lie scattered in memory, less than 256 bytes in a piece, are read by one loop once
+//! then moves no more memory than before. Where each row is taken once, in one place, and is large or beside products or loops of the step, sums, products
+//! of many rows and costly functions are computed there too, if nothing else reads them: each of them is made once as before. Rows that lie scattered in memory, less than 256 bytes in a piece, are read by one loop once
 //! and by no loop again and again. Stays away from floats of less than 32 bits that are computed (memory rounds them, a fusion need not),
 //! from values of less than a hundredth
 //! of all memory, from programs so small that memory costs them no time (see `chunk`), from loops whose value anything else reads, from loops that share their bodies or carry shardings, from scheduled modules, and from other
@@ -32,12 +33,12 @@ mod readers;
 
 use std::collections::BTreeMap;
 
-use hlo_ir::{InstructionId, Module, Opcode, graph};
+use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode, graph};
 use hlo_memory::{Bytes, Target, size};
 
 use crate::chunk::recycles_memory;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
-use cone::Cone;
+use cone::{Cone, Making};
 use emit::Input;
 use readers::{Loops, Reader};
 
@@ -80,11 +81,14 @@ fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec
     let least = Bytes(context.estimate.charged().get() / 100).max(context.options.min_saving).max(Bytes(1));
     let worth = |bytes: &Bytes| *bytes >= least;
     let elements = initial.operands.iter().enumerate();
-    let found = elements.filter_map(|(element, &value)| {
-        let wasted = size::array_size(module.instruction(value).array()?).filter(worth)?;
-        found(context, loops.reader(site, element)?, value, wasted)
-    });
-    let found: Vec<Found> = found.collect();
+    let (mut found, mut others) = (Vec::new(), Vec::new());
+    for (element, &value) in elements {
+        let bytes = module.instruction(value).array().and_then(size::array_size).filter(worth);
+        let ways = bytes.map_or_else(Vec::new, |wasted| ways(context, loops, (site, element), value, wasted));
+        let mut ways = ways.into_iter();
+        found.extend(ways.next());
+        others.extend(ways);
+    }
     let mut groups: Vec<Vec<&Found>> = found.iter().map(|found| vec![found]).collect();
     // All at once is one step of the search instead of one for each; those that keep every bit are also offered without the others.
     let exact: Vec<&Found> = found.iter().filter(|found| found.grade == Grade::Bitwise).collect();
@@ -94,6 +98,7 @@ fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec
     if found.len() > 1 {
         groups.push(found.iter().collect());
     }
+    groups.extend(others.iter().map(|other| vec![other]));
     groups.iter().filter_map(|group| finding(module, group)).collect()
 }
 
@@ -104,12 +109,34 @@ struct Found {
     wasted: Bytes,
 }
 
-fn found(context: &Context<'_>, reader: Reader, value: InstructionId, wasted: Bytes) -> Option<Found> {
+/// The ways to compute an element, the cheapest first: from what is costly, or that too.
+fn ways(
+    context: &Context<'_>,
+    loops: &Loops<'_>,
+    (site, element): (InstructionId, usize),
+    value: InstructionId,
+    wasted: Bytes,
+) -> Vec<Found> {
     let module = context.module;
+    let Some(reader) = loops.reader(site, element) else { return Vec::new() };
+    let cheap = cheap(module, &reader, value);
+    let anew = |cones: &BTreeMap<usize, Cone>| cones.values().map(|cone| cone.anew().count()).sum::<usize>();
+    let same = |once: &BTreeMap<usize, Cone>| cheap.as_ref().is_some_and(|cheap| anew(cheap) == anew(once));
+    let once = once(context, &reader, value).filter(|once| !same(once));
+    let found = |cones| {
+        let reader = loops.reader(site, element)?;
+        let grade = grade::grade(module, context.users, value, (&cones, &reader.all_taken()));
+        Some(Found { input: Input { value, reader, cones }, grade, wasted })
+    };
+    [cheap, once].into_iter().flatten().filter_map(found).collect()
+}
+
+/// How rows are computed that cost no more than to read them, by the dimension that is cut.
+fn cheap(module: &Module, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
     let mut cones: BTreeMap<usize, Cone> = BTreeMap::new();
     for taken in reader.all_taken() {
         if let std::collections::btree_map::Entry::Vacant(place) = cones.entry(taken.dim) {
-            place.insert(Cone::of(module, value, taken.dim)?);
+            place.insert(Cone::of(Making { module, once: None }, value, taken.dim)?);
         }
         let cone = &cones[&taken.dim];
         let quick = reader.reads_once(module, value, taken) || cone.reads_in_runs(module, value, taken);
@@ -117,8 +144,32 @@ fn found(context: &Context<'_>, reader: Reader, value: InstructionId, wasted: By
             return None;
         }
     }
-    let grade = grade::grade(module, context.users, value, (&cones, &reader.all_taken()));
-    Some(Found { input: Input { value, reader, cones }, grade, wasted })
+    Some(cones)
+}
+
+/// Fewest bytes of a row that are worth the kernels that compute it alone: in a loop whose steps take long anyway, and in others.
+const LEAST_ROW: u64 = 64 << 10;
+const LEAST_LONG_ROW: u64 = 1 << 20;
+
+/// How rows are computed that cost more, if each is taken once, in one place of a loop whose steps take long, by what they do or for the row alone.
+fn once(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
+    let module = context.module;
+    let [taken] = reader.all_taken()[..] else { return None };
+    let row = size::shape_size(module.shape(taken.slice))?;
+    let alone = context.users.get(value).len() == 1 && reader.reads_once(module, value, taken);
+    let least = if takes_long(module, reader.body) { LEAST_ROW } else { LEAST_LONG_ROW };
+    if !alone || row.get() < least {
+        return None;
+    }
+    let cone = Cone::once(module, context.users, value, taken.dim)?;
+    cone.has_small_wholes(module, taken).then(|| BTreeMap::from([(taken.dim, cone)]))
+}
+
+/// Whether a step has a loop of its own, or a product.
+fn takes_long(module: &Module, body: ComputationId) -> bool {
+    let long = |inst: &Instruction| matches!(inst.opcode, Opcode::While | Opcode::Dot | Opcode::Convolution);
+    let inside = |inst: &Instruction| inst.called_computations().any(|called| takes_long(module, called));
+    module.instructions_of(body).any(|(_, inst)| long(inst) || inside(inst))
 }
 
 /// The finding for elements of one loop; it stands at the first of them.

@@ -26,7 +26,9 @@ fn interface(module: &Module) -> Estimate {
     let of = |id: InstructionId| bytes(module.shape(id));
     let entry = module.entry();
     let floor: Bytes = module.parameters(entry).into_iter().chain([module.computation(entry).root]).map(of).sum();
-    Estimate { floor, ..common::estimate(floor, Vec::new()) }
+    // What is larger than all memory would not stand in it.
+    let computed = module.instructions_of(entry).map(|(id, _)| of(id)).max().unwrap_or_default();
+    Estimate { floor, ..common::estimate(floor.max(computed), Vec::new()) }
 }
 
 fn find(pass: &dyn Pass, module: &Module) -> Vec<Finding> {

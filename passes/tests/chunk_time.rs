@@ -324,5 +324,5 @@ const K_MEANS: &str = include_str!("time_programs/k_means.hlo");
 #[test]
 fn distances_of_which_only_the_least_is_asked_do_not_stand_in_memory() {
     let found = notes(K_MEANS);
-    assert!(found.iter().any(|note| note == "1024 blocks of 1024 rows, 3 results in one loop"), "{found:?}");
+    assert!(found.iter().any(|note| note == "2048 blocks of 512 rows, 3 results in one loop"), "{found:?}");
 }

@@ -1,9 +1,10 @@
 //! How rows of a value follow from rows of what stands in memory.
 
+use hlo_ir::graph::Users;
 use hlo_ir::shape::Layout;
-use hlo_ir::{ArrayShape, AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
+use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::size;
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::readers::Taken;
 use crate::flow::{OperandFlow, Rows, is_rounded, is_slow, pull};
@@ -42,14 +43,15 @@ pub(super) struct Cone {
 
 impl Cone {
     /// For rows of dimension `dim` of `value`; `None` if the value itself has to stand in memory, or too much would be computed again.
-    pub(super) fn of(module: &Module, value: InstructionId, dim: usize) -> Option<Self> {
+    pub(super) fn of(making: Making<'_>, value: InstructionId, dim: usize) -> Option<Self> {
+        let module = making.module;
         let mut nodes = IndexMap::new();
         let mut work = vec![(value, Form::Part(dim, Rows::IDENTITY))];
         while let Some((id, form)) = work.pop() {
             if nodes.contains_key(&(id, form)) {
                 continue;
             }
-            let node = node(module, id, form)?;
+            let node = making.node(id, form)?;
             if let Node::Operation(forms) = &node {
                 work.extend(module.instruction(id).operands.iter().copied().zip(forms.iter().copied()));
             }
@@ -60,6 +62,25 @@ impl Cone {
         // A float of 16 bits that is computed may lose its rounding in a fusion; as a leaf it would be rounded.
         let rounded = cone.leaves().any(|(id, _)| is_rounded(module, id));
         (makes && !rounded && cone.anew().count() <= MOST_OPERATIONS).then_some(cone)
+    }
+
+    /// The same where each row is computed once: what is costly and read by something else too stays in memory.
+    pub(super) fn once(module: &Module, users: &Users, value: InstructionId, dim: usize) -> Option<Self> {
+        let mut shared = IndexSet::new();
+        loop {
+            let cone = Self::of(Making { module, once: Some(&shared) }, value, dim)?;
+            let here: IndexSet<InstructionId> = cone.anew().map(|(id, _)| id).collect();
+            let is_cheap = |id| is_cheap(module, id, module.instruction(id));
+            let is_shared = |id: &InstructionId| {
+                let costly = *id != value && !is_cheap(*id) && !shared.contains(id);
+                costly && users.get(*id).iter().any(|user| !here.contains(user))
+            };
+            let more: Vec<InstructionId> = here.iter().copied().filter(is_shared).collect();
+            if more.is_empty() {
+                return Some(cone);
+            }
+            shared.extend(more);
+        }
     }
 
     /// What has to be carried into the loop, in an order that depends on the program alone.
@@ -97,7 +118,25 @@ impl Cone {
     }
 }
 
+/// Fewest rows of a product that meet a whole operand in a step: with 64 of them XLA:CPU's products reach two thirds of the speed of large ones.
+const MANY_ROWS: u64 = 128;
+/// Most bytes of what every step reads as a whole, beside operands of products: it stays in the cache.
+const CACHED: u64 = 1 << 20;
+
 impl Cone {
+    /// Whether what every step reads as a whole is small, or an operand of a product of many rows.
+    pub(super) fn has_small_wholes(&self, module: &Module, taken: Taken) -> bool {
+        self.nodes.iter().all(|(&(id, form), node)| {
+            let (Node::Operation(forms), Form::Part(dim, _)) = (node, form) else { return true };
+            let inst = module.instruction(id);
+            let wholes = inst.operands.iter().zip(forms).enumerate().filter(|(_, (_, form))| **form == Form::Whole);
+            wholes.into_iter().all(|(side, (&whole, _))| match inst.opcode {
+                Opcode::Dot => rows_of_product(module, inst, (side, dim), taken).is_some_and(|rows| rows >= MANY_ROWS),
+                _ => size::shape_size(module.shape(whole)).is_some_and(|bytes| bytes.get() <= CACHED),
+            })
+        })
+    }
+
     /// Whether rows of the leaves lie together as rows of the value do, or well enough to be read many times.
     pub(super) fn reads_in_runs(&self, module: &Module, value: InstructionId, taken: Taken) -> bool {
         let array = |id: InstructionId| module.instruction(id).array();
@@ -113,6 +152,17 @@ impl Cone {
     }
 }
 
+/// How many rows of the other side meet the whole operand on `side` in a block of dimension `dim` of a product.
+fn rows_of_product(module: &Module, inst: &Instruction, (side, dim): (usize, usize), taken: Taken) -> Option<u64> {
+    let dims = DotDims::of(inst)?;
+    let block = inst.array()?.with_dim(dim, taken.rows).elements()?;
+    let whole = module.instruction(inst.operands[side]).array()?;
+    let contracted = [dims.lhs_contracting, dims.rhs_contracting][side];
+    let inner: i64 = contracted.iter().map(|&dim| whole.dims[dim as usize]).product();
+    let columns = whole.elements()? / u64::try_from(inner).ok()?.max(1);
+    Some(block / columns.max(1))
+}
+
 /// Bytes beside each other in `rows` rows of dimension `dim`, where `order` names the dimensions, the innermost first.
 fn run(array: &ArrayShape, order: &[i64], dim: usize, rows: i64) -> i64 {
     let inner = order.iter().take_while(|&&other| other != dim as i64);
@@ -120,22 +170,48 @@ fn run(array: &ArrayShape, order: &[i64], dim: usize, rows: i64) -> i64 {
     elements.saturating_mul(rows).saturating_mul(i64::from(array.element_type.bits())) / 8
 }
 
-/// How this much of a value is made; `None` if it cannot be carried either.
-fn node(module: &Module, id: InstructionId, form: Form) -> Option<Node> {
-    let inst = module.instruction(id);
-    let array = inst.array()?;
-    // A row number further on has to fit the type of any start.
-    if matches!(form, Form::Part(dim, _) if array.dims[dim] > i64::from(i32::MAX)) {
-        return None;
+/// What may be computed in a loop.
+#[derive(Clone, Copy)]
+pub(super) struct Making<'a> {
+    pub(super) module: &'a Module,
+    /// Where each row is computed once and takes long, or its step does: then sums, products and costly functions are as well made there, but for these,
+    /// which others read too.
+    pub(super) once: Option<&'a IndexSet<InstructionId>>,
+}
+
+impl Making<'_> {
+    /// How this much of a value is made; `None` if it cannot be carried either.
+    fn node(self, id: InstructionId, form: Form) -> Option<Node> {
+        let module = self.module;
+        let inst = module.instruction(id);
+        let array = inst.array()?;
+        // A row number further on has to fit the type of any start.
+        if matches!(form, Form::Part(dim, _) if array.dims[dim] > i64::from(i32::MAX)) {
+            return None;
+        }
+        let operation = match form {
+            Form::Whole if array.elements().is_none_or(|elements| elements > MOST_WHOLE) => None,
+            Form::Whole if inst.opcode == Opcode::Constant => Some(Node::Operation(Vec::new())),
+            Form::Whole => is_cheap(module, id, inst).then(|| Node::Operation(vec![Form::Whole; inst.operands.len()])),
+            Form::Part(dim, rows) if is_cheap(module, id, inst) || self.is_made_once(id, inst) => {
+                part(module, id, inst, dim, rows)
+            }
+            Form::Part(..) => None,
+        };
+        Some(operation.unwrap_or(Node::Leaf))
     }
-    let operation = match form {
-        Form::Whole if array.elements().is_none_or(|elements| elements > MOST_WHOLE) => None,
-        Form::Whole if inst.opcode == Opcode::Constant => Some(Node::Operation(Vec::new())),
-        Form::Whole => is_cheap(module, id, inst).then(|| Node::Operation(vec![Form::Whole; inst.operands.len()])),
-        Form::Part(dim, rows) if is_cheap(module, id, inst) => part(module, id, inst, dim, rows),
-        Form::Part(..) => None,
-    };
-    Some(operation.unwrap_or(Node::Leaf))
+
+    fn is_made_once(self, id: InstructionId, inst: &Instruction) -> bool {
+        let costly = matches!(inst.opcode, Opcode::Dot | Opcode::Reduce) || inst.opcode.is_elementwise();
+        let plain = |computation: ComputationId| {
+            self.module.instructions_of(computation).all(|(_, inst)| inst.called_computations().next().is_none())
+        };
+        self.once.is_some_and(|shared| !shared.contains(&id))
+            && costly
+            && !is_short_float(inst)
+            && inst.called_computations().all(plain)
+            && is_movable(self.module, id, inst)
+    }
 }
 
 fn part(module: &Module, id: InstructionId, inst: &Instruction, dim: usize, rows: Rows) -> Option<Node> {
@@ -168,9 +244,11 @@ fn is_cheap(module: &Module, id: InstructionId, inst: &Instruction) -> bool {
             | Opcode::Transpose
     );
     let computes = inst.opcode.is_elementwise() && !is_slow(module, id) && !is_short_float(inst);
-    (moves || computes)
-        && inst.called_computations().next().is_none()
-        && inst.control_predecessors().is_empty()
+    (moves || computes) && inst.called_computations().next().is_none() && is_movable(module, id, inst)
+}
+
+fn is_movable(module: &Module, id: InstructionId, inst: &Instruction) -> bool {
+    inst.control_predecessors().is_empty()
         && inst.attribute(&AttrKey::Sharding).is_none()
         && !hlo_ir::edit::has_side_effect(module, id)
 }

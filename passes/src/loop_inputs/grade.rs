@@ -13,7 +13,7 @@ use indexmap::IndexSet;
 use super::cone::{Cone, Form, Node};
 use super::readers::Taken;
 use crate::Grade;
-use crate::flow::{exactness, is_fusible, is_real};
+use crate::flow::{exactness, exactness_on_blocks, is_fusible, is_real};
 
 /// The grade of computing these `cones` of `value` where rows are `taken`.
 pub(super) fn grade(
@@ -26,7 +26,7 @@ pub(super) fn grade(
     let changes = taken.iter().any(|taken| {
         let cone = &cones[&taken.dim];
         let floats = floats(module, cone, value, taken.dim);
-        cone.anew().any(|(id, _)| joins(module, id))
+        cone.anew().any(|(id, _)| joins(module, id) || rounds_by_shape(module, id))
             || floats.into_iter().any(|(id, form)| {
                 let moves = only_moves(module, id, form, taken.rows);
                 !moves && (reduced || is_seen_through(module, id))
@@ -61,6 +61,11 @@ fn joins(module: &Module, id: InstructionId) -> bool {
         Opcode::Add | Opcode::Subtract | Opcode::Multiply | Opcode::Divide | Opcode::Power | Opcode::Convert
     );
     is_real(module, id) && rounds
+}
+
+/// Whether last bits of a result depend on how much of it a kernel computes.
+fn rounds_by_shape(module: &Module, id: InstructionId) -> bool {
+    exactness_on_blocks(module, module.instruction(id)) > Grade::Bitwise
 }
 
 /// Whether XLA looks through an operation for something that rounds otherwise, where it sees its readers.

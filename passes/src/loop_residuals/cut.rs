@@ -149,7 +149,9 @@ impl Network {
     fn end_in_rows(&mut self, steps: &[[Value; 2]]) {
         let mut ring = vec![0; self.graph.node_count()];
         for (number, nodes) in tarjan_scc(&self.graph).iter().enumerate() {
-            nodes.iter().for_each(|node| ring[node.index()] = number);
+            for node in nodes {
+                ring[node.index()] = number;
+            }
         }
         for [before, next] in steps {
             let [before, next] = [before, next].map(|value| self.nodes[value][0]);
