@@ -174,6 +174,37 @@ def language_model(table, *rest):
     return -jnp.take_along_axis(scores, words[:, 1:, None], 2).mean()
 
 
+def memory_cells(w, u, b, x):
+    """A layer of long short-term memory."""
+    def step(state, row):
+        hidden, cell = state
+        put, keep, show, new = jnp.split(row @ w + hidden @ u + b, 4, -1)
+        cell = jax.nn.sigmoid(keep) * cell + jax.nn.sigmoid(put) * jnp.tanh(new)
+        hidden = jax.nn.sigmoid(show) * jnp.tanh(cell)
+        return (hidden, cell), hidden
+
+    empty = jnp.zeros((x.shape[1], u.shape[0]))
+    return jnp.sum(lax.scan(step, (empty, empty), x)[1] ** 2)
+
+
+def tied_model(w, v, words, text, labels):
+    """One block between a vocabulary and its own scores."""
+    hidden = words[text]
+    hidden = hidden + jax.nn.gelu(hidden @ w) @ v
+    return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(hidden @ words.T), labels[..., None], -1))
+
+
+def projected(w, u, start, x):
+    """A recurrent network whose inputs are multiplied with their weights beforehand."""
+    return lax.scan(lambda state, row: (jnp.tanh(state @ u + row), None), start, x @ w)[0]
+
+
+def deviation(x, segment):
+    count = jax.ops.segment_sum(jnp.ones_like(x), segment, 4096)
+    mean = jax.ops.segment_sum(x, segment, 4096) / count
+    return jnp.sqrt(jax.ops.segment_sum((x - mean[segment]) ** 2, segment, 4096) / count)
+
+
 def hidden_states(moves, start, seen):
     """How likely what was seen is, by the forward algorithm on logarithms."""
     def step(state, seen):
@@ -363,6 +394,16 @@ PROGRAMS = {
     "normed-layers-gradient": (
         jax.grad(lambda a, b, x: normed_layers((a, b), x), (0, 1)), [((24, 512, 2048), F32), ((24, 2048, 512), F32), ((8192, 512), F32)],
         [((8, 256, 1024), F32), ((8, 1024, 256), F32), ((2048, 256), F32)], "hlo-exact", None),
+    "memory-cells-gradient": (
+        jax.grad(memory_cells, (0, 1, 2)), [((256, 2048), F32), ((512, 2048), F32), ((2048,), F32), ((256, 256, 256), F32)],
+        [((64, 256), F32), ((64, 256), F32), ((256,), F32), ((128, 256, 64), F32)], "hlo-exact", None),
+    "tied-model-gradient": (
+        jax.grad(tied_model, (0, 1, 2)), [((512, 2048), F32), ((2048, 512), F32), ((32000, 512), F32), ((16, 1024), S32), ((16, 1024), S32)],
+        [((128, 512), F32), ((512, 128), F32), ((8192, 128), F32), ((4, 256), S32), ((4, 256), S32)], "hlo-exact", None),
+    "projected": (
+        projected, [((512, 1024), F32), ((1024, 1024), F32), ((256, 1024), F32), ((1024, 256, 512), F32)],
+        [((128, 256), F32), ((256, 256), F32), ((256, 256), F32), ((128, 256, 128), F32)], "hlo-exact", None),
+    "deviation": (deviation, [((67108864,), F32), ((67108864,), S32)], [((2097152,), F32), ((2097152,), S32)], "hlo-exact", None),
     "layer": (layer, [((65536, 2048), F32), ((2048,), F32)], [((16384, 512), F32), ((512,), F32)], "hlo-exact", None),
     "histogram": (histogram, [((268435456,), F32)], [((4194304,), F32)], "hlo-exact", None),
     "pooling-gradient": (
