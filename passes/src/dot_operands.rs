@@ -1,7 +1,8 @@
 //! Changes the operands of products of which XLA:CPU would copy the large one.
 //!
-//! Waste: XLA:CPU contracts the last dimension of a left operand. Where a product contracts the first ones, as every gradient of weights does, the whole
-//! operand is written anew, transposed. It is the gradient of all activations, or of all scores of a vocabulary: two copies of it stand in memory.
+//! Waste: XLA:CPU contracts the last dimension of a left operand. Where a product contracts the first ones, as every gradient of weights does, the
+//! whole operand is written anew, transposed. It is the gradient of all activations, or of all scores of a vocabulary: two copies of it stand in
+//! memory.
 //!
 //! ```text
 //! %w = f32[V,D] dot(%scores, %x),              =>  %t = f32[D,V] dot(%x, %scores),
@@ -11,13 +12,14 @@
 //!                                                  %w = f32[V,D] transpose(%kept), dimensions={1,0}
 //! ```
 //!
-//! Now the small operand and the result are transposed. The call is there because XLA would change the operands back. All such products of a module are one
-//! change, and in the default pipeline it is made only where a rewrite then gains: what is computed on blocks and written once would be copied all the same.
+//! Now the small operand and the result are transposed. The call is there because XLA would change the operands back. All such products of a module
+//! are one change, and in the default pipeline it is made only where a rewrite then gains: what is computed on blocks and written once would be
+//! copied all the same.
 //!
 //! Sound because each number is the sum of the same products. Grade: hlo-exact, since a library may sum them in another order.
 //!
-//! Stays away from other targets than CPU, scheduled modules, modules to be partitioned, from operands that are less than four times as large as what would be
-//! transposed instead, or less than a hundredth of all memory, and from numbers other than `f32` and `bf16`.
+//! Stays away from other targets than CPU, scheduled modules, modules to be partitioned, from operands that are less than four times as large as
+//! what would be transposed instead, or less than a hundredth of all memory, and from numbers other than `f32` and `bf16`.
 //!
 //! Source: `DotDecomposer` (xla/service/dot_decomposer.cc), `AlgebraicSimplifier` (xla/hlo/transforms/simplifiers/algebraic_simplifier.cc).
 

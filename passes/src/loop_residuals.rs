@@ -1,7 +1,7 @@
 //! Computes again, in the loop that reads them, what a loop stacks for it though it follows from what it stacks anyway.
 //!
-//! Waste: the gradient of a `scan` stores, step by step, every elementwise intermediate of the step: for `gelu` the product of the
-//! layer and five functions of it, each as large as all activations together.
+//! Waste: the gradient of a `scan` stores, step by step, every elementwise intermediate of the step: for `gelu` the product of the layer and five
+//! functions of it, each as large as all activations together.
 //!
 //! ```text
 //! first loop:   stack_h[t] = h = dot(x, w[t])            first loop:   stack_h[t] = h = dot(x, w[t])
@@ -9,24 +9,24 @@
 //! second loop:  use(stack_h[t], stack_a[t])              second loop:  use(stack_h[t], tanh(stack_h[t]))
 //! ```
 //!
-//! Which rows are stacked is chosen anew (`cut.rs`): the fewest bytes from which all rows that are read follow, by elementwise operations and
-//! data movement, from rows of stacks, from what the loop only hands on, from the row that the step reads of an array it hands on, and from the number of
-//! the step. A value that has no stack yet gets one where that takes fewer bytes: what a step begins with instead of all that it computes, the sums of
-//! rows instead of what they are spread to. What a step begins with is what the step before made: row `t - 1` of that, or, in the first step, what the
-//! loop begins with. So a recurrent network stacks its state once, and not before and behind each step. The operations are written anew at every place that reads a row of a dropped stack; what the reading loop does not carry
-//! yet takes the place of such a stack in its state. Which row that is does not matter: row `t` of each stack comes from step `t`.
+//! Which rows are stacked is chosen anew (`cut.rs`): the fewest bytes from which all rows that are read follow, by elementwise operations and data
+//! movement, from rows of stacks, from what the loop only hands on, from the row that the step reads of an array it hands on, and from the number
+//! of the step. A value that has no stack yet gets one where that takes fewer bytes: what a step begins with instead of all that it computes, the
+//! sums of rows instead of what they are spread to. What a step begins with is what the step before made: row `t - 1` of that, or, in the first
+//! step, what the loop begins with. So a recurrent network stacks its state once, and not before and behind each step. The operations are written
+//! anew at every place that reads a row of a dropped stack; what the reading loop does not carry yet takes the place of such a stack in its state.
+//! Which row that is does not matter: row `t` of each stack comes from step `t`.
 //!
-//! Sound because the loop counts from 0 to the length of the stacks in steps of one and writes row `t` in step `t`, or all rows from the last
-//! to the first, so that every row was written; because every reader takes one whole row; and because the operations have no side effect. Grade: bitwise if no float operation
-//! is written anew and no row of floats is read elsewhere than before, else hlo-exact: a compiler may contract a multiply and an add that it did not see
-//! together before, or another one than before in a kernel that reads its operands from elsewhere.
+//! Sound because the loop counts from 0 to the length of the stacks in steps of one and writes row `t` in step `t`, or all rows from the last to
+//! the first, so that every row was written; because every reader takes one whole row; and because the operations have no side effect. Grade:
+//! bitwise if no float operation is written anew and no row of floats is read elsewhere than before, else hlo-exact: a compiler may contract a
+//! multiply and an add that it did not see together before, or another one than before in a kernel that reads its operands from elsewhere.
 //!
 //! Where the loop keeps only a mask of one byte per element (`relu`), the mask stays: keeping the product instead would take four times as much.
-//! Dots are computed again where they contract little and are few beside those of the loops (`products.rs`): scores of attention, not layers. Reductions
-//! and other costly operations never are: their results are stacked or nothing behind them is dropped.
-//! Values inside calls are handed out where the call's computation has no other caller. Stays away from scheduled modules, from loops whose
-//! counter is not plain, from stacks that anything else reads, and from reading loops that share their body with others
-//! (without a remark: nothing is known to be lost).
+//! Dots are computed again where they contract little and are few beside those of the loops (`products.rs`): scores of attention, not layers.
+//! Reductions and other costly operations never are: their results are stacked or nothing behind them is dropped. Values inside calls are handed
+//! out where the call's computation has no other caller. Stays away from scheduled modules, from loops whose counter is not plain, from stacks that
+//! anything else reads, and from reading loops that share their body with others (without a remark: nothing is known to be lost).
 
 mod cone;
 mod cut;
