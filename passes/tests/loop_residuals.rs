@@ -424,10 +424,25 @@ fn what_a_step_begins_with_is_the_row_behind_where_rows_go_backward() {
 
 #[test]
 fn a_state_that_follows_from_itself_is_stored() {
-    // `x' = exp(x + w)` could be followed back to the beginning, step by step.
-    let mut module = with(&STATES[1..]);
+    // `x' = exp(x + w)` could be followed back to the beginning, step by step; `y' = tanh(x')` follows from it, and is stacked as a step begins.
+    let state = "(s32[], f32[8], f32[4,8], f32[4,8], f32[4,8])";
+    let source = LOOPS.replace("cumulated(", "exponential(").replace(state, &state.replace("])", "], f32[8])"));
+    let changes = [
+        STATES[1],
+        (
+            "%f.row = f32[1,8] reshape(%f)",
+            "%y = f32[8] get-tuple-element(%p), index=5\n  %f.row = f32[1,8] reshape(%y)",
+        ),
+        ("%f.new, %w)", "%f.new, %w, %f)"),
+        ("%empty, %empty, %b)", "%empty, %empty, %b, %a)"),
+    ];
+    let mut module = replaced(&source, &changes);
     let (note, saved) = changed(&mut module);
     assert_eq!((note.as_str(), saved), ("1 of 2 stacks of 4 rows are computed again where they are read", Bytes(128)));
+    assert!(
+        text::print(&module).contains("dynamic-slice(%residual.carried, %residual.number.1"),
+        "from the row before"
+    );
 }
 
 #[test]
