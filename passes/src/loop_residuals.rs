@@ -32,6 +32,7 @@ mod cone;
 mod cut;
 mod emit;
 mod grow;
+mod indices;
 mod products;
 mod readers;
 mod rows;
@@ -145,7 +146,7 @@ fn change(module: &Module, stacks: &mut Stacks, readers: &Readers, options: &Opt
         if products && !products::are_few(module, stacks, readers, &chosen, options) {
             continue;
         }
-        let made = emit::patch(module, stacks, readers, &outlets, chosen.clone());
+        let made = emit::patch(module, stacks, readers, &outlets, chosen.clone(), options);
         let change = made.filter(|(_, dropped)| *dropped == chosen);
         let change = change.map(|(patch, dropped)| Change::new(module, stacks, patch, &dropped));
         best = change.filter(|change| change.beats(best.as_ref())).or(best);
@@ -154,7 +155,7 @@ fn change(module: &Module, stacks: &mut Stacks, readers: &Readers, options: &Opt
         stacks.begin(false);
         let outlets = Outlets::default();
         let chosen = cut::choose(module, stacks, readers, options, &outlets, false);
-        let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen)?;
+        let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen, options)?;
         Some(Change::new(module, stacks, patch, &dropped))
     })
 }

@@ -7,6 +7,7 @@ pub(crate) mod gathers;
 mod kernel;
 pub(crate) mod products;
 pub(crate) mod reads;
+pub(crate) mod sines;
 pub(crate) mod sums;
 pub(crate) mod units;
 pub(crate) mod writes;
@@ -33,7 +34,7 @@ pub(crate) fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec
 }
 
 /// Lets an instruction take an operand from a call that hands it on, which keeps what computes it out of the kernel that reads it.
-fn hand_on(module: &Module, reader: InstructionId, operand: usize, patch: &mut Patch) {
+pub(crate) fn hand_on(module: &Module, reader: InstructionId, operand: usize, patch: &mut Patch) {
     let inst = module.instruction(reader);
     let handed = inst.operands[operand];
     let mut block = module.instruction(handed).clone();

@@ -447,3 +447,20 @@ fn a_sum_of_short_floats_stays_behind_the_loop_as_xla_leaves_it() {
     assert_eq!(rooted("bf16"), Opcode::Add);
     assert_eq!(rooted("f16"), Opcode::GetTupleElement, "the loop starts from the sum");
 }
+
+/// LLVM makes a maximum of such a selection where it computes several numbers at a time, which takes subnormal numbers for zeros.
+#[test]
+fn a_selection_of_the_larger_short_float_may_flush_subnormals() {
+    let picks = |element: &str, left: &str, right: &str| {
+        let lines = format!(
+            "  %m = pred[64] compare({left}, {right}), direction=GT\n  %u = {element}[64] select(%m, %v, %w)"
+        );
+        grade_of(element, &lines, ALONE)
+    };
+    for element in ["bf16", "f16"] {
+        assert_eq!(picks(element, "%v", "%w"), Grade::HloExact, "{element}");
+        assert_eq!(picks(element, "%w", "%v"), Grade::HloExact, "{element}");
+        assert_eq!(picks(element, "%v", "%v"), Grade::Bitwise, "{element}");
+    }
+    assert_eq!(picks("f32", "%v", "%w"), Grade::Bitwise, "a maximum however many are computed");
+}

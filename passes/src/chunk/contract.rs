@@ -10,7 +10,7 @@
 //! they are sorted out of what lies between them, and then not joined with a sum.
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{ComputationId, GatherDims, InstructionId, Module, Opcode};
+use hlo_ir::{ComputationId, ElementType, GatherDims, InstructionId, Module, Opcode};
 use indexmap::{IndexMap, IndexSet};
 
 use super::region::{Region, Source};
@@ -32,6 +32,7 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
         || joins_columns(context.module, region)
         || scene.read.iter().any(|&id| scene.is_full_of_one(id))
         || scene.multiplies_one_row()
+        || scene.picks_by_size()
         || scene.touched.iter().any(|&id| {
             (scene.computed[id] && joins_two(context.module, id))
                 || float_product(context.module, id).is_some_and(|product| scene.parts(product))
@@ -177,6 +178,19 @@ impl<'a> Scene<'a> {
         let computed = || self.touched.iter().copied().filter(|&id| self.computed[id]);
         computed().any(|id| is_real(self.module, id) && has_one_row(self.module, id))
             && computed().any(|id| float_product(self.module, id).is_some())
+    }
+
+    /// Whether the larger or smaller of two 16-bit floats is selected on blocks. LLVM makes a maximum of that where it computes several at a time,
+    /// which takes subnormal numbers for zeros, and how many it does depends on the size of blocks. (Random seed 15,015,656; of `f32` it always is one.)
+    fn picks_by_size(&self) -> bool {
+        self.touched.iter().any(|&id| {
+            let inst = self.module.instruction(id);
+            let is_short = |array: &hlo_ir::ArrayShape| matches!(array.element_type, ElementType::Bf16 | ElementType::F16);
+            self.computed[id]
+                && inst.opcode == Opcode::Select
+                && inst.array().is_some_and(is_short)
+                && self.sources.may_pick_by_size(id)
+        })
     }
 
     /// Whether the program does more with a value than to hand it back.

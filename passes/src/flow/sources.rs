@@ -59,6 +59,34 @@ impl<'a> Sources<'a> {
         sum.opcode == Opcode::Add && sum.operands.iter().any(taken)
             || self.handed_in(value).into_iter().any(|id| self.may_be_summed_scatter(users, id))
     }
+    /// Whether a selection may take the larger or smaller of the two values that its condition compares.
+    pub(crate) fn may_pick_by_size(&self, selection: InstructionId) -> bool {
+        let [condition, then, other] = self.module.instruction(selection).operands[..] else { return false };
+        let [then, other] = [then, other].map(|id| self.stands_for(id));
+        let compared = |side: usize, condition: &Instruction| {
+            condition.operands.get(side).map(|&id| self.stands_for(id)).unwrap_or_default()
+        };
+        self.stands_for(condition).into_iter().any(|id| {
+            let condition = self.module.instruction(id);
+            let [left, right] = [0, 1].map(|side| compared(side, condition));
+            let meets = |a: &IndexSet<InstructionId>, b: &IndexSet<InstructionId>| !a.is_disjoint(b);
+            condition.opcode == Opcode::Compare
+                && ((meets(&left, &then) && meets(&right, &other)) || (meets(&left, &other) && meets(&right, &then)))
+        })
+    }
+    /// The instructions that may compute a value, seen from inside a computation: its own, and those that callers hand in.
+    fn stands_for(&self, id: InstructionId) -> IndexSet<InstructionId> {
+        let mut frames = Frames::new(Vec::new());
+        let mut found = IndexSet::from([id]);
+        let mut next = 0;
+        while let Some(&id) = found.get_index(next).filter(|_| next < MOST) {
+            next += 1;
+            let value = frames.resolve(self.module, id, 0);
+            found.insert(value.inst);
+            found.extend(self.handed_in(value));
+        }
+        found
+    }
     /// Whether all that a value is made of has an end: `made_of` says of what a value is made, `None` if it does not know. `known` are answers
     /// for values of which callers are asked.
     fn all(&self, id: InstructionId, made_of: &MadeOf<'_>, known: &mut IndexMap<InstructionId, bool>) -> bool {

@@ -7,10 +7,12 @@ use hlo_ir::{ArrayShape, AttrKey, Attribute, ElementType, Instruction, Instructi
 
 use super::cone::{self, Cone, Moment, Node};
 use super::grow::{self, Outlets};
+use super::indices;
 use super::readers::{Read, Reader, Readers};
 use super::rows::Rows;
 use super::slots::Slots;
 use super::stacks::Stacks;
+use crate::Options;
 
 /// The change that drops as many of `dropped` as can be computed in every loop that reads them, and which these are.
 pub(super) fn patch(
@@ -19,6 +21,7 @@ pub(super) fn patch(
     readers: &Readers,
     outlets: &Outlets,
     mut dropped: Vec<usize>,
+    options: &Options,
 ) -> Option<(Patch, Vec<usize>)> {
     loop {
         let is_read =
@@ -27,7 +30,7 @@ pub(super) fn patch(
         if dropped.is_empty() {
             return None;
         }
-        match attempt(module, stacks, readers, outlets, &dropped) {
+        match attempt(module, stacks, readers, outlets, &dropped, options) {
             Ok(patch) => return Some((patch, dropped)),
             Err(stack) => dropped.retain(|&index| index != stack),
         }
@@ -41,6 +44,7 @@ fn attempt(
     readers: &Readers,
     outlets: &Outlets,
     dropped: &[usize],
+    options: &Options,
 ) -> Result<Patch, usize> {
     let mut patch = Patch::new(module);
     let results = results(stacks);
@@ -72,6 +76,7 @@ fn attempt(
         }
         slots.refill(module, &mut patch).ok_or(dropped[0])?;
     }
+    indices::keep(module, &mut patch, stacks, dropped, options);
     Ok(patch)
 }
 

@@ -30,7 +30,8 @@ pub(super) fn held(graph: &Graph<'_>) -> SideTable<InstructionId, bool> {
         for &value in graph.results(op) {
             let feeds = readers(graph, value).any(|user| on_the_fly[user]);
             let is_elementwise = graph.module.instruction(op).opcode.is_elementwise();
-            let is_held = needs_memory(graph, value) || kernels.is_too_much(op, copies) || (feeds && !is_elementwise);
+            let is_read = feeds && graph.fits(value) && !is_elementwise && !is_made_anywhere(graph, op);
+            let is_held = needs_memory(graph, value) || kernels.is_too_much(op, copies) || is_read;
             on_the_fly.set(op, is_elementwise && !graph.fits(value) && (is_held || feeds));
             held.set(value, is_held);
         }
@@ -38,6 +39,12 @@ pub(super) fn held(graph: &Graph<'_>) -> SideTable<InstructionId, bool> {
         kernels.enter(op, begins, copies);
     }
     held
+}
+
+/// Whether every reader makes for itself what an instruction says, or reads it where it comes from.
+fn is_made_anywhere(graph: &Graph<'_>, op: InstructionId) -> bool {
+    let opcode = graph.module.instruction(op).opcode;
+    matches!(opcode, Opcode::Broadcast | Opcode::Iota | Opcode::Constant) || is_view(graph.module, op)
 }
 
 /// How often kernels would contain the code of each instruction, if all that can be fused were: once for each index it is asked for.

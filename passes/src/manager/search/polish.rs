@@ -7,7 +7,7 @@ use hlo_memory::{Bytes, Target};
 use super::{Search, Step};
 use crate::manager::RunError;
 use crate::manager::trial::{self, Claim};
-use crate::polish::{columns, gathers, products, reads, sums, units, writes};
+use crate::polish::{columns, gathers, products, reads, sines, sums, units, writes};
 use crate::{Grade, PassKind};
 
 /// Blocks that stand in memory for themselves may take a twenty-fifth of the peak. A kernel that reads one too is not vectorized and takes up to four
@@ -30,7 +30,14 @@ struct Touch {
 }
 
 /// In the order in which they are made.
-const TOUCHES: [Touch; 6] = [
+const TOUCHES: [Touch; 8] = [
+    Touch {
+        name: "sines",
+        patch: |module, new| sines::patch(module, new, false),
+        loose: false,
+        share: SHARE_OF_PEAK,
+    },
+    Touch { name: "sines", patch: |module, new| sines::patch(module, new, true), loose: true, share: SHARE_OF_PEAK },
     Touch { name: "writes", patch: |module, new| writes::patch(module, new), loose: false, share: SHARE_OF_PEAK },
     Touch { name: "units", patch: |module, new| units::patch(module, new), loose: true, share: SHARE_OF_PEAK },
     Touch { name: "sums", patch: |module, new| sums::patch(module, new), loose: true, share: SHARE_OF_PEAK_SUMMED },
