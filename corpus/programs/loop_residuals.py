@@ -81,6 +81,20 @@ def indices_normalised_in_every_step(steps, rows, dims):
     return jax.grad(loss), (shape(dims), shape((steps, rows, 3), "int32"))
 
 
+@twins("loop-residuals", "fires-rays", big=dict(steps=64, rays=1 << 22, width=64),
+       small=dict(steps=4, rays=61, width=8))
+def rays_through_a_cloud(steps, rays, width):
+    """Indices follow from the step: the gradient makes them again, and the lookup before it takes them from memory as before."""
+    def loss(cloud, start, direction):
+        def step(total, t):
+            at = jnp.clip((start + t * direction) * width, 0, width - 1).astype("int32")
+            return total + cloud[tuple(at.T)], None
+
+        return jnp.sum(lax.scan(step, jnp.zeros(rays), jnp.linspace(0, 1, steps))[0] ** 2)
+
+    return jax.grad(loss), (shape((width,) * 3), shape((rays, 3)), shape((rays, 3)))
+
+
 RECURRENT = dict(big=dict(steps=512, rows=256, width=512), small=dict(steps=5, rows=3, width=8))
 
 

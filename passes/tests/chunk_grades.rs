@@ -452,9 +452,8 @@ fn a_sum_of_short_floats_stays_behind_the_loop_as_xla_leaves_it() {
 #[test]
 fn a_selection_of_the_larger_short_float_may_flush_subnormals() {
     let picks = |element: &str, left: &str, right: &str| {
-        let lines = format!(
-            "  %m = pred[64] compare({left}, {right}), direction=GT\n  %u = {element}[64] select(%m, %v, %w)"
-        );
+        let lines =
+            format!("  %m = pred[64] compare({left}, {right}), direction=GT\n  %u = {element}[64] select(%m, %v, %w)");
         grade_of(element, &lines, ALONE)
     };
     for element in ["bf16", "f16"] {

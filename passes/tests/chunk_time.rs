@@ -291,6 +291,14 @@ fn columns_of_less_than_a_cache_line_are_not_cut() {
     assert!(!text.contains("f32[256,256,4]"), "four columns are 16 bytes");
 }
 
+/// The gradient of a batch normalization under a `tanh`, f32[50,100,100,64], as JAX writes it.
+const BATCH_NORM: &str = include_str!("time_programs/batch_norm_gradient.hlo");
+
+#[test]
+fn features_are_cut_into_whole_cache_lines_where_all_that_is_computed_lies_in_them() {
+    assert_eq!(notes(BATCH_NORM)[0], "4 blocks of 16 rows, 3 results in one loop");
+}
+
 /// The gradient of `jnp.sum(jnp.exp(-r**2) * (1 - jnp.eye(6000)))`, where `r` are the distances of 6,000 points, as JAX writes it.
 const PAIRS: &str = include_str!("time_programs/pairs.hlo");
 
@@ -324,5 +332,5 @@ const K_MEANS: &str = include_str!("time_programs/k_means.hlo");
 #[test]
 fn distances_of_which_only_the_least_is_asked_do_not_stand_in_memory() {
     let found = notes(K_MEANS);
-    assert!(found.iter().any(|note| note == "2048 blocks of 512 rows, 3 results in one loop"), "{found:?}");
+    assert!(found.iter().any(|note| note == "1024 blocks of 1024 rows, 3 results in one loop"), "{found:?}");
 }

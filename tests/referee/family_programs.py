@@ -199,6 +199,27 @@ def projected(w, u, start, x):
     return lax.scan(lambda state, row: (jnp.tanh(state @ u + row), None), start, x @ w)[0]
 
 
+def rays(cloud, start, direction):
+    """What 64 steps along each ray look up, summed and squared."""
+    def step(total, t):
+        at = jnp.clip((start + t * direction) * 64, 0, 63).astype(jnp.int32)
+        return total + cloud[tuple(at.T)], None
+    return jnp.sum(lax.scan(step, jnp.zeros(len(start)), jnp.linspace(0, 1, 64))[0] ** 2)
+
+
+def normed_waves(x, scale, offset):
+    """Sines of normalized rows."""
+    normed = (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    return jnp.sum(jnp.sin(normed * scale + offset))
+
+
+def batch_norm(x, scale, offset):
+    """Features normalized over a batch, under a `tanh`."""
+    mean = x.mean((0, 1, 2))
+    variance = ((x - mean) ** 2).mean((0, 1, 2))
+    return jnp.sum(jnp.tanh((x - mean) * lax.rsqrt(variance + 1e-5) * scale + offset))
+
+
 def deviation(x, segment):
     count = jax.ops.segment_sum(jnp.ones_like(x), segment, 4096)
     mean = jax.ops.segment_sum(x, segment, 4096) / count
@@ -404,6 +425,15 @@ PROGRAMS = {
         projected, [((512, 1024), F32), ((1024, 1024), F32), ((256, 1024), F32), ((1024, 256, 512), F32)],
         [((128, 256), F32), ((256, 256), F32), ((256, 256), F32), ((128, 256, 128), F32)], "hlo-exact", None),
     "deviation": (deviation, [((67108864,), F32), ((67108864,), S32)], [((2097152,), F32), ((2097152,), S32)], "hlo-exact", None),
+    "rays-gradient": (
+        jax.grad(rays), [((64, 64, 64), F32), ((4194304, 3), F32), ((4194304, 3), F32)],
+        [((64, 64, 64), F32), ((65536, 3), F32), ((65536, 3), F32)], "hlo-exact", None),
+    "normed-waves-gradient": (
+        jax.grad(normed_waves, (0, 1, 2)), [((131072, 1024), F32), ((1024,), F32), ((1024,), F32)],
+        [((32768, 1024), F32), ((1024,), F32), ((1024,), F32)], "hlo-exact", None),
+    "batch-norm-gradient": (
+        jax.grad(batch_norm, (0, 1, 2)), [((256, 112, 112, 64), F32), ((64,), F32), ((64,), F32)],
+        [((50, 100, 100, 64), F32), ((64,), F32), ((64,), F32)], "hlo-exact", None),
     "layer": (layer, [((65536, 2048), F32), ((2048,), F32)], [((16384, 512), F32), ((512,), F32)], "hlo-exact", None),
     "histogram": (histogram, [((268435456,), F32)], [((4194304,), F32)], "hlo-exact", None),
     "pooling-gradient": (

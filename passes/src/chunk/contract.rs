@@ -185,7 +185,8 @@ impl<'a> Scene<'a> {
     fn picks_by_size(&self) -> bool {
         self.touched.iter().any(|&id| {
             let inst = self.module.instruction(id);
-            let is_short = |array: &hlo_ir::ArrayShape| matches!(array.element_type, ElementType::Bf16 | ElementType::F16);
+            let is_short =
+                |array: &hlo_ir::ArrayShape| matches!(array.element_type, ElementType::Bf16 | ElementType::F16);
             self.computed[id]
                 && inst.opcode == Opcode::Select
                 && inst.array().is_some_and(is_short)

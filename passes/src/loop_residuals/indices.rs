@@ -32,9 +32,8 @@ pub(super) fn keep(module: &Module, patch: &mut Patch, stacks: &Stacks, dropped:
 
 /// The gather that looks up by `row`, if that is put together of several arrays and read by nothing else but what stacks it or hands it out.
 fn only_gather(module: &Module, users: &Users, row: InstructionId) -> Option<InstructionId> {
-    let stacks_it = |opcode: Opcode| {
-        matches!(opcode, Opcode::Reshape | Opcode::Call | Opcode::Tuple | Opcode::DynamicUpdateSlice)
-    };
+    let stacks_it =
+        |opcode: Opcode| matches!(opcode, Opcode::Reshape | Opcode::Call | Opcode::Tuple | Opcode::DynamicUpdateSlice);
     let mut readers = users.get(row).iter().filter(|&&id| !stacks_it(module.instruction(id).opcode));
     let (Some(&gather), None) = (readers.next(), readers.next()) else { return None };
     let inst = module.instruction(gather);

@@ -75,3 +75,88 @@ fn keep(module: &Module, id: InstructionId, patch: &mut Patch) {
     let kept = call_that_hands_on(patch, block.parent, &block);
     patch.replace(id, kept);
 }
+
+#[cfg(test)]
+mod tests {
+    use hlo_ir::text;
+
+    use super::*;
+
+    /// A loop that computes a sine of blocks of `%x`, and what `lines` make of it, called `%y`.
+    fn program(lines: &str) -> Module {
+        let state = "(s32[], f32[204800], f32[204800])";
+        let source = format!(
+            "HloModule m
+%plus (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+%body (s: {state}) -> {state} {{
+  %s = {state} parameter(0)
+  %k = s32[] get-tuple-element(%s), index=0
+  %so_far = f32[204800] get-tuple-element(%s), index=1
+  %x = f32[204800] get-tuple-element(%s), index=2
+  %rows = s32[] constant(20480)
+  %next = s32[] add(%k, %rows)
+  %b = f32[20480] dynamic-slice(%x, %k), dynamic_slice_sizes={{20480}}
+  %sin = f32[20480] sine(%b)
+{lines}
+  %w = f32[204800] dynamic-update-slice(%so_far, %y, %k)
+  ROOT %t = {state} tuple(%next, %w, %x)
+}}
+%more (s: {state}) -> pred[] {{
+  %s = {state} parameter(0)
+  %k = s32[] get-tuple-element(%s), index=0
+  %end = s32[] constant(204800)
+  ROOT %c = pred[] compare(%k, %end), direction=LT
+}}
+ENTRY %main (x: {state}) -> {state} {{
+  %x = {state} parameter(0)
+  ROOT %w = {state} while(%x), condition=%more, body=%body
+}}
+"
+        );
+        let module = text::parse(&source).expect("the test's module is legal");
+        assert_eq!(hlo_ir::verify::verify(&module), []);
+        module
+    }
+
+    const TWICE: &str = "  %z = f32[20480] multiply(%sin, %b)\n  %y = f32[20480] subtract(%z, %sin)";
+    const SUMMED: &str = "  %zero = f32[] constant(0)\n  %r = f32[] reduce(%sin, %zero), dimensions={0}, to_apply=%plus
+  %z = f32[20480] broadcast(%r), dimensions={}\n  %y = f32[20480] multiply(%sin, %z)";
+
+    #[test]
+    fn all_readers_take_it_from_one_call() {
+        let mut module = program(TWICE);
+        patch(&module, |_| true, false).apply(&mut module).expect("the patch fits");
+        assert_eq!(hlo_ir::verify::verify(&module), []);
+        let text = text::print(&module);
+        assert!(text.contains("%kept = f32[20480] call(%sin), to_apply=%sin.hand_on"), "{text}");
+        assert!(text.contains("%z = f32[20480] multiply(%kept, %b)"), "{text}");
+        assert!(text.contains("%y = f32[20480] subtract(%z, %kept)"), "{text}");
+        assert!(patch(&module, |_| true, true).is_empty(), "once is enough");
+    }
+
+    #[test]
+    fn what_alone_is_made_of_it_counts() {
+        let made =
+            "  %n = f32[20480] negate(%sin)\n  %z = f32[20480] multiply(%n, %b)\n  %y = f32[20480] subtract(%z, %n)";
+        assert!(!patch(&program(made), |_| true, false).is_empty());
+    }
+
+    #[test]
+    fn others_stay() {
+        let is_kept = |module: &Module, new: bool, summed: bool| !patch(module, |_| new, summed).is_empty();
+        assert!(!is_kept(&program(TWICE), false, true), "the input stays as it is");
+        assert!(!is_kept(&program("  %y = f32[20480] negate(%sin)"), true, true), "one kernel reads it");
+        assert!(!is_kept(&program(SUMMED), true, false), "a library may sum sines of its own");
+        assert!(is_kept(&program(SUMMED), true, true), "unless bits may change");
+        let changed =
+            |from: &str, to: &str| text::parse(&text::print(&program(TWICE)).replace(from, to)).expect("legal text");
+        assert!(!is_kept(&changed("20480", "2048"), true, true), "a kernel would take longer to start");
+        assert!(!is_kept(&changed("sine(", "tanh("), true, true), "which XLA keeps in memory");
+        assert!(!is_kept(&changed("f32", "bf16"), true, true), "memory would round it");
+        assert!(!is_kept(&changed("HloModule m", "HloModule m, num_partitions=2"), true, true), "partitioned");
+    }
+}

@@ -3,7 +3,8 @@
 //!
 //! A window that is cut in blocks of less than a cache line fetches the same lines again for each block. The gradient of a graph layer with
 //! 16 features, made in blocks of two of them, ran at 0.4 to 0.7 of its speed; the gradient of a total variation in blocks of four columns at 0.37,
-//! in blocks of sixteen, a cache line, at 0.65.
+//! in blocks of sixteen, a cache line, at 0.65. Kernels start anew for each row, so what is computed of such an array counts like it: the gradient of a
+//! batch normalization of 64 features ran at 0.65 to 0.72 in blocks of eight of them, in blocks of sixteen at 0.91.
 
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 use hlo_memory::Target;
@@ -56,7 +57,14 @@ impl Windows {
             Kind::Write { dim } => row(graph, sink.inst, dim, 2),
             _ => None,
         });
-        let rows = read.chain(written).filter(|_| for_cpu);
+        let held = blocks().filter_map(|(block, source)| {
+            let held = matches!(source, Source::Computed(_)) && graph.is_held(block.value.inst);
+            held.then(|| row(graph, block.value.inst, block.dim, 1)).flatten()
+        });
+        let mut rows: Vec<Window> = read.chain(written).filter(|_| for_cpu).collect();
+        let like_memory: Vec<Window> =
+            held.filter(|held| rows.iter().any(|row| (row.count, row.bytes) == (held.count, held.bytes))).collect();
+        rows.extend(like_memory);
         Self(fetched.chain(rows).collect())
     }
 

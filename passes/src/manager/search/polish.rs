@@ -31,12 +31,7 @@ struct Touch {
 
 /// In the order in which they are made.
 const TOUCHES: [Touch; 8] = [
-    Touch {
-        name: "sines",
-        patch: |module, new| sines::patch(module, new, false),
-        loose: false,
-        share: SHARE_OF_PEAK,
-    },
+    Touch { name: "sines", patch: |module, new| sines::patch(module, new, false), loose: false, share: SHARE_OF_PEAK },
     Touch { name: "sines", patch: |module, new| sines::patch(module, new, true), loose: true, share: SHARE_OF_PEAK },
     Touch { name: "writes", patch: |module, new| writes::patch(module, new), loose: false, share: SHARE_OF_PEAK },
     Touch { name: "units", patch: |module, new| units::patch(module, new), loose: true, share: SHARE_OF_PEAK },
