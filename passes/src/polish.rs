@@ -15,6 +15,7 @@ pub(crate) mod writes;
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode};
+use hlo_memory::{Bytes, size};
 
 /// Whether an instruction is a block with a start of its own for each dimension (there may be a vector of them) that waits for nothing else.
 fn is_plain_block(module: &Module, inst: &Instruction) -> bool {
@@ -31,6 +32,14 @@ pub(crate) fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec
     let own = [(AttrKey::ToApply, AttrValue::Computation(body)), (AttrKey::FrontendAttributes, kept)];
     let source = inst.attributes.iter().filter(|attribute| attribute.key == AttrKey::Metadata).cloned();
     own.map(|(key, value)| Attribute::new(key, value)).into_iter().chain(source).collect()
+}
+
+/// Bytes of the smallest block that is worth a kernel of its own: less is computed in the time that starting one takes.
+const LEAST_KERNEL: Bytes = Bytes(64 << 10);
+
+/// Whether a block is large enough for a kernel of its own.
+fn is_worth_a_kernel(module: &Module, block: InstructionId) -> bool {
+    size::shape_size(module.shape(block)).is_some_and(|bytes| bytes >= LEAST_KERNEL)
 }
 
 /// Lets an instruction take an operand from a call that hands it on, which keeps what computes it out of the kernel that reads it.

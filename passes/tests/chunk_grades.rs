@@ -462,4 +462,13 @@ fn a_selection_of_the_larger_short_float_may_flush_subnormals() {
         assert_eq!(picks(element, "%v", "%v"), Grade::Bitwise, "{element}");
     }
     assert_eq!(picks("f32", "%v", "%w"), Grade::Bitwise, "a maximum however many are computed");
+    let called = source(
+        "bf16",
+        "  %m = pred[64] compare(%v, %w), direction=GT\n  %u = bf16[64] call(%m, %v, %w), to_apply=%pick",
+        ALONE,
+    );
+    let pick = "%pick {\n  %m = pred[64] parameter(0)\n  %a = bf16[64] parameter(1)\n  %b = bf16[64] parameter(2)
+  ROOT %s = bf16[64] select(%m, %a, %b)\n}\n";
+    let called = called.replacen("HloModule m\n", &format!("HloModule m\n{pick}"), 1);
+    assert_eq!(grade_of_first(&called), Grade::HloExact, "jnp.where is a call");
 }

@@ -461,3 +461,27 @@ fn a_row_may_follow_from_its_number() {
     ];
     assert!(find(&with(&narrow)).is_empty());
 }
+
+/// The gradient of what is looked up along rays, by indices of three columns that follow from the step.
+const RAYS: &str = include_str!("../../corpus/loop-residuals-small/fires-rays.before.hlo");
+
+#[test]
+fn indices_that_only_their_stack_kept_in_memory_stay_there() {
+    let keeps = |source: &str, target: Target| {
+        let mut module = parse(source);
+        let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
+        let options = Options { min_saving: Bytes(1), target, ..Options::default() };
+        let found = LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options));
+        let Outcome::Rewrite { patch, .. } = found[0].outcome.clone() else { panic!("the stack can be dropped") };
+        patch.apply(&mut module).expect("the patch fits");
+        assert_eq!(verify::verify(&module), []);
+        text::print(&module).contains("gather(%Arg_0.9, %kept)")
+    };
+    assert!(keeps(RAYS, Target::Cpu));
+    assert!(!keeps(RAYS, Target::Tpu), "measured on CPU");
+    assert!(!keeps(&RAYS.replacen("HloModule jit_loss", "HloModule jit_loss, num_partitions=2", 1), Target::Cpu));
+    let sum = "%twice = s32[61,3] add(%concatenate.3, %concatenate.3)\n  %column = s32[61,1] slice(%twice), slice={[0:61], [0:1]}
+  %flat = s32[61] reshape(%column)\n  %number = f32[61] convert(%flat)\n  %add.11 = f32[61]{0} add(%number, %gather.1)";
+    let read = RAYS.replacen("%add.11 = f32[61]{0} add(%Arg_5.1, %gather.1)", sum, 1);
+    assert!(!keeps(&read, Target::Cpu), "XLA keeps what two kernels read");
+}

@@ -22,14 +22,10 @@
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{ElementType, InstructionId, Module, Opcode};
-use hlo_memory::{Bytes, size};
 
-use super::call_that_hands_on;
+use super::{call_that_hands_on, is_worth_a_kernel};
 use crate::flow::is_fusible;
 use crate::roll::contract::reaches_reduce;
-
-/// Bytes of the smallest block that is worth a kernel of its own: less is computed in the time that starting one takes.
-const LEAST: Bytes = Bytes(64 << 10);
 
 /// What computes once the sines that are `new` and read by several kernels; those that a sum is made of only where bits may change.
 pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool, summed: bool) -> Patch {
@@ -52,7 +48,7 @@ fn is_large_sine(module: &Module, id: InstructionId) -> bool {
     let wide = |element: ElementType| matches!(element, ElementType::F32 | ElementType::F64);
     matches!(inst.opcode, Opcode::Sine | Opcode::Cosine | Opcode::Tan)
         && inst.array().is_some_and(|array| wide(array.element_type))
-        && size::shape_size(module.shape(id)).is_some_and(|bytes| bytes >= LEAST)
+        && is_worth_a_kernel(module, id)
 }
 
 /// Whether several instructions read a value, or what alone is made of it on the fly.

@@ -24,14 +24,11 @@
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{ElementType, Instruction, InstructionId, Module, Opcode, Shape};
-use hlo_memory::{Bytes, size};
 use indexmap::IndexSet;
 
-use super::{call_that_hands_on, hand_on};
+use super::{call_that_hands_on, hand_on, is_worth_a_kernel};
 use crate::flow::{is_expensive, is_fusible, is_slow};
 
-/// Bytes of the smallest block that is worth a kernel of its own: less is computed in the time that starting one takes.
-const LEAST: Bytes = Bytes(64 << 10);
 /// Operations on whole blocks that are worth a kernel of their own even if each is quick, such as a hash of counters.
 const MANY: usize = 32;
 
@@ -49,7 +46,7 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
         match rounded(module, &users, inst.operands[1]) {
             Rounded::No if takes_work(module, &users, inst.operands[1]) => hand_on(module, write, 1, &mut patch),
             Rounded::Here(convert) if takes_work(module, &users, convert) => hand_on(module, convert, 0, &mut patch),
-            Rounded::Before(cast) if is_large(module, cast) => hand_on_wide(module, cast, &mut patch),
+            Rounded::Before(cast) if is_worth_a_kernel(module, cast) => hand_on_wide(module, cast, &mut patch),
             _ => {}
         }
     }
@@ -95,13 +92,9 @@ fn hand_on_wide(module: &Module, cast: InstructionId, patch: &mut Patch) {
     patch.rewrite(cast, changed);
 }
 
-fn is_large(module: &Module, block: InstructionId) -> bool {
-    size::shape_size(module.shape(block)).is_some_and(|bytes| bytes >= LEAST)
-}
-
 /// Whether the kernel that ends with `block` does more than to move a few numbers. Reductions are kernels of their own, or calls of a library.
 fn takes_work(module: &Module, users: &Users, block: InstructionId) -> bool {
-    if !is_large(module, block) {
+    if !is_worth_a_kernel(module, block) {
         return false;
     }
     let mut kernel = IndexSet::from([(block, true)]);

@@ -35,7 +35,7 @@ impl Window {
     }
 }
 
-/// Windows of gathers and scatters, and rows of arrays read and written, that a plan cuts.
+/// Windows of gathers and scatters, and rows of arrays read and written and of what is computed in such rows, that a plan cuts.
 pub(super) struct Windows(Vec<Window>);
 
 impl Windows {
