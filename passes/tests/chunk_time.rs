@@ -299,6 +299,14 @@ fn features_are_cut_into_whole_cache_lines_where_all_that_is_computed_lies_in_th
     assert_eq!(notes(BATCH_NORM)[0], "4 blocks of 16 rows, 3 results in one loop");
 }
 
+/// The `mixture-gradient` of `tests/referee/family_programs.py`, reduced: all pairs of 2,000 x 8 numbers and 2,000 centers.
+const MIXTURE: &str = include_str!("time_programs/mixture_gradient.hlo");
+
+#[test]
+fn features_of_what_is_no_array_in_memory_are_cut_one_by_one() {
+    assert_eq!(notes(MIXTURE)[0], "16 blocks of 125 rows; 8 blocks of 1 rows, 2 results in one loop");
+}
+
 /// The gradient of `jnp.sum(jnp.exp(-r**2) * (1 - jnp.eye(6000)))`, where `r` are the distances of 6,000 points, as JAX writes it.
 const PAIRS: &str = include_str!("time_programs/pairs.hlo");
 

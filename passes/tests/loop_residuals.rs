@@ -484,4 +484,7 @@ fn indices_that_only_their_stack_kept_in_memory_stay_there() {
   %flat = s32[61] reshape(%column)\n  %number = f32[61] convert(%flat)\n  %add.11 = f32[61]{0} add(%number, %gather.1)";
     let read = RAYS.replacen("%add.11 = f32[61]{0} add(%Arg_5.1, %gather.1)", sum, 1);
     assert!(!keeps(&read, Target::Cpu), "XLA keeps what two kernels read");
+    let joined = "concatenate(%broadcast_in_dim.8, %broadcast_in_dim.9, %broadcast_in_dim.10), dimensions={1}";
+    let spread = replaced(RAYS, &[(joined, "broadcast(%select_n.3), dimensions={0}")]);
+    assert!(!keeps(&text::print(&spread), Target::Cpu), "one column is no work");
 }

@@ -152,7 +152,13 @@ ENTRY %main (x: {state}) -> {state} {{
             |from: &str, to: &str| text::parse(&text::print(&program(TWICE)).replace(from, to)).expect("legal text");
         assert!(!is_kept(&changed("20480", "2048"), true, true), "a kernel would take longer to start");
         assert!(!is_kept(&changed("sine(", "tanh("), true, true), "which XLA keeps in memory");
-        assert!(!is_kept(&changed("f32", "bf16"), true, true), "memory would round it");
+        let short = text::print(&program(TWICE)).replace("20480", "81920").replace("f32", "bf16");
+        assert!(!is_kept(&text::parse(&short).expect("legal text"), true, true), "memory would round it");
         assert!(!is_kept(&changed("HloModule m", "HloModule m, num_partitions=2"), true, true), "partitioned");
+        let entry = format!(
+            "HloModule m\nENTRY %main {{\n  %b = f32[20480] parameter(0)\n  %sin = f32[20480] sine(%b)\n{TWICE}\n}}\n"
+        );
+        let entry = text::parse(&entry.replace("  %y", "  ROOT %y")).expect("legal text");
+        assert!(!is_kept(&entry, true, true), "no loop");
     }
 }
