@@ -95,19 +95,60 @@ fn descent(table: usize, indices: usize, window: usize) -> String {
     )
 }
 
+/// Two scatters with the same indices, each into a table of that many floats; `update` computes what both add from rows `%w` of floats.
+fn two_tables(floats: usize, update: &str) -> String {
+    let rows = 1 << 24;
+    let scatter = "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%sum";
+    format!(
+        "HloModule m
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+ENTRY %e (i: s32[{rows}], w: f32[{rows}]) -> (f32[{floats}], f32[{floats}]) {{
+  %i = s32[{rows}] parameter(0)
+  %w = f32[{rows}] parameter(1)
+  %zero = s32[] constant(0)
+  %zeros = s32[{rows}] broadcast(%zero), dimensions={{}}
+  %below = pred[{rows}] compare(%i, %zeros), direction=LT
+  %size = s32[] constant({floats})
+  %sizes = s32[{rows}] broadcast(%size), dimensions={{}}
+  %wrapped = s32[{rows}] add(%i, %sizes)
+  %chosen = s32[{rows}] select(%below, %wrapped, %i)
+  %index = s32[{rows},1] reshape(%chosen)
+  %u = f32[{rows}] {update}
+  %v = f32[{rows}] negate(%u)
+  %n = f32[] constant(0)
+  %first = f32[{floats}] broadcast(%n), dimensions={{}}
+  %one = f32[{floats}] scatter(%first, %index, %u), {scatter}
+  %two = f32[{floats}] scatter(%first, %index, %v), {scatter}
+  ROOT %both = (f32[{floats}], f32[{floats}]) tuple(%one, %two)
+}}
+"
+    )
+}
+
+#[test]
+fn scatters_that_share_only_indices_part_where_their_tables_are_far() {
+    let loops = |floats, update| notes(&two_tables(floats, update)).join("; ").matches("blocks of").count();
+    assert_eq!(loops(1 << 20, "abs(%w)"), 2);
+    assert_eq!(loops(1 << 19, "abs(%w)"), 1, "both tables stay near the processor");
+    assert_eq!(loops(1 << 20, "tan(%w)"), 1, "what takes long is computed once");
+}
+
 #[test]
 fn tables_that_take_turns_do_so_seldom() {
     let notes = |table: usize, window| notes(&descent(table << 20, 1 << 22, window));
     let usual = ["32 blocks of 131072 rows"];
     assert_eq!(notes(2, 4), ["128 blocks of 32768 rows"], "both tables are known at once");
-    assert_eq!(notes(4, 1), ["16 blocks of 262144 rows"]);
-    assert_eq!(notes(8, 1), ["8 blocks of 524288 rows"]);
+    assert_eq!(notes(8, 1), ["16 blocks of 262144 rows"]);
     assert_eq!(notes(8, 15), ["64 blocks of 65536 rows"], "a quarter of arguments and results at most");
     assert_eq!(notes(16, 1), usual, "no table is known as a whole");
     assert_eq!(notes(8, 16), ["512 blocks of 8192 rows"], "a cache line is worth its search");
     assert_eq!(
         self::notes(GRADIENT),
-        ["8 blocks of 524288 rows"],
+        ["16 blocks of 262144 rows"],
         "columns of indices are another way to the same loop"
     );
 }

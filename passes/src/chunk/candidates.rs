@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::region::{Region, Source, grow};
 use super::sink::Sink;
 use super::sum::settle_sums;
+use super::turns::had_better_part;
 use super::waste::{Dying, Held, Identity, is_view};
 use crate::flow::{Frames, Value, has_rule, is_transparent};
 use crate::{Context, Finding, Grade, Outcome, Reason};
@@ -23,6 +24,8 @@ pub(super) struct Loop<'s> {
     pub(super) sinks: Vec<&'s Sink>,
     /// Values that the loop computes or reads.
     values: IndexSet<Value>,
+    /// What they are made from, for each loop of one scatter that it was joined from.
+    regions: Vec<Region>,
     /// Values that disappear because of it.
     gone: IndexSet<Identity>,
 }
@@ -56,7 +59,10 @@ pub(super) fn clusters<'s>(
     let singles = gaining(context, computation, sinks, findings);
     let mut loops: Vec<Loop<'s>> = Vec::new();
     for group in independent(context.module, singles) {
-        let meets = |a: &Loop<'_>, b: &Loop<'_>| !a.values.is_disjoint(&b.values);
+        let meets = |a: &Loop<'_>, b: &Loop<'_>| {
+            let each = [(&a.sinks[..], &a.regions[0]), (&b.sinks[..], &b.regions[0])];
+            !a.values.is_disjoint(&b.values) && !had_better_part(context, each)
+        };
         loops.extend(components(group, meets).into_iter().map(join));
     }
     components(loops, |a, b| !a.gone.is_disjoint(&b.gone))
@@ -108,7 +114,7 @@ fn alone<'s>(
         return Err(Some(reason));
     }
     let values = region.blocks.keys().map(|block| block.value).collect();
-    Ok(Loop { sinks: vec![sink], values, gone: gone.into_keys().collect() })
+    Ok(Loop { sinks: vec![sink], values, regions: vec![region], gone: gone.into_keys().collect() })
 }
 
 /// A loop made inside a called computation would read whatever callers compute for it at full size, and nothing could change that later;
@@ -166,7 +172,7 @@ fn independent<'s>(module: &Module, singles: Vec<Loop<'s>>) -> Vec<Vec<Loop<'s>>
 }
 
 /// The connected components of `items`, in the order of their first members.
-fn components<T>(items: Vec<T>, linked: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
+pub(super) fn components<T>(items: Vec<T>, linked: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
     let mut found: Vec<Vec<T>> = Vec::new();
     for item in items {
         let (touching, apart): (Vec<_>, Vec<_>) =
@@ -182,8 +188,9 @@ fn components<T>(items: Vec<T>, linked: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> 
 }
 
 fn join(loops: Vec<Loop<'_>>) -> Loop<'_> {
-    let mut joined = Loop { sinks: Vec::new(), values: IndexSet::new(), gone: IndexSet::new() };
+    let mut joined = Loop { sinks: Vec::new(), values: IndexSet::new(), regions: Vec::new(), gone: IndexSet::new() };
     for one in loops {
+        joined.regions.extend(one.regions);
         joined.sinks.extend(one.sinks);
         joined.values.extend(one.values);
         joined.gone.extend(one.gone);

@@ -10,6 +10,7 @@ mod graph;
 mod held;
 mod join;
 mod masks;
+mod part;
 mod price;
 mod reach;
 mod windows;
@@ -33,7 +34,7 @@ use super::region::{Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule};
-use super::small::least_gain;
+use super::small::{least_gain, possible};
 use super::sum::settle_sums;
 use super::turns::fewest_rows;
 use crate::flow::Value;
@@ -196,6 +197,7 @@ fn key(plan: &Plan) -> Vec<(InstructionId, usize)> {
 fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let context = flow.context;
     masks::keep_masks(flow.graph, &mut plan);
+    part::part(context, &mut plan);
     for sinks in &mut plan.loops {
         settle_sums(context, sinks);
     }
@@ -230,7 +232,7 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let least = context.options.min_saving.max(part_of_all).get();
     let least = if context.options.chunk_bytes.is_some() { least } else { least.max(LEAST_GAIN) };
     let offer = Offer { plan, price, sizes, regions };
-    (offer.price.gain >= least.max(1) && !takes_long(context, &offer)).then_some(offer)
+    (possible(context, Bytes(offer.price.gain)).get() >= least.max(1) && !takes_long(context, &offer)).then_some(offer)
 }
 
 /// Whether loops inside a loop take long for what they spare, though nobody asks for memory. How other devices fill results was not measured.

@@ -13,7 +13,7 @@ use super::region::{Block, Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule, most_bytes};
-use super::small::{NOT_ASKED, least_gain, recycles_memory};
+use super::small::{NOT_ASKED, least_gain, possible, recycles_memory};
 use super::sum::Sum;
 use super::turns::fewest_rows;
 use super::waste::{Dying, Held, Identity};
@@ -202,7 +202,7 @@ impl Planner<'_> {
             gone.extend(Held::of(self.context, sinks, region, dying).gone(module, region, dying));
             kept = kept.max(Bytes(row_bytes.saturating_mul(size.rows as u64)));
         }
-        let wasted = gone.into_values().sum::<Bytes>() - kept;
+        let wasted = possible(self.context, gone.into_values().sum::<Bytes>()) - kept;
         if wasted < options.min_saving || wasted == Bytes::ZERO {
             return None;
         }

@@ -29,7 +29,13 @@ pub(super) fn beside_floor(context: &Context<'_>) -> u64 {
     context.before.get().saturating_sub(context.estimate.floor.get())
 }
 
-/// The smallest gain that is worth a loop, of all memory that a program takes, and in words which part that is.
+/// The smallest gain that is worth a loop, of all memory that a program takes, and in words which part that is. (Indices that are sliced, put together
+/// again and scattered with, in blocks that spare 15 of 72 MiB, ran at 0.6 to 0.75, a lookup that is summed at 0.6 to 0.7.)
 pub(super) fn least_gain(context: &Context<'_>, all: Bytes) -> (Bytes, &'static str) {
-    if recycles_memory(context) { (Bytes(all.get() / 6), "a sixth") } else { (Bytes(all.get() / 20), "a twentieth") }
+    if recycles_memory(context) { (Bytes(all.get() / 4), "a quarter") } else { (Bytes(all.get() / 20), "a twentieth") }
+}
+
+/// What a rewrite that lets `wasted` bytes disappear can spare: no more than lies above the floor, where they may not stand all at once.
+pub(super) fn possible(context: &Context<'_>, wasted: Bytes) -> Bytes {
+    if recycles_memory(context) { wasted.min(Bytes(beside_floor(context))) } else { wasted }
 }
