@@ -17,6 +17,9 @@ const GRAPH_LAYER: &str = include_str!("time_programs/graph_layer.hlo");
 /// The gradient of a sum of sines of numbers picked from a table of 8 MiB, as JAX writes it.
 const GRADIENT: &str = include_str!("time_programs/grad_sin.hlo");
 
+/// The gradient of two lookups of 4 million numbers in tables of 8 MiB, with the same indices, as JAX writes it.
+const TWO_TABLES: &str = include_str!("time_programs/two_tables.hlo");
+
 /// What `chunk` says of the loops it makes of a program.
 fn notes(program: &str) -> Vec<String> {
     notes_for(Target::Cpu, program)
@@ -135,6 +138,23 @@ fn scatters_that_share_only_indices_part_where_their_tables_are_far() {
     assert_eq!(loops(1 << 20, "abs(%w)"), 2);
     assert_eq!(loops(1 << 19, "abs(%w)"), 1, "both tables stay near the processor");
     assert_eq!(loops(1 << 20, "tan(%w)"), 1, "what takes long is computed once");
+    assert_eq!(
+        notes(TWO_TABLES),
+        ["64 blocks of 65536 rows; 64 blocks of 65536 rows"],
+        "found from the largest values, too"
+    );
+}
+
+#[test]
+fn scatters_that_are_added_do_not_part() {
+    let (tuple, sum) = ("(f32[1048576], f32[1048576]) tuple(", "f32[1048576] add(");
+    let added = two_tables(1 << 20, "abs(%w)")
+        .replace(tuple, sum)
+        .replace("-> (f32[1048576], f32[1048576])", "-> f32[1048576]");
+    let rewrites = report(&Options::default(), &added).rewrites;
+    let grades: Vec<Grade> = rewrites.iter().map(|rewrite| rewrite.grade).collect();
+    assert_eq!(grades, [Grade::Bitwise], "XLA would add them in another order");
+    assert!(rewrites[0].note.contains("2 scatters in one loop"), "{}", rewrites[0].note);
 }
 
 #[test]
@@ -285,7 +305,21 @@ fn small_programs_put_no_batches_back() {
 }
 
 #[test]
-fn gains_of_small_programs_are_a_sixth_of_all_memory() {
+fn gains_of_small_programs_are_a_quarter_of_all_memory() {
+    // The columns are put together as they were, which takes no memory: only the updates do.
+    let columns = format!(
+        "HloModule m\n{SUM}ENTRY %main {{
+  %i = s32[4194304,3] parameter(0)
+  %first = s32[4194304,1] slice(%i), slice={{[0:4194304], [0:1]}}
+  %rest = s32[4194304,2] slice(%i), slice={{[0:4194304], [1:3]}}
+  %index = s32[4194304,3] concatenate(%first, %rest), dimensions={{1}}
+  %two = f32[] constant(2)
+  %u = f32[4194304] broadcast(%two), dimensions={{}}
+  %zero = f32[] constant(0)
+  %zeros = f32[128,128,128] broadcast(%zero), dimensions={{}}
+  ROOT %y = f32[128,128,128] scatter(%zeros, %index, %u), update_window_dims={{}}, inserted_window_dims={{0,1,2}}, scatter_dims_to_operand_dims={{0,1,2}}, index_vector_dim=1, to_apply=%sum\n}}\n"
+    );
+    assert!(is_left_alone(&columns), "a fifth");
     assert!(is_left_alone(&descent(32 << 20, 1 << 20, 1)), "a tenth");
     assert!(!is_left_alone(&descent(1 << 20, 1 << 20, 1)), "half");
 }

@@ -22,10 +22,16 @@ type Callers = SideTable<ComputationId, SmallVec<[InstructionId; 2]>>;
 pub(super) struct Loop<'s> {
     /// At least one; in text order.
     pub(super) sinks: Vec<&'s Sink>,
+    /// Values that disappear because of it.
+    gone: IndexSet<Identity>,
+}
+
+/// A loop of one scatter.
+struct Single<'s> {
+    sink: &'s Sink,
+    region: Region,
     /// Values that the loop computes or reads.
     values: IndexSet<Value>,
-    /// What they are made from, for each loop of one scatter that it was joined from.
-    regions: Vec<Region>,
     /// Values that disappear because of it.
     gone: IndexSet<Identity>,
 }
@@ -59,8 +65,8 @@ pub(super) fn clusters<'s>(
     let singles = gaining(context, computation, sinks, findings);
     let mut loops: Vec<Loop<'s>> = Vec::new();
     for group in independent(context.module, singles) {
-        let meets = |a: &Loop<'_>, b: &Loop<'_>| {
-            let each = [(&a.sinks[..], &a.regions[0]), (&b.sinks[..], &b.regions[0])];
+        let meets = |a: &Single<'_>, b: &Single<'_>| {
+            let each = [(a.sink, &a.region), (b.sink, &b.region)];
             !a.values.is_disjoint(&b.values) && !had_better_part(context, each)
         };
         loops.extend(components(group, meets).into_iter().map(join));
@@ -75,7 +81,7 @@ fn gaining<'s>(
     computation: ComputationId,
     sinks: &'s [Sink],
     findings: &mut Vec<Finding>,
-) -> Vec<Loop<'s>> {
+) -> Vec<Single<'s>> {
     let mut going: Vec<&Sink> = sinks.iter().collect();
     // Most computations scatter nothing; looking at all their instructions would be wasted.
     while !going.is_empty() {
@@ -92,7 +98,7 @@ fn gaining<'s>(
         if loops.len() == going.len() {
             return loops;
         }
-        going = loops.iter().map(|found| found.sinks[0]).collect();
+        going = loops.iter().map(|found| found.sink).collect();
     }
     Vec::new()
 }
@@ -103,7 +109,7 @@ fn alone<'s>(
     sink: &'s Sink,
     going: &[&Sink],
     dying: &Dying,
-) -> Result<Loop<'s>, Option<Reason>> {
+) -> Result<Single<'s>, Option<Reason>> {
     let region = grow(context, &[sink], going, &IndexSet::new(), None)
         .map_err(|barrier| Reason { code: barrier.code, message: barrier.text })?;
     let gone = Held::of(context, &[sink], &region, dying).gone(context.module, &region, dying);
@@ -114,7 +120,7 @@ fn alone<'s>(
         return Err(Some(reason));
     }
     let values = region.blocks.keys().map(|block| block.value).collect();
-    Ok(Loop { sinks: vec![sink], values, regions: vec![region], gone: gone.into_keys().collect() })
+    Ok(Single { sink, region, values, gone: gone.into_keys().collect() })
 }
 
 /// A loop made inside a called computation would read whatever callers compute for it at full size, and nothing could change that later;
@@ -155,12 +161,12 @@ fn computed_for(module: &Module, callers: &Callers, computation: ComputationId, 
 }
 
 /// Splits sinks by row count, and such that none depends on another of its group.
-fn independent<'s>(module: &Module, singles: Vec<Loop<'s>>) -> Vec<Vec<Loop<'s>>> {
-    let mut groups: Vec<Vec<Loop<'s>>> = Vec::new();
+fn independent<'s>(module: &Module, singles: Vec<Single<'s>>) -> Vec<Vec<Single<'s>>> {
+    let mut groups: Vec<Vec<Single<'s>>> = Vec::new();
     for single in singles {
-        let sink = single.sinks[0];
-        let apart = |member: &Loop<'_>| {
-            let member = member.sinks[0];
+        let sink = single.sink;
+        let apart = |member: &Single<'_>| {
+            let member = member.sink;
             member.rows == sink.rows && !sink.needs(module, member) && !member.needs(module, sink)
         };
         match groups.iter_mut().find(|group| group.iter().all(apart)) {
@@ -187,15 +193,9 @@ pub(super) fn components<T>(items: Vec<T>, linked: impl Fn(&T, &T) -> bool) -> V
     found
 }
 
-fn join(loops: Vec<Loop<'_>>) -> Loop<'_> {
-    let mut joined = Loop { sinks: Vec::new(), values: IndexSet::new(), regions: Vec::new(), gone: IndexSet::new() };
-    for one in loops {
-        joined.regions.extend(one.regions);
-        joined.sinks.extend(one.sinks);
-        joined.values.extend(one.values);
-        joined.gone.extend(one.gone);
-    }
-    joined
+fn join(singles: Vec<Single<'_>>) -> Loop<'_> {
+    let sinks = singles.iter().map(|single| single.sink).collect();
+    Loop { sinks, gone: singles.into_iter().flat_map(|single| single.gone).collect() }
 }
 
 /// Nothing would disappear: a missed chance only if an operand of the sink stands in memory for want of a rule.

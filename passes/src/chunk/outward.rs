@@ -197,10 +197,10 @@ fn key(plan: &Plan) -> Vec<(InstructionId, usize)> {
 fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let context = flow.context;
     masks::keep_masks(flow.graph, &mut plan);
-    part::part(context, &mut plan);
     for sinks in &mut plan.loops {
         settle_sums(context, sinks);
     }
+    part::part(context, &mut plan);
     let mut regions = Vec::new();
     for (sinks, allowed) in plan.loops.iter().zip(&plan.allowed) {
         let all: Vec<&Sink> = sinks.iter().collect();

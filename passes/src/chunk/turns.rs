@@ -3,8 +3,8 @@
 //! A processor finds the places of some MiB of memory without asking (the reach of its second table of pages, 2,048 of 4 KiB on current
 //! servers). A table that fits is walked at full speed; where two take turns that fit one by one only, each turn finds the places again.
 //! Steps of gradient descent on a table of 4 or 8 MiB ran at 0.36 to 0.72 of their speed in blocks of 1 MiB, at 0.54 to 0.91 in blocks of 12 MiB
-//! (on another machine at 0.51, 0.46 and 0.55 in blocks of 2, 8 and 24 MiB, and two lookups with two scatters at 0.84, 0.83, 0.8 and 0.75 in blocks of
-//! 2, 4, 8 and 16: this is between), while tables of 2 MiB and of 16 to 64 MiB gained nothing by it.
+//! (on another machine at 0.55, 0.52, 0.49, 0.46 and 0.53 in blocks of 1, 2, 4, 8 and 24 MiB, and two lookups with two scatters at 0.85, 0.84, 0.8 and
+//! 0.74 in blocks of 2, 4, 8 and 16: this is between), while tables of 2 MiB and of 16 to 64 MiB gained nothing by it.
 //!
 //! Two scatters that share little but indices run faster in loops of their own: of two tables of 1, 3.4, 8, 16 and 64 MiB by 0.88, 1.1, 1.95, 1.1 and
 //! 0.97; where each gathers from another table of the same size, by 0.88, 2.1, 1.15, 1.1 and 1.1. (Two processors with 1 MiB of second and 32 MiB of
@@ -29,7 +29,7 @@ pub(super) const LINE: u64 = 64;
 const USES: u64 = 2;
 /// Bytes of tables that stay near a processor, in its second cache or in part of the third.
 const NEAR: u64 = 4 << 20;
-/// Operations on a row that take as long as an access to a table out of reach.
+/// Most operations on a row that both loops do. (Wrapped indices of three columns are some 20; where doing them twice begins to cost more was not measured.)
 const FEW_OPERATIONS: usize = 64;
 /// Part of the arguments and results, as a divisor, that blocks may take for it.
 const SHARE: u64 = 4;
@@ -53,13 +53,12 @@ pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Regio
 
 /// Whether two scatters that could share a loop had better have one each: they turn between tables, and what they share is read and computed in little
 /// time.
-pub(super) fn had_better_part(context: &Context<'_>, loops: [(&[&Sink], &Region); 2]) -> bool {
-    let tables = loops.iter().flat_map(|(sinks, region)| gathered(context, region).into_iter().chain(scattered(sinks)));
+pub(super) fn had_better_part(context: &Context<'_>, loops: [(&Sink, &Region); 2]) -> bool {
+    let tables = loops.iter().flat_map(|(sink, region)| gathered(context, region).into_iter().chain([sink.inst]));
     let tables: IndexSet<InstructionId> = tables.collect();
     let sizes = tables.iter().filter_map(|&table| shape_size(context.module.shape(table)));
-    let sinks = || loops.iter().flat_map(|(sinks, _)| *sinks);
     let far = sizes.sum::<Bytes>().get() > NEAR;
-    sinks().all(|sink| may_part(context, sink)) && far && shares_little(context, loops)
+    loops.iter().all(|(sink, _)| may_part(context, sink)) && far && shares_little(context, loops)
 }
 
 /// Whether a sink is a scatter that an access to its table makes slow, and which no sum ties to others.
@@ -69,9 +68,9 @@ pub(super) fn may_part(context: &Context<'_>, sink: &Sink) -> bool {
 }
 
 /// Whether what both loops need is read and computed for each row in less time than a table takes.
-fn shares_little(context: &Context<'_>, [(sinks, one), (_, other)]: [(&[&Sink], &Region); 2]) -> bool {
+fn shares_little(context: &Context<'_>, [(sink, one), (_, other)]: [(&Sink, &Region); 2]) -> bool {
     let module = context.module;
-    let rows = sinks.iter().map(|sink| sink.rows).max().unwrap_or(1).max(1) as u64;
+    let rows = sink.rows.max(1) as u64;
     let shared = || one.blocks.iter().filter(|(block, _)| other.blocks.contains_key(*block));
     let computed = || shared().filter(|(_, source)| matches!(source, Source::Computed(_))).map(|(block, _)| block);
     let read = shared().filter(|(_, source)| matches!(source, Source::Read(_)));

@@ -35,7 +35,7 @@ fn groups(context: &Context<'_>, sinks: &[Sink], allowed: &Allowed) -> Vec<Vec<S
     let Some(regions) = sinks.iter().map(grown).collect::<Option<Vec<Region>>>() else { return Vec::new() };
     let alone: Vec<(&Sink, Region)> = sinks.iter().zip(regions).collect();
     let together = |one: &(&Sink, Region), other: &(&Sink, Region)| {
-        !had_better_part(context, [(&[one.0], &one.1), (&[other.0], &other.1)])
+        !had_better_part(context, [(one.0, &one.1), (other.0, &other.1)])
     };
     let groups = components(alone, together);
     groups.into_iter().map(|group| group.into_iter().map(|(sink, _)| sink.clone()).collect()).collect()
