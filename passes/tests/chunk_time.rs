@@ -132,17 +132,34 @@ ENTRY %e (i: s32[{rows}], w: f32[{rows}]) -> (f32[{floats}], f32[{floats}]) {{
     )
 }
 
+/// How many loops are made of a program.
+fn loops(program: &str) -> usize {
+    notes(program).join("; ").matches("blocks of").count()
+}
+
 #[test]
 fn scatters_that_share_only_indices_part_where_their_tables_are_far() {
-    let loops = |floats, update| notes(&two_tables(floats, update)).join("; ").matches("blocks of").count();
-    assert_eq!(loops(1 << 20, "abs(%w)"), 2);
-    assert_eq!(loops(1 << 19, "abs(%w)"), 1, "both tables stay near the processor");
-    assert_eq!(loops(1 << 20, "tan(%w)"), 1, "what takes long is computed once");
-    assert_eq!(
-        notes(TWO_TABLES),
-        ["64 blocks of 65536 rows; 64 blocks of 65536 rows"],
-        "found from the largest values, too"
-    );
+    assert_eq!(loops(&two_tables(1 << 20, "abs(%w)")), 2);
+    assert_eq!(loops(TWO_TABLES), 2, "found from the largest values, too");
+    assert_eq!(loops(&two_tables(1 << 19, "abs(%w)")), 1, "both tables stay near the processor");
+}
+
+#[test]
+fn scatters_that_share_much_do_not_part() {
+    let program = two_tables(1 << 20, "abs(%w)");
+    let changed = |from: &str, to: &str| loops(&program.replace(from, to));
+    assert_eq!(changed("abs(%w)", "tan(%w)"), 1, "what takes long");
+    let product = "%p = f32[16777216] multiply(%w, %w)\n  %u = f32[16777216] add(%p, %w)";
+    assert_eq!(changed("%u = f32[16777216] abs(%w)", product), 1, "what may be rounded once or twice");
+    let step = |number: i32| format!("%x{number} = s32[16777216] xor(%x{}, %sizes)\n  ", number - 1);
+    let steps: String = (1..80).map(step).collect();
+    let long = format!("%x0 = s32[16777216] not(%chosen)\n  {steps}%index = s32[16777216,1] reshape(%x79)");
+    assert_eq!(changed("%index = s32[16777216,1] reshape(%chosen)", &long), 1, "many operations");
+    let column = "%all = s32[16777216,32] parameter(0)
+  %column = s32[16777216,1] slice(%all), slice={[0:16777216], [3:4]}
+  %i = s32[16777216] reshape(%column)";
+    let wide = program.replace("(i: s32[16777216]", "(i: s32[16777216,32]");
+    assert_eq!(loops(&wide.replace("%i = s32[16777216] parameter(0)", column)), 1, "lines of memory");
 }
 
 #[test]

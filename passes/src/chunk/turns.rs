@@ -18,8 +18,8 @@ use indexmap::IndexSet;
 use super::region::{Block, Part, Region, Source};
 use super::sink::{Kind, Sink};
 use super::sum::Sum;
-use crate::flow::{exactness, is_fusible, is_transcendental, producer};
-use crate::{Context, Grade};
+use crate::Context;
+use crate::flow::{is_fusible, is_transcendental, producer};
 
 /// Bytes whose places a processor knows.
 const REACH: u64 = 8 << 20;
@@ -76,9 +76,12 @@ fn shares_little(context: &Context<'_>, [(sink, one), (_, other)]: [(&Sink, &Reg
     let read = shared().filter(|(_, source)| matches!(source, Source::Read(_)));
     let read: IndexSet<InstructionId> = read.map(|(block, _)| block.value.inst).collect();
     let bytes = read.iter().filter_map(|&value| shape_size(module.shape(value))).sum::<Bytes>().get();
+    // What could come out differently in two loops is computed in one.
+    let rounded = one.rounded(module);
     let cheap = |block: &Block| {
-        let inst = module.instruction(producer(module, block.value.inst).0);
-        is_fusible(inst.opcode) && !is_transcendental(inst.opcode) && exactness(module, inst) == Grade::Bitwise
+        let op = producer(module, block.value.inst).0;
+        let opcode = module.instruction(op).opcode;
+        is_fusible(opcode) && !is_transcendental(opcode) && !rounded.contains(&op)
     };
     bytes < rows * LINE && computed().all(cheap) && computed().count() <= FEW_OPERATIONS
 }
