@@ -176,18 +176,35 @@ fn scatters_that_are_added_do_not_part() {
 
 #[test]
 fn tables_that_take_turns_do_so_seldom() {
-    let notes = |table: usize, window| notes(&descent(table << 20, 1 << 22, window));
-    let usual = ["32 blocks of 131072 rows"];
-    assert_eq!(notes(2, 4), ["128 blocks of 32768 rows"], "both tables are known at once");
-    assert_eq!(notes(8, 1), ["16 blocks of 262144 rows"]);
-    assert_eq!(notes(8, 15), ["64 blocks of 65536 rows"], "a quarter of arguments and results at most");
-    assert_eq!(notes(16, 1), usual, "no table is known as a whole");
-    assert_eq!(notes(8, 16), ["512 blocks of 8192 rows"], "a cache line is worth its search");
+    let notes = |table: usize, window| notes(&descent(table << 20, 1 << 26, window));
+    let usual = ["512 blocks of 131072 rows"];
+    assert_eq!(notes(2, 4), ["2048 blocks of 32768 rows"], "both tables fit the caches");
+    assert_eq!(notes(4, 1), ["32 blocks of 2097152 rows"], "together they do not");
+    assert_eq!(notes(8, 1), ["16 blocks of 4194304 rows"]);
+    assert_eq!(notes(8, 15), ["64 blocks of 1048576 rows"], "64 MiB are enough");
+    assert_eq!(notes(16, 1), usual, "no table fits");
+    assert_eq!(notes(8, 16), ["8192 blocks of 8192 rows"], "a cache line is worth its search");
+    let columns = GRADIENT.replace("4194304", "67108864");
     assert_eq!(
-        self::notes(GRADIENT),
-        ["16 blocks of 262144 rows"],
+        self::notes(&columns),
+        ["16 blocks of 4194304 rows"],
         "columns of indices are another way to the same loop"
     );
+}
+
+#[test]
+fn tables_take_no_turns_for_little() {
+    let program = |table: usize| descent(table << 20, 1 << 23, 1);
+    let said = |program: &str| {
+        let report = report(&Options::default(), program);
+        let said = report.remarks.into_iter().filter(|remark| remark.code == "small-gain").map(|remark| remark.message);
+        (report.rewrites.len(), said.collect::<Vec<_>>().join("\n"))
+    };
+    let (loops, why) = said(&program(8));
+    assert!(loops == 0 && why.contains("would turn between tables"), "{why}");
+    assert_eq!(notes_of_small(&program(8)), ["8 blocks of 1048576 rows"], "a quarter of arguments and results at most");
+    assert_eq!(said(&program(16)).0, 1, "no table fits the caches, in one block or in many");
+    assert_eq!(said(GRADIENT).0, 0, "nor where it is found from the largest values");
 }
 
 /// Sums of 16 rows each of a table of 31 MiB.

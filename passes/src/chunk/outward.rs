@@ -36,7 +36,7 @@ use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule};
 use super::small::{least_gain, possible};
 use super::sum::settle_sums;
-use super::turns::fewest_rows;
+use super::turns::{fewest_rows, worth};
 use crate::flow::Value;
 use crate::{Condition, Context, Finding, Grade, Outcome};
 
@@ -231,6 +231,12 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let (part_of_all, _) = least_gain(context, context.estimate.charged());
     let least = context.options.min_saving.max(part_of_all).get();
     let least = if context.options.chunk_bytes.is_some() { least } else { least.max(LEAST_GAIN) };
+    let worth = plan
+        .loops
+        .iter()
+        .zip(&regions)
+        .map(|(sinks, region)| worth(context, &sinks.iter().collect::<Vec<_>>(), region));
+    let least = least.max(worth.max().unwrap_or_default().get());
     let offer = Offer { plan, price, sizes, regions };
     (possible(context, Bytes(offer.price.gain)).get() >= least.max(1) && !takes_long(context, &offer)).then_some(offer)
 }

@@ -15,7 +15,7 @@ use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule, most_bytes};
 use super::small::{NOT_ASKED, least_gain, possible, recycles_memory};
 use super::sum::Sum;
-use super::turns::fewest_rows;
+use super::turns::{NOT_WORTH, fewest_rows, worth};
 use super::waste::{Dying, Held, Identity};
 use crate::flow::{is_fusible, producer};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
@@ -208,8 +208,13 @@ impl Planner<'_> {
         }
         let instruction = planned[0].sinks[0].inst;
         let (least, part) = least_gain(self.context, estimate.total);
-        if wasted < least {
-            let message = format!("blocks would save {wasted}, less than {part} of all memory, and cost run time");
+        let worth = planned.iter().map(|plan| worth(self.context, &plan.sinks, &plan.region)).max().unwrap_or_default();
+        if wasted < least.max(worth) {
+            let message = if wasted < least {
+                format!("blocks would save {wasted}, less than {part} of all memory, and cost run time")
+            } else {
+                format!("blocks {NOT_WORTH}")
+            };
             let outcome = Outcome::Missed(Reason { code: "small-gain", message });
             return Some(Finding { instruction, grade: Grade::Bitwise, wasted, outcome });
         }

@@ -15,13 +15,15 @@ pub(super) const NOT_ASKED: &str = "less than 32 MiB lie above the floor, which 
 /// Temporaries that the C library keeps from one run to the next.
 const RECYCLED: Bytes = Bytes(32 << 20);
 
-/// Whether a program runs in memory that it need not ask the system for, so that loops should take little time. Who sets a size of blocks, misses a
-/// budget or asks for less than the usual savings wants memory.
+/// Whether a program runs in memory that it need not ask the system for, so that loops should take little time.
 pub(crate) fn recycles_memory(context: &Context<'_>) -> bool {
+    context.options.target == Target::Cpu && beside_floor(context) < RECYCLED.get() && !asks_for_memory(context)
+}
+
+/// Whether memory is wanted at the cost of run time: who sets a size of blocks, misses a budget or asks for less than the usual savings wants it.
+pub(super) fn asks_for_memory(context: &Context<'_>) -> bool {
     let options = context.options;
-    let asked =
-        options.chunk_bytes.is_some() || options.min_saving < Options::default().min_saving || is_urgent(context);
-    options.target == Target::Cpu && beside_floor(context) < RECYCLED.get() && !asked
+    options.chunk_bytes.is_some() || options.min_saving < Options::default().min_saving || is_urgent(context)
 }
 
 /// Bytes that the program as it was given needs beside arguments and results.

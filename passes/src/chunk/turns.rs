@@ -1,10 +1,12 @@
 //! Loops that turn between tables: how many rows their blocks need, and which scatters had better not share one.
 //!
-//! A processor finds the places of some MiB of memory without asking (the reach of its second table of pages, 2,048 of 4 KiB on current
-//! servers). A table that fits is walked at full speed; where two take turns that fit one by one only, each turn finds the places again.
-//! Steps of gradient descent on a table of 4 or 8 MiB ran at 0.36 to 0.72 of their speed in blocks of 1 MiB, at 0.54 to 0.91 in blocks of 12 MiB
-//! (on another machine at 0.55, 0.52, 0.49, 0.46 and 0.53 in blocks of 1, 2, 4, 8 and 24 MiB, and two lookups with two scatters at 0.85, 0.84, 0.8 and
-//! 0.74 in blocks of 2, 4, 8 and 16: this is between), while tables of 2 MiB and of 16 to 64 MiB gained nothing by it.
+//! A table of some MiB stays in the caches while a kernel walks it. Where two take turns that fit one by one only, each turn fetches the lines again,
+//! one by one. By hand, 4.2 million lookups in one table of 8 MiB and as many sums into another, in one block took 41 ms, in 2, 4 and 8 blocks 48, 64
+//! and 87, in thousands 95 (32 MiB of third cache, of which other machines take a part). Two lookups with two scatters (and 100 steps of gradient
+//! descent) of 33.5 million rows ran at 0.65 (0.51) of their speed in blocks of 2 MiB, at 0.61, 0.72, 0.87 and 0.99 (0.55, 0.65, 0.74 and 0.81) in
+//! blocks of 16, 32, 64 and 128 MiB. So blocks are as large as memory allows, and where little is spared there are none: 4.2 million rows ran at 0.49
+//! to 0.84 in blocks of 4 MiB. Tables of 2 MiB fit both, those of 16 MiB and more fit no cache: neither gained by larger blocks. Where a cache holds
+//! 480 MiB, larger blocks gain nothing, and lose 5 %.
 //!
 //! Two scatters that share little but indices run faster in loops of their own: of two tables of 1, 3.4, 8, 16 and 64 MiB by 0.88, 1.1, 1.95, 1.1 and
 //! 0.97; where each gathers from another table of the same size, by 0.88, 2.1, 1.15, 1.1 and 1.1. (Two processors with 1 MiB of second and 32 MiB of
@@ -17,25 +19,47 @@ use indexmap::IndexSet;
 
 use super::region::{Block, Part, Region, Source};
 use super::sink::{Kind, Sink};
+use super::small::asks_for_memory;
 use super::sum::Sum;
 use crate::Context;
 use crate::flow::{is_fusible, is_transcendental, producer};
 
-/// Bytes whose places a processor knows.
+/// Bytes of tables that fit the caches one by one, and not together.
 const REACH: u64 = 8 << 20;
 /// Bytes that come from memory at once.
 pub(super) const LINE: u64 = 64;
-/// How often a turn should use each line of a table.
-const USES: u64 = 2;
+/// How often a turn should use each line of a table: fetching it takes about as long as two uses of one that is there.
+const USES: u64 = 32;
 /// Bytes of tables that stay near a processor, in its second cache or in part of the third.
 const NEAR: u64 = 4 << 20;
 /// Most operations on a row that both loops do. (Wrapped indices of three columns are some 20; where doing them twice begins to cost more was not measured.)
 const FEW_OPERATIONS: usize = 64;
 /// Part of the arguments and results, as a divisor, that blocks may take for it.
 const SHARE: u64 = 4;
+/// Most bytes of blocks that are made larger for it: a quarter of what they spare at least.
+const BLOCK: u64 = 64 << 20;
+/// Bytes that loops must spare to be worth the turns, if nobody asks for memory: less is at hand wherever XLA runs.
+const WORTH: Bytes = Bytes(256 << 20);
+/// What is said where they spare less.
+pub(super) const NOT_WORTH: &str = "would turn between tables that fit the processor's caches one by one only, and save less than 256 MiB; \
+                                    `--chunk-bytes`, a smaller `--min-saving` or a `--budget` asks for memory all the same";
 
 /// Fewest rows of a block, of which each takes `row_bytes`: 1 where tables do not matter.
 pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Region, row_bytes: u64) -> i64 {
+    let Some(largest) = turning(context, sinks, region) else { return 1 };
+    let updates = sinks.iter().map(|sink| sink.inner).max().unwrap_or(1).max(1) as u64;
+    let affordable = (context.estimate.floor.get() / SHARE).min(BLOCK) / row_bytes.max(1);
+    (USES * largest / LINE / updates).min(affordable).max(1) as i64
+}
+
+/// Bytes that a loop must spare for the turns that it takes between tables: none where it takes none, or where memory is asked for.
+pub(super) fn worth(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> Bytes {
+    let free = asks_for_memory(context) || turning(context, sinks, region).is_none();
+    if free { Bytes::ZERO } else { WORTH }
+}
+
+/// Bytes of the largest table if a loop gathers and scatters in turns, and its tables fit the caches one by one only.
+fn turning(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> Option<u64> {
     let bytes = |id: InstructionId| shape_size(context.module.shape(id)).map_or(u64::MAX, Bytes::get);
     let (read, written) = (gathered(context, region), scattered(sinks));
     let sizes: Vec<u64> = read.iter().chain(&written).map(|&table| bytes(table)).collect();
@@ -43,12 +67,7 @@ pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Regio
     let turns = context.options.target == Target::Cpu && !read.is_empty() && !written.is_empty();
     // A wider update pays for finding its place.
     let narrow = sinks.iter().all(|sink| update_bytes(context, sink) < LINE);
-    if !turns || !narrow || largest > REACH || sizes.iter().sum::<u64>() < REACH {
-        return 1;
-    }
-    let updates = sinks.iter().map(|sink| sink.inner).max().unwrap_or(1).max(1) as u64;
-    let affordable = context.estimate.floor.get() / SHARE / row_bytes.max(1);
-    (USES * largest / LINE / updates).min(affordable).max(1) as i64
+    (turns && narrow && largest <= REACH && sizes.iter().sum::<u64>() >= REACH).then_some(largest)
 }
 
 /// Whether two scatters that could share a loop had better have one each: they turn between tables, and what they share is read and computed in little
