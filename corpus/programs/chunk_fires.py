@@ -233,3 +233,15 @@ def deviation_of_segments(rows, size):
         return jnp.sqrt(jax.ops.segment_sum((values - mean[segment]) ** 2, segment, size) / count)
 
     return deviation, (shape((rows,)), shape((rows,), "int32"))
+
+
+@twins("chunk", "fires-policy", big=dict(states=1 << 16, actions=4096), small=dict(states=64, actions=24))
+def policy_gradient(states, actions):
+    """Between the scores and their gradient, a number of each row goes through a `clip`, a call that holds nothing large."""
+    def loss(scores, taken, before, advantage):
+        chances = jnp.take_along_axis(jax.nn.log_softmax(scores), taken[:, None], 1)[:, 0]
+        ratio = jnp.exp(chances - before)
+        return -jnp.mean(jnp.minimum(ratio * advantage, jnp.clip(ratio, 0.8, 1.2) * advantage))
+
+    row = shape((states,))
+    return jax.grad(loss), (shape((states, actions)), shape((states,), "int32"), row, row)

@@ -179,11 +179,13 @@ fn tables_that_take_turns_do_so_seldom() {
     let notes = |table: usize, window| notes(&descent(table << 20, 1 << 26, window));
     let usual = ["512 blocks of 131072 rows"];
     assert_eq!(notes(2, 4), ["2048 blocks of 32768 rows"], "both tables fit the caches");
-    assert_eq!(notes(4, 1), ["32 blocks of 2097152 rows"], "together they do not");
-    assert_eq!(notes(8, 1), ["16 blocks of 4194304 rows"]);
+    assert_eq!(notes(4, 1), ["16 blocks of 4194304 rows"], "together they do not");
+    assert_eq!(notes(8, 1), ["8 blocks of 8388608 rows"]);
     assert_eq!(notes(8, 15), ["64 blocks of 1048576 rows"], "64 MiB are enough");
     assert_eq!(notes(16, 1), usual, "no table fits");
     assert_eq!(notes(8, 16), ["8192 blocks of 8192 rows"], "a cache line is worth its search");
+    let large = self::notes(&descent(8 << 20, 1 << 32, 4));
+    assert_eq!(large, ["512 blocks of 8388608 rows"], "nor is a hundredth of all memory too much");
     let columns = GRADIENT.replace("4194304", "67108864");
     assert_eq!(
         self::notes(&columns),

@@ -186,3 +186,50 @@ ENTRY %main {{
     };
     assert_eq!([1, 2].map(found), [0, 1]);
 }
+
+/// Large values on both sides of a call that holds nothing large.
+#[test]
+fn small_calls_between_large_values_are_inlined() {
+    let source = "HloModule m
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+%between (t: f32[1000]) -> f32[1000] {
+  %t = f32[1000] parameter(0)
+  ROOT %r = f32[1000] negate(%t)
+}
+%before (s: f32[1000]) -> f32[1000] {
+  %s = f32[1000] parameter(0)
+  ROOT %q = f32[1000] abs(%s)
+}
+%behind (u: f32[1000]) -> f32[1000] {
+  %u = f32[1000] parameter(0)
+  ROOT %p = f32[1000] sine(%u)
+}
+ENTRY %main {
+  %x = f32[1000,100] parameter(0)
+  %y = f32[1000] parameter(1)
+  %zero = f32[] constant(0)
+  %scale = f32[1000] call(%y), to_apply=%before
+  %sums = f32[1000] reduce(%x, %zero), dimensions={1}, to_apply=%sum
+  %turned = f32[1000] call(%sums), to_apply=%between
+  %scaled = f32[1000] multiply(%turned, %scale)
+  %wide = f32[1000,100] broadcast(%scaled), dimensions={0}
+  %large = f32[1000,100] exponential(%wide)
+  %again = f32[1000] reduce(%large, %zero), dimensions={1}, to_apply=%sum
+  ROOT %last = f32[1000] call(%again), to_apply=%behind
+}
+";
+    let module = parse(source);
+    let users = hlo_ir::graph::Users::of(&module);
+    let estimate = common::estimate(Bytes(1 << 24), Vec::new());
+    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let context = Context::of_input(&module, &users, &estimate, &options);
+    let notes = InlineCalls::where_needed().find(&context).into_iter().map(|finding| match finding.outcome {
+        hlo_passes::Outcome::Rewrite { note, .. } => note,
+        hlo_passes::Outcome::Missed(reason) | hlo_passes::Outcome::Withheld { reason, .. } => reason.code.to_owned(),
+    });
+    assert_eq!(notes.collect::<Vec<_>>(), ["inlined between"]);
+}

@@ -29,15 +29,17 @@ const REACH: u64 = 8 << 20;
 /// Bytes that come from memory at once.
 pub(super) const LINE: u64 = 64;
 /// How often a turn should use each line of a table: fetching it takes about as long as two uses of one that is there.
-const USES: u64 = 32;
+const USES: u64 = 64;
 /// Bytes of tables that stay near a processor, in its second cache or in part of the third.
 const NEAR: u64 = 4 << 20;
 /// Most operations on a row that both loops do. (Wrapped indices of three columns are some 20; where doing them twice begins to cost more was not measured.)
 const FEW_OPERATIONS: usize = 64;
 /// Part of the arguments and results, as a divisor, that blocks may take for it.
 const SHARE: u64 = 4;
-/// Most bytes of blocks that are made larger for it: a quarter of what they spare at least.
+/// Most bytes of blocks that are made larger for it: a quarter of the least that they spare.
 const BLOCK: u64 = 64 << 20;
+/// Larger blocks may take this part of the arguments and results, as a divisor: little more than a hundredth.
+const LARGE_SHARE: u64 = 80;
 /// Bytes that loops must spare to be worth the turns, if nobody asks for memory: less is at hand wherever XLA runs.
 const WORTH: Bytes = Bytes(256 << 20);
 /// What is said where they spare less.
@@ -48,7 +50,8 @@ pub(super) const NOT_WORTH: &str = "would turn between tables that fit the proce
 pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Region, row_bytes: u64) -> i64 {
     let Some(largest) = turning(context, sinks, region) else { return 1 };
     let updates = sinks.iter().map(|sink| sink.inner).max().unwrap_or(1).max(1) as u64;
-    let affordable = (context.estimate.floor.get() / SHARE).min(BLOCK) / row_bytes.max(1);
+    let floor = context.estimate.floor.get();
+    let affordable = (floor / SHARE).min(BLOCK.max(floor / LARGE_SHARE)) / row_bytes.max(1);
     (USES * largest / LINE / updates).min(affordable).max(1) as i64
 }
 

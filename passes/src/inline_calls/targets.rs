@@ -48,14 +48,44 @@ pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
         }
     }
     let large = search.around_large(context);
-    targets.extend(large.filter(|target| seen.insert(target.calls.clone())));
+    let between = search.between_large(context, large.as_ref());
+    let both = [large, between].into_iter().flatten();
+    targets.extend(both.filter(|target| seen.insert(target.calls.clone())));
     targets
 }
+
+/// What is at least a part of the temporaries.
+fn share(context: &Context<'_>, part: u64) -> Bytes {
+    Bytes(context.estimate.temporaries.get() / part).max(context.options.min_saving).max(Bytes(1))
+}
+
+/// A call is small if it takes and makes less than this part of the temporaries, as a divisor.
+const SMALL: u64 = 1024;
 
 /// Bytes of the largest array the instruction reads or writes.
 fn bytes(module: &Module, id: InstructionId) -> Bytes {
     let all = module.instruction(id).operands.iter().copied().chain([id]);
     all.filter_map(|id| size::shape_size(module.shape(id))).max().unwrap_or(Bytes::ZERO)
+}
+
+/// Calls of a computation that take and make less than `least` bytes, depend on a value of so many, and on which another one depends.
+fn between(module: &Module, computation: ComputationId, least: Bytes) -> Vec<InstructionId> {
+    let order = graph::post_order(module, computation);
+    let is_large = |id: InstructionId| size::shape_size(module.shape(id)).is_some_and(|bytes| bytes >= least);
+    let mut behind = SideTable::new(false);
+    for &id in &order {
+        behind[id] = module.instruction(id).operands.iter().any(|&operand| is_large(operand) || behind[operand]);
+    }
+    let mut ahead = SideTable::new(false);
+    for &id in order.iter().rev() {
+        if is_large(id) || ahead[id] {
+            for &operand in &module.instruction(id).operands {
+                ahead[operand] = true;
+            }
+        }
+    }
+    let small_call = |id: &InstructionId| module.instruction(*id).opcode == Opcode::Call && bytes(module, *id) < least;
+    order.into_iter().filter(small_call).filter(|&id| behind[id] && ahead[id]).collect()
 }
 
 struct Search<'m> {
@@ -68,10 +98,7 @@ impl Search<'_> {
     /// If calls together take or make a large part of the temporaries, they hide how large values flow: then all of them that are not small.
     fn around_large(&mut self, context: &Context<'_>) -> Option<Target> {
         const LARGE: u64 = 16;
-        const SMALL: u64 = 1024;
-        let share =
-            |part| Bytes(context.estimate.temporaries.get() / part).max(context.options.min_saving).max(Bytes(1));
-        let (large, least) = (share(LARGE), share(SMALL));
+        let (large, least) = (share(context, LARGE), share(context, SMALL));
         let (mut calls, mut hidden) = (IndexSet::new(), Bytes::ZERO);
         if context.estimate.temporaries == Bytes::ZERO {
             return None;
@@ -93,6 +120,24 @@ impl Search<'_> {
             return None;
         }
         Some(Target { sink, calls })
+    }
+
+    /// The calls around large values, and the small ones on the way from one large value to another, such as a `clip` of a number for each row.
+    fn between_large(&mut self, context: &Context<'_>, around: Option<&Target>) -> Option<Target> {
+        let module = self.module;
+        let least = share(context, SMALL);
+        let mut calls: IndexSet<InstructionId> = around.iter().flat_map(|target| target.calls.iter().copied()).collect();
+        let known = calls.len();
+        for &computation in module.computation_ids() {
+            if self.calls_around(computation).is_empty() {
+                let between = between(module, computation, least);
+                calls.extend(between.into_iter().filter(|&call| body::obstacle(module, call).is_none()));
+            }
+        }
+        let mut calls: Vec<InstructionId> = calls.into_iter().collect();
+        calls.sort_by_cached_key(|&id| self.place(id));
+        let sink = *calls.iter().max_by_key(|&&call| bytes(module, call))?;
+        (calls.len() > known).then_some(Target { sink, calls })
     }
 
     fn calls_for(&mut self, sink: InstructionId) -> Vec<InstructionId> {
