@@ -186,6 +186,8 @@ fn tables_that_take_turns_do_so_seldom() {
     assert_eq!(notes(8, 16), ["8192 blocks of 8192 rows"], "a cache line is worth its search");
     let large = self::notes(&descent(8 << 20, 1 << 32, 4));
     assert_eq!(large, ["512 blocks of 8388608 rows"], "nor is a hundredth of all memory too much");
+    let budget = Options { budget: Some(Bytes(290 << 20)), ..Options::default() };
+    assert_eq!(notes_with(&budget, &descent(8 << 20, 1 << 26, 1)), usual, "64 MiB would miss the budget");
     let columns = GRADIENT.replace("4194304", "67108864");
     assert_eq!(
         self::notes(&columns),

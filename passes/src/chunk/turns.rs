@@ -17,6 +17,7 @@ use hlo_memory::size::shape_size;
 use hlo_memory::{Bytes, Target};
 use indexmap::IndexSet;
 
+use super::outward::is_urgent;
 use super::region::{Block, Part, Region, Source};
 use super::sink::{Kind, Sink};
 use super::small::asks_for_memory;
@@ -46,9 +47,9 @@ const WORTH: Bytes = Bytes(256 << 20);
 pub(super) const NOT_WORTH: &str = "would turn between tables that fit the processor's caches one by one only, and save less than 256 MiB; \
                                     `--chunk-bytes`, a smaller `--min-saving` or a `--budget` asks for memory all the same";
 
-/// Fewest rows of a block, of which each takes `row_bytes`: 1 where tables do not matter.
+/// Fewest rows of a block, of which each takes `row_bytes`: 1 where tables do not matter, or a budget matters more.
 pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Region, row_bytes: u64) -> i64 {
-    let Some(largest) = turning(context, sinks, region) else { return 1 };
+    let Some(largest) = turning(context, sinks, region).filter(|_| !is_urgent(context)) else { return 1 };
     let updates = sinks.iter().map(|sink| sink.inner).max().unwrap_or(1).max(1) as u64;
     let floor = context.estimate.floor.get();
     let affordable = (floor / SHARE).min(BLOCK.max(floor / LARGE_SHARE)) / row_bytes.max(1);

@@ -35,7 +35,7 @@ pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
     if module.live_instructions().all(|(_, inst)| inst.opcode != Opcode::Call) {
         return Vec::new();
     }
-    let mut search = Search { module, callers: graph::callers(module), work_left: MOST_WORK };
+    let mut search = Search { module, callers: graph::callers(module), places: places(module), work_left: MOST_WORK };
     let mut seen = IndexSet::new();
     let mut targets = Vec::new();
     for (sink, inst) in module.live_instructions() {
@@ -68,29 +68,49 @@ fn bytes(module: &Module, id: InstructionId) -> Bytes {
     all.filter_map(|id| size::shape_size(module.shape(id))).max().unwrap_or(Bytes::ZERO)
 }
 
-/// Calls of a computation that take and make less than `least` bytes, depend on a value of so many, and on which another one depends.
-fn between(module: &Module, computation: ComputationId, least: Bytes) -> Vec<InstructionId> {
-    let order = graph::post_order(module, computation);
+/// Calls outside of called computations that take and make less than `least` bytes, depend on a value of so many, and on which another one depends.
+fn between(search: &Search<'_>, least: Bytes) -> Vec<InstructionId> {
+    let module = search.module;
     let is_large = |id: InstructionId| size::shape_size(module.shape(id)).is_some_and(|bytes| bytes >= least);
-    let mut behind = SideTable::new(false);
-    for &id in &order {
-        behind[id] = module.instruction(id).operands.iter().any(|&operand| is_large(operand) || behind[operand]);
-    }
-    let mut ahead = SideTable::new(false);
-    for &id in order.iter().rev() {
-        if is_large(id) || ahead[id] {
-            for &operand in &module.instruction(id).operands {
-                ahead[operand] = true;
+    let small_call = |id: InstructionId| module.instruction(id).opcode == Opcode::Call && bytes(module, id) < least;
+    let (mut behind, mut ahead) = (SideTable::new(false), SideTable::new(false));
+    let mut calls = Vec::new();
+    for &computation in module.computation_ids() {
+        if !module.computation(computation).instructions.iter().any(|&id| small_call(id))
+            || !search.calls_around(computation).is_empty()
+        {
+            continue;
+        }
+        let order = graph::post_order(module, computation);
+        for &id in &order {
+            behind[id] = module.instruction(id).operands.iter().any(|&operand| is_large(operand) || behind[operand]);
+        }
+        for &id in order.iter().rev() {
+            if is_large(id) || ahead[id] {
+                for &operand in &module.instruction(id).operands {
+                    ahead[operand] = true;
+                }
             }
         }
+        calls.extend(order.into_iter().filter(|&id| small_call(id) && behind[id] && ahead[id]));
     }
-    let small_call = |id: &InstructionId| module.instruction(*id).opcode == Opcode::Call && bytes(module, *id) < least;
-    order.into_iter().filter(small_call).filter(|&id| behind[id] && ahead[id]).collect()
+    calls
+}
+
+/// Positions in the text.
+fn places(module: &Module) -> SideTable<InstructionId, usize> {
+    let mut places = SideTable::new(usize::MAX);
+    let instructions = module.computation_ids().iter().flat_map(|&id| &module.computation(id).instructions);
+    for (place, &id) in instructions.enumerate() {
+        places[id] = place;
+    }
+    places
 }
 
 struct Search<'m> {
     module: &'m Module,
     callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
+    places: SideTable<InstructionId, usize>,
     work_left: usize,
 }
 
@@ -114,7 +134,7 @@ impl Search<'_> {
             }
         }
         let mut calls: Vec<InstructionId> = calls.into_iter().collect();
-        calls.sort_by_cached_key(|&id| self.place(id));
+        calls.sort_by_key(|&id| self.places[id]);
         let sink = *calls.iter().max_by_key(|&&call| bytes(self.module, call))?;
         if hidden < large {
             return None;
@@ -123,19 +143,15 @@ impl Search<'_> {
     }
 
     /// The calls around large values, and the small ones on the way from one large value to another, such as a `clip` of a number for each row.
-    fn between_large(&mut self, context: &Context<'_>, around: Option<&Target>) -> Option<Target> {
+    fn between_large(&self, context: &Context<'_>, around: Option<&Target>) -> Option<Target> {
         let module = self.module;
-        let least = share(context, SMALL);
-        let mut calls: IndexSet<InstructionId> = around.iter().flat_map(|target| target.calls.iter().copied()).collect();
+        let mut calls: IndexSet<InstructionId> =
+            around.iter().flat_map(|target| target.calls.iter().copied()).collect();
         let known = calls.len();
-        for &computation in module.computation_ids() {
-            if self.calls_around(computation).is_empty() {
-                let between = between(module, computation, least);
-                calls.extend(between.into_iter().filter(|&call| body::obstacle(module, call).is_none()));
-            }
-        }
+        let small = between(self, share(context, SMALL));
+        calls.extend(small.into_iter().filter(|&call| body::obstacle(module, call).is_none()));
         let mut calls: Vec<InstructionId> = calls.into_iter().collect();
-        calls.sort_by_cached_key(|&id| self.place(id));
+        calls.sort_by_key(|&id| self.places[id]);
         let sink = *calls.iter().max_by_key(|&&call| bytes(module, call))?;
         (calls.len() > known).then_some(Target { sink, calls })
     }
@@ -154,17 +170,8 @@ impl Search<'_> {
             self.module.instruction(*id).opcode == Opcode::Call && body::obstacle(self.module, *id).is_none()
         };
         let mut calls: Vec<InstructionId> = seen.into_iter().filter(inlined).collect();
-        calls.sort_by_cached_key(|&id| self.place(id));
+        calls.sort_by_key(|&id| self.places[id]);
         calls
-    }
-
-    /// Position in the text: the computation, then the place in it.
-    fn place(&self, id: InstructionId) -> (usize, usize) {
-        let parent = self.module.instruction(id).parent;
-        let computation = self.module.computation_ids().iter().position(|&other| other == parent);
-        let list = &self.module.computation(parent).instructions;
-        let place = list.iter().position(|&other| other == id);
-        (computation.unwrap_or(usize::MAX), place.unwrap_or(usize::MAX))
     }
 
     /// The outermost calls through which `computation` is reached; their bodies are inlined whole, inner calls included.
