@@ -400,10 +400,10 @@ impl<'m> Editor<'m> {
 
     /// New computations get names no other computation has.
     fn name_uniquely(&self, computations: &mut [Computation]) {
-        let mut names: IndexSet<SmolStr> =
-            self.module.order.iter().map(|&id| self.module.computation(id).name.clone()).collect();
+        let taken = self.module.order.iter().map(|&id| self.module.computation(id).name.clone());
+        let mut names = Names::new(taken.collect());
         for computation in computations {
-            computation.name = unique(&mut names, &computation.name);
+            computation.name = names.unique(&computation.name);
         }
     }
 
@@ -412,15 +412,11 @@ impl<'m> Editor<'m> {
         if touched.is_empty() {
             return;
         }
-        let mut names: IndexSet<SmolStr> = self
-            .module
-            .live_instructions()
-            .filter(|(id, _)| id.index() < base)
-            .map(|(_, inst)| inst.name.clone())
-            .collect();
+        let before = self.module.live_instructions().filter(|(id, _)| id.index() < base);
+        let mut names = Names::new(before.map(|(_, inst)| inst.name.clone()).collect());
         for index in base..self.module.instruction_count() {
             let id = InstructionId::new(index);
-            let name = unique(&mut names, &self.module.instruction(id).name);
+            let name = names.unique(&self.module.instruction(id).name);
             self.module.instructions[id].name = name;
         }
     }
@@ -434,21 +430,49 @@ pub fn removable(module: &Module, id: InstructionId) -> bool {
 
 /// Whether an instruction, or anything it calls, has a side effect.
 pub fn has_side_effect(module: &Module, id: InstructionId) -> bool {
-    let inst = module.instruction(id);
-    inst.opcode.has_side_effect()
-        || inst.flag(&AttrKey::CustomCallHasSideEffect)
-        || inst
-            .called_computations()
-            .any(|callee| module.computation(callee).instructions.iter().any(|&inner| has_side_effect(module, inner)))
+    // Bodies may share what they call, so that ways to it are many more than computations.
+    let mut called: IndexSet<ComputationId> = module.instruction(id).called_computations().collect();
+    let mut next = 0;
+    let mut found = acts(module, id);
+    while let (false, Some(&computation)) = (found, called.get_index(next)) {
+        next += 1;
+        for &inner in &module.computation(computation).instructions {
+            found |= acts(module, inner);
+            called.extend(module.instruction(inner).called_computations());
+        }
+    }
+    found
 }
 
-/// `wanted`, or `wanted.1`, `wanted.2`, ... whichever is free; the name is then taken.
-fn unique(names: &mut IndexSet<SmolStr>, wanted: &SmolStr) -> SmolStr {
-    let mut name = wanted.clone();
-    let mut count = 0;
-    while !names.insert(name.clone()) {
-        count += 1;
-        name = format_smolstr!("{wanted}.{count}");
+/// Whether an instruction has a side effect, apart from what it calls.
+fn acts(module: &Module, id: InstructionId) -> bool {
+    let inst = module.instruction(id);
+    inst.opcode.has_side_effect() || inst.flag(&AttrKey::CustomCallHasSideEffect)
+}
+
+/// Names that are taken.
+struct Names {
+    taken: IndexSet<SmolStr>,
+    /// The last number that was tried behind a name: those before it are taken.
+    tried: IndexMap<SmolStr, usize>,
+}
+
+impl Names {
+    fn new(taken: IndexSet<SmolStr>) -> Self {
+        Self { taken, tried: IndexMap::new() }
     }
-    name
+    /// `wanted`, or `wanted.1`, `wanted.2`, ... whichever is free; the name is then taken.
+    fn unique(&mut self, wanted: &SmolStr) -> SmolStr {
+        if self.taken.insert(wanted.clone()) {
+            return wanted.clone();
+        }
+        let tried = self.tried.entry(wanted.clone()).or_insert(0);
+        loop {
+            *tried += 1;
+            let name = format_smolstr!("{wanted}.{tried}");
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
 }

@@ -32,6 +32,7 @@ pub(crate) use body::obstacle as obstacle_to_inlining;
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
+use indexmap::IndexMap;
 
 use crate::{Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 
@@ -105,9 +106,18 @@ fn inline(module: &Module, calls: &[InstructionId]) -> Result<Patch, Reason> {
     Ok(patch)
 }
 
-/// `inlined clip.1, divmod.2`.
+/// `inlined clip.1, divmod.2 (3 times)`; where there are many, some are only counted.
 fn note(module: &Module, calls: &[InstructionId]) -> String {
-    let callees = calls.iter().flat_map(|&call| module.instruction(call).called_computations());
-    let names: Vec<&str> = callees.map(|callee| module.computation(callee).name.as_str()).collect();
-    format!("inlined {}", names.join(", "))
+    const NAMED: usize = 16;
+    let mut times: IndexMap<&str, usize> = IndexMap::new();
+    for callee in calls.iter().flat_map(|&call| module.instruction(call).called_computations()) {
+        *times.entry(module.computation(callee).name.as_str()).or_insert(0) += 1;
+    }
+    let name = |(name, &times): (&&str, &usize)| {
+        if times > 1 { format!("{name} ({times} times)") } else { (*name).to_owned() }
+    };
+    let names: Vec<String> = times.iter().take(NAMED).map(name).collect();
+    let others = times.len().saturating_sub(NAMED);
+    let others = if others > 0 { format!(" and {others} others") } else { String::new() };
+    format!("inlined {}{others}", names.join(", "))
 }

@@ -206,9 +206,73 @@ fn tables_take_no_turns_for_little() {
     };
     let (loops, why) = said(&program(8));
     assert!(loops == 0 && why.contains("would turn between tables"), "{why}");
-    assert_eq!(notes_of_small(&program(8)), ["8 blocks of 1048576 rows"], "a quarter of arguments and results at most");
+    assert_eq!(notes_of_small(&program(8)), ["64 blocks of 131072 rows"], "memory is asked for");
     assert_eq!(said(&program(16)).0, 1, "no table fits the caches, in one block or in many");
     assert_eq!(said(GRADIENT).0, 0, "nor where it is found from the largest values");
+    assert_eq!(said(&descent(8 << 20, 1 << 25, 1)).0, 0, "the blocks themselves are no saving");
+    assert_eq!(said(&descent(8 << 20, 1 << 22, 4)).0, 1, "but for 16 bytes an update");
+}
+
+#[test]
+fn tables_that_ask_for_one_block_are_spoken_of() {
+    let program = descent(8 << 20, 1 << 22, 1);
+    let held = "  %held = f32[104857600] parameter(2)\n";
+    let root = "  ROOT %y = ";
+    let tuple = "  ROOT %both = (f32[2097152,1], f32[104857600]) tuple(%y, %held)\n}\n";
+    let program = program.replace(root, &format!("{held}  %y = "));
+    let program = format!("{}{tuple}", program.trim_end().trim_end_matches('}'));
+    let report = report(&Options::default(), &program);
+    let said = report.remarks.iter().any(|remark| remark.message.contains("would turn between tables"));
+    assert!(report.rewrites.is_empty() && said, "{:?}", report.remarks.len());
+}
+
+/// A lookup in a table of `read` bytes, whose sines are added into one of `written` bytes.
+fn lookup_and_sum(read: usize, written: usize) -> String {
+    let (n, read, written) = (1 << 25, read / 4, written / 4);
+    format!(
+        "HloModule m
+{SUM}ENTRY %main {{
+  %x = f32[{read}] parameter(0)
+  %i = s32[{n},1] parameter(1)
+  %j = s32[{n},1] parameter(2)
+  %g = f32[{n}] gather(%x, %i), offset_dims={{}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1}}
+  %s = f32[{n}] sine(%g)
+  %n = f32[] constant(0)
+  %first = f32[{written}] broadcast(%n), dimensions={{}}
+  ROOT %y = f32[{written}] scatter(%first, %j, %s), update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%sum
+}}
+"
+    )
+}
+
+#[test]
+fn a_small_table_beside_a_large_one_takes_no_turns() {
+    let loops = |read, written| loops(&lookup_and_sum(read, written));
+    assert_eq!(loops(8 << 20, 4 << 10), 1);
+    assert_eq!(loops(4 << 10, 8 << 20), 1);
+    assert_eq!(loops(6 << 20, 2 << 20), 0, "128 MiB are not worth it");
+}
+
+#[test]
+fn a_loop_that_saves_much_bears_one_that_takes_turns() {
+    let sums = |width: usize| {
+        let wide = format!(
+            "  %w = f32[4194304] parameter(2)
+  %k = f32[{width}] parameter(3)
+  %ww = f32[4194304,{width}] broadcast(%w), dimensions={{0}}
+  %kk = f32[4194304,{width}] broadcast(%k), dimensions={{1}}
+  %p = f32[4194304,{width}] multiply(%ww, %kk)
+  %q = f32[4194304,{width}] cosine(%p)
+  %first2 = f32[64,{width}] broadcast(%n), dimensions={{}}
+  %z = f32[64,{width}] scatter(%first2, %index, %q), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%sum
+  ROOT %both = (f32[2097152,1], f32[64,{width}]) tuple(%y, %z)
+}}
+"
+        );
+        let program = descent(8 << 20, 1 << 22, 1).replace("  ROOT %y = ", "  %y = ");
+        format!("{}{wide}", program.trim_end().trim_end_matches('}'))
+    };
+    assert_eq!(loops(&sums(8)), 2);
 }
 
 /// Sums of 16 rows each of a table of 31 MiB.

@@ -188,9 +188,7 @@ ENTRY %main {{
 }
 
 /// Large values on both sides of a call that holds nothing large.
-#[test]
-fn small_calls_between_large_values_are_inlined() {
-    let source = "HloModule m
+const BETWEEN: &str = "HloModule m
 %sum (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
   %b = f32[] parameter(1)
@@ -208,7 +206,7 @@ fn small_calls_between_large_values_are_inlined() {
   %u = f32[1000] parameter(0)
   ROOT %p = f32[1000] sine(%u)
 }
-ENTRY %main {
+%layer (x: f32[1000,100], y: f32[1000]) -> f32[1000] {
   %x = f32[1000,100] parameter(0)
   %y = f32[1000] parameter(1)
   %zero = f32[] constant(0)
@@ -222,6 +220,33 @@ ENTRY %main {
   ROOT %last = f32[1000] call(%again), to_apply=%behind
 }
 ";
+
+/// The rest of a module with a loop around what a layer does.
+const LOOP: &str = "%step (p: (f32[1000,100], f32[1000])) -> (f32[1000,100], f32[1000]) {
+  %p = (f32[1000,100], f32[1000]) parameter(0)
+  %x = f32[1000,100] get-tuple-element(%p), index=0
+  %y = f32[1000] get-tuple-element(%p), index=1
+  %l = f32[1000] call(%y), to_apply=%before
+  %scaled = f32[1000,100] broadcast(%l), dimensions={0}
+  %next = f32[1000,100] add(%x, %scaled)
+  %zero = f32[] constant(0)
+  %sums = f32[1000] reduce(%next, %zero), dimensions={1}, to_apply=%sum
+  ROOT %q = (f32[1000,100], f32[1000]) tuple(%next, %sums)
+}
+%more (p: (f32[1000,100], f32[1000])) -> pred[] {
+  %p = (f32[1000,100], f32[1000]) parameter(0)
+  ROOT %yes = pred[] constant(true)
+}
+ENTRY %main {
+  %x = f32[1000,100] parameter(0)
+  %y = f32[1000] parameter(1)
+  %start = (f32[1000,100], f32[1000]) tuple(%x, %y)
+  ROOT %w = (f32[1000,100], f32[1000]) while(%start), condition=%more, body=%step
+}
+";
+
+/// What the pass inlines where needed.
+fn inlined(source: &str) -> Vec<String> {
     let module = parse(source);
     let users = hlo_ir::graph::Users::of(&module);
     let estimate = common::estimate(Bytes(1 << 24), Vec::new());
@@ -231,5 +256,62 @@ ENTRY %main {
         hlo_passes::Outcome::Rewrite { note, .. } => note,
         hlo_passes::Outcome::Missed(reason) | hlo_passes::Outcome::Withheld { reason, .. } => reason.code.to_owned(),
     });
-    assert_eq!(notes.collect::<Vec<_>>(), ["inlined between"]);
+    notes.collect()
+}
+
+#[test]
+fn small_calls_between_large_values_are_inlined() {
+    let none: [&str; 0] = [];
+    let entry = BETWEEN.replace("%layer (x: f32[1000,100], y: f32[1000]) -> f32[1000]", "ENTRY %main");
+    assert_eq!(inlined(&entry), ["inlined between"], "neither what is before nor what is behind");
+    let composite = entry.replace("to_apply=%between", "to_apply=%between, is_composite=true");
+    assert_eq!(inlined(&composite), none);
+    let twice = entry.replace(
+        "multiply(%turned, %scale)",
+        "multiply(%twice, %scale)\n  %twice = f32[1000] call(%turned), to_apply=%between",
+    );
+    let twice = twice
+        .replacen("  %scaled = f32[1000] multiply(%twice, %scale)\n", "", 1)
+        .replace("  %wide = ", "  %scaled = f32[1000] multiply(%twice, %scale)\n  %wide = ");
+    assert_eq!(inlined(&twice), ["inlined between (2 times)"]);
+}
+
+#[test]
+fn small_calls_are_inlined_in_loops_and_with_the_calls_around() {
+    let (callees, _) = BETWEEN.split_once("%layer").expect("it has one");
+    let by_row = LOOP
+        .replace("(%p), index=1\n", "(%p), index=1\n  %z = f32[] constant(0)\n")
+        .replace("call(%y)", "call(%first)")
+        .replace("  %l = ", "  %first = f32[1000] reduce(%x, %z), dimensions={1}, to_apply=%sum\n  %l = ");
+    assert_eq!(inlined(&format!("{callees}{by_row}")), ["inlined before"]);
+    let called = "ENTRY %main {
+  %x = f32[1000,100] parameter(0)
+  %y = f32[1000] parameter(1)
+  ROOT %out = f32[1000] call(%x, %y), to_apply=%layer
+}
+";
+    let large = format!("{BETWEEN}{called}");
+    let none: [&str; 0] = [];
+    assert_eq!(
+        inlined(&large),
+        none,
+        "its largest array is a fortieth of the temporaries, and calls inside go with it"
+    );
+}
+
+#[test]
+fn many_names_are_counted() {
+    let calls = |count: usize| {
+        let callee = |k: usize| format!("%f{k} (t{k}: f32[8]) -> f32[8] {{\n  ROOT %t{k} = f32[8] parameter(0)\n}}\n");
+        let call = |k: usize| format!("  %c{k} = f32[1000,100] call(%x), to_apply=%f{k}\n");
+        let callees: String = (0..count).map(callee).collect::<String>().replace("f32[8]", "f32[1000,100]");
+        let calls: String = (0..count).map(call).collect();
+        let operands: Vec<String> = (0..count).map(|k| format!("%c{k}")).collect();
+        let shapes = vec!["f32[1000,100]"; count].join(", ");
+        let root = format!("  ROOT %all = ({shapes}) tuple({})\n", operands.join(", "));
+        format!("HloModule m\n{callees}ENTRY %main {{\n  %x = f32[1000,100] parameter(0)\n{calls}{root}}}\n")
+    };
+    let note = |count: usize| inlined(&calls(count)).join("; ");
+    assert!(note(16).ends_with("f14, f15"), "{}", note(16));
+    assert!(note(18).ends_with("f14, f15 and 2 others"), "{}", note(18));
 }

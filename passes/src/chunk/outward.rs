@@ -231,14 +231,15 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let (part_of_all, _) = least_gain(context, context.estimate.charged());
     let least = context.options.min_saving.max(part_of_all).get();
     let least = if context.options.chunk_bytes.is_some() { least } else { least.max(LEAST_GAIN) };
-    let worth = plan
-        .loops
-        .iter()
-        .zip(&regions)
-        .map(|(sinks, region)| worth(context, &sinks.iter().collect::<Vec<_>>(), region));
-    let least = least.max(worth.max().unwrap_or_default().get());
     let offer = Offer { plan, price, sizes, regions };
-    (possible(context, Bytes(offer.price.gain)).get() >= least.max(1) && !takes_long(context, &offer)).then_some(offer)
+    let gains = possible(context, Bytes(offer.price.gain)).get() >= least.max(1);
+    (gains && offer.rest() >= turns_cost(context, &offer) && !takes_long(context, &offer)).then_some(offer)
+}
+
+/// Bytes that the turns that the loops take between tables must spare.
+fn turns_cost(context: &Context<'_>, offer: &Offer) -> u64 {
+    let sinks: Vec<Vec<&Sink>> = offer.plan.loops.iter().map(|sinks| sinks.iter().collect()).collect();
+    worth(context, sinks.iter().map(Vec::as_slice).zip(&offer.regions)).get()
 }
 
 /// Whether loops inside a loop take long for what they spare, though nobody asks for memory. How other devices fill results was not measured.

@@ -15,7 +15,7 @@ use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule, most_bytes};
 use super::small::{NOT_ASKED, least_gain, possible, recycles_memory};
 use super::sum::Sum;
-use super::turns::{NOT_WORTH, fewest_rows, worth};
+use super::turns::{NOT_WORTH, fewest_rows, waits_for_wish, worth};
 use super::waste::{Dying, Held, Identity};
 use crate::flow::{is_fusible, producer};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
@@ -129,6 +129,8 @@ impl Planner<'_> {
         let Some(size) = self.block_size(sinks, &region, row_bytes).filter(|_| !dear) else {
             if recycles {
                 self.miss(sinks[0], Reason { code: "small-gain", message: NOT_ASKED.to_owned() });
+            } else if waits_for_wish(self.context, sinks, &region) {
+                self.miss(sinks[0], Reason { code: "small-gain", message: format!("blocks {NOT_WORTH}") });
             }
             return Err(Vec::new());
         };
@@ -208,7 +210,7 @@ impl Planner<'_> {
         }
         let instruction = planned[0].sinks[0].inst;
         let (least, part) = least_gain(self.context, estimate.total);
-        let worth = planned.iter().map(|plan| worth(self.context, &plan.sinks, &plan.region)).max().unwrap_or_default();
+        let worth = worth(self.context, planned.iter().map(|plan| (plan.sinks.as_slice(), &plan.region)));
         if wasted < least.max(worth) {
             let message = if wasted < least {
                 format!("blocks would save {wasted}, less than {part} of all memory, and cost run time")

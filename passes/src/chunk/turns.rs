@@ -4,9 +4,8 @@
 //! one by one. By hand, 4.2 million lookups in one table of 8 MiB and as many sums into another, in one block took 41 ms, in 2, 4 and 8 blocks 48, 64
 //! and 87, in thousands 95 (32 MiB of third cache, of which other machines take a part). Two lookups with two scatters (and 100 steps of gradient
 //! descent) of 33.5 million rows ran at 0.65 (0.51) of their speed in blocks of 2 MiB, at 0.61, 0.72, 0.87 and 0.99 (0.55, 0.65, 0.74 and 0.81) in
-//! blocks of 16, 32, 64 and 128 MiB. So blocks are as large as memory allows, and where little is spared there are none: 4.2 million rows ran at 0.49
-//! to 0.84 in blocks of 4 MiB. Tables of 2 MiB fit both, those of 16 MiB and more fit no cache: neither gained by larger blocks. Where a cache holds
-//! 480 MiB, larger blocks gain nothing, and lose 5 %.
+//! blocks of 16, 32, 64 and 128 MiB. So blocks are as large as memory allows, and where little is spared there are none. Tables of 2 MiB fit both, those
+//! of 16 MiB and more fit no cache: neither gained by larger blocks. Where a cache holds 480 MiB, larger blocks gain nothing, and lose 5 %.
 //!
 //! Two scatters that share little but indices run faster in loops of their own: of two tables of 1, 3.4, 8, 16 and 64 MiB by 0.88, 1.1, 1.95, 1.1 and
 //! 0.97; where each gathers from another table of the same size, by 0.88, 2.1, 1.15, 1.1 and 1.1. (Two processors with 1 MiB of second and 32 MiB of
@@ -17,7 +16,6 @@ use hlo_memory::size::shape_size;
 use hlo_memory::{Bytes, Target};
 use indexmap::IndexSet;
 
-use super::outward::is_urgent;
 use super::region::{Block, Part, Region, Source};
 use super::sink::{Kind, Sink};
 use super::small::asks_for_memory;
@@ -37,41 +35,58 @@ const NEAR: u64 = 4 << 20;
 const FEW_OPERATIONS: usize = 64;
 /// Part of the arguments and results, as a divisor, that blocks may take for it.
 const SHARE: u64 = 4;
-/// Most bytes of blocks that are made larger for it: a quarter of the least that they spare.
+/// Most bytes of blocks that are made larger for it...
 const BLOCK: u64 = 64 << 20;
-/// Larger blocks may take this part of the arguments and results, as a divisor: little more than a hundredth.
+/// ...unless this part of the arguments and results, as a divisor, is more: little more than a hundredth.
 const LARGE_SHARE: u64 = 80;
-/// Bytes that loops must spare to be worth the turns, if nobody asks for memory: less is at hand wherever XLA runs.
+/// Bytes that loops must spare to be worth the turns, if nobody asks for memory: less is at hand wherever XLA runs...
 const WORTH: Bytes = Bytes(256 << 20);
+/// ...unless they spare so many for each update: that pays for the lines. (With 4.2 million rows, small blocks that spared 7 to 15 bytes each ran at 0.49
+/// to 0.84 of the original's speed, those that spared 19, 31, 50 and 63 at 0.95, 0.88, 0.89 and 0.95.)
+const PAYS: u64 = 16;
 /// What is said where they spare less.
-pub(super) const NOT_WORTH: &str = "would turn between tables that fit the processor's caches one by one only, and save less than 256 MiB; \
+pub(super) const NOT_WORTH: &str = "would turn between tables that fit the processor's caches one by one only, and save little for that; \
                                     `--chunk-bytes`, a smaller `--min-saving` or a `--budget` asks for memory all the same";
 
-/// Fewest rows of a block, of which each takes `row_bytes`: 1 where tables do not matter, or a budget matters more.
+/// Fewest rows of a block, of which each takes `row_bytes`: 1 where tables do not matter, or memory matters more.
 pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Region, row_bytes: u64) -> i64 {
-    let Some(largest) = turning(context, sinks, region).filter(|_| !is_urgent(context)) else { return 1 };
-    let updates = sinks.iter().map(|sink| sink.inner).max().unwrap_or(1).max(1) as u64;
+    let Some(largest) = turning(context, sinks, region).filter(|_| !asks_for_memory(context)) else { return 1 };
+    let updates = updates(sinks);
     let floor = context.estimate.floor.get();
     let affordable = (floor / SHARE).min(BLOCK.max(floor / LARGE_SHARE)) / row_bytes.max(1);
     (USES * largest / LINE / updates).min(affordable).max(1) as i64
 }
 
-/// Bytes that a loop must spare for the turns that it takes between tables: none where it takes none, or where memory is asked for.
-pub(super) fn worth(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> Bytes {
-    let free = asks_for_memory(context) || turning(context, sinks, region).is_none();
-    if free { Bytes::ZERO } else { WORTH }
+/// Bytes that loops must spare for the turns that they take between tables: none where they take none, or where memory is asked for.
+pub(super) fn worth<'l>(context: &Context<'_>, loops: impl Iterator<Item = (&'l [&'l Sink], &'l Region)>) -> Bytes {
+    let turning = loops.filter(|(sinks, region)| turning(context, sinks, region).is_some());
+    let places = |sinks: &[&Sink]| sinks.iter().map(|sink| sink.rows.max(1) as u64).max().unwrap_or(1) * updates(sinks);
+    let bytes = turning.map(|(sinks, _)| places(sinks).saturating_mul(PAYS)).fold(0, u64::saturating_add);
+    if asks_for_memory(context) { Bytes::ZERO } else { WORTH.min(Bytes(bytes)) }
+}
+
+/// Updates of a row.
+fn updates(sinks: &[&Sink]) -> u64 {
+    sinks.iter().map(|sink| sink.inner).max().unwrap_or(1).max(1) as u64
+}
+
+/// Whether a loop would take turns, and is made without them only if memory is asked for.
+pub(super) fn waits_for_wish(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> bool {
+    turning(context, sinks, region).is_some() && !asks_for_memory(context)
 }
 
 /// Bytes of the largest table if a loop gathers and scatters in turns, and its tables fit the caches one by one only.
 fn turning(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> Option<u64> {
     let bytes = |id: InstructionId| shape_size(context.module.shape(id)).map_or(u64::MAX, Bytes::get);
-    let (read, written) = (gathered(context, region), scattered(sinks));
-    let sizes: Vec<u64> = read.iter().chain(&written).map(|&table| bytes(table)).collect();
-    let largest = sizes.iter().copied().max().unwrap_or(0);
-    let turns = context.options.target == Target::Cpu && !read.is_empty() && !written.is_empty();
+    let sizes = |tables: IndexSet<InstructionId>| tables.into_iter().map(bytes).collect::<Vec<u64>>();
+    let (read, written) = (sizes(gathered(context, region)), sizes(scattered(sinks)));
+    let sum = |sizes: &[u64]| sizes.iter().copied().fold(0, u64::saturating_add);
+    let (of_read, of_written) = (sum(&read), sum(&written));
+    let together = of_read.saturating_add(of_written) >= REACH && of_read.min(of_written) >= REACH / 4;
     // A wider update pays for finding its place.
     let narrow = sinks.iter().all(|sink| update_bytes(context, sink) < LINE);
-    (turns && narrow && largest <= REACH && sizes.iter().sum::<u64>() >= REACH).then_some(largest)
+    let largest = read.into_iter().chain(written).max()?;
+    (context.options.target == Target::Cpu && together && narrow && largest <= REACH).then_some(largest)
 }
 
 /// Whether two scatters that could share a loop had better have one each: they turn between tables, and what they share is read and computed in little

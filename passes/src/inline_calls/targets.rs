@@ -75,9 +75,10 @@ fn between(search: &Search<'_>, least: Bytes) -> Vec<InstructionId> {
     let small_call = |id: InstructionId| module.instruction(id).opcode == Opcode::Call && bytes(module, id) < least;
     let (mut behind, mut ahead) = (SideTable::new(false), SideTable::new(false));
     let mut calls = Vec::new();
+    let is_call = |&id: &InstructionId| module.instruction(id).opcode == Opcode::Call;
     for &computation in module.computation_ids() {
-        if !module.computation(computation).instructions.iter().any(|&id| small_call(id))
-            || !search.calls_around(computation).is_empty()
+        if search.callers[computation].iter().any(is_call)
+            || !module.computation(computation).instructions.iter().any(|&id| small_call(id))
         {
             continue;
         }
