@@ -59,6 +59,20 @@ fn run_on(source: &str, passes: &[Box<dyn Pass>]) -> (String, RunReport) {
     (diff(&before, &text::print(&module)), report)
 }
 
+/// What the pass inlines where needed, in a program with so many bytes of temporaries.
+fn inlined(source: &str, temporaries: u64) -> Vec<String> {
+    let module = parse(source);
+    let users = hlo_ir::graph::Users::of(&module);
+    let estimate = common::estimate(Bytes(temporaries), Vec::new());
+    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let context = Context::of_input(&module, &users, &estimate, &options);
+    let notes = InlineCalls::where_needed().find(&context).into_iter().map(|finding| match finding.outcome {
+        hlo_passes::Outcome::Rewrite { note, .. } => note,
+        hlo_passes::Outcome::Missed(reason) | hlo_passes::Outcome::Withheld { reason, .. } => reason.code.to_owned(),
+    });
+    notes.collect()
+}
+
 #[test]
 fn every_call_is_inlined_with_the_calls_inside() {
     let (diff, report) = run_on(NESTED, &by_names(["inline-calls"]).expect("the pass exists"));
@@ -144,17 +158,7 @@ fn calls_around_a_scatter_are_inlined_with_it() {
 ENTRY %main"
         ),
     );
-    let module = parse(&source);
-    let users = hlo_ir::graph::Users::of(&module);
-    let estimate = common::estimate(Bytes(0), Vec::new());
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
-    let context = Context::of_input(&module, &users, &estimate, &options);
-    let findings = InlineCalls::where_needed().find(&context);
-    let notes = findings.iter().map(|finding| match &finding.outcome {
-        hlo_passes::Outcome::Rewrite { note, .. } => note.as_str(),
-        hlo_passes::Outcome::Missed(reason) | hlo_passes::Outcome::Withheld { reason, .. } => reason.code,
-    });
-    assert_eq!(notes.collect::<Vec<_>>(), ["inlined wrap, update"]);
+    assert_eq!(inlined(&source, 0), ["inlined wrap, update"]);
 }
 
 /// Each call makes a twenty-fifth of the temporaries.
@@ -176,14 +180,7 @@ ENTRY %main {{
 "
         )
     };
-    let found = |calls: usize| {
-        let module = parse(&source(calls));
-        let users = hlo_ir::graph::Users::of(&module);
-        let estimate = common::estimate(Bytes(100_000), Vec::new());
-        let options = Options { min_saving: Bytes(1), ..Options::default() };
-        let context = Context::of_input(&module, &users, &estimate, &options);
-        InlineCalls::where_needed().find(&context).len()
-    };
+    let found = |calls: usize| inlined(&source(calls), 100_000).len();
     assert_eq!([1, 2].map(found), [0, 1]);
 }
 
@@ -245,27 +242,13 @@ ENTRY %main {
 }
 ";
 
-/// What the pass inlines where needed.
-fn inlined(source: &str) -> Vec<String> {
-    let module = parse(source);
-    let users = hlo_ir::graph::Users::of(&module);
-    let estimate = common::estimate(Bytes(1 << 24), Vec::new());
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
-    let context = Context::of_input(&module, &users, &estimate, &options);
-    let notes = InlineCalls::where_needed().find(&context).into_iter().map(|finding| match finding.outcome {
-        hlo_passes::Outcome::Rewrite { note, .. } => note,
-        hlo_passes::Outcome::Missed(reason) | hlo_passes::Outcome::Withheld { reason, .. } => reason.code.to_owned(),
-    });
-    notes.collect()
-}
-
 #[test]
 fn small_calls_between_large_values_are_inlined() {
     let none: [&str; 0] = [];
     let entry = BETWEEN.replace("%layer (x: f32[1000,100], y: f32[1000]) -> f32[1000]", "ENTRY %main");
-    assert_eq!(inlined(&entry), ["inlined between"], "neither what is before nor what is behind");
+    assert_eq!(inlined(&entry, 1 << 24), ["inlined between"], "neither what is before nor what is behind");
     let composite = entry.replace("to_apply=%between", "to_apply=%between, is_composite=true");
-    assert_eq!(inlined(&composite), none);
+    assert_eq!(inlined(&composite, 1 << 24), none);
     let twice = entry.replace(
         "multiply(%turned, %scale)",
         "multiply(%twice, %scale)\n  %twice = f32[1000] call(%turned), to_apply=%between",
@@ -273,7 +256,7 @@ fn small_calls_between_large_values_are_inlined() {
     let twice = twice
         .replacen("  %scaled = f32[1000] multiply(%twice, %scale)\n", "", 1)
         .replace("  %wide = ", "  %scaled = f32[1000] multiply(%twice, %scale)\n  %wide = ");
-    assert_eq!(inlined(&twice), ["inlined between (2 times)"]);
+    assert_eq!(inlined(&twice, 1 << 24), ["inlined between (2 times)"]);
 }
 
 #[test]
@@ -283,7 +266,7 @@ fn small_calls_are_inlined_in_loops_and_with_the_calls_around() {
         .replace("(%p), index=1\n", "(%p), index=1\n  %z = f32[] constant(0)\n")
         .replace("call(%y)", "call(%first)")
         .replace("  %l = ", "  %first = f32[1000] reduce(%x, %z), dimensions={1}, to_apply=%sum\n  %l = ");
-    assert_eq!(inlined(&format!("{callees}{by_row}")), ["inlined before"]);
+    assert_eq!(inlined(&format!("{callees}{by_row}"), 1 << 24), ["inlined before"]);
     let called = "ENTRY %main {
   %x = f32[1000,100] parameter(0)
   %y = f32[1000] parameter(1)
@@ -293,7 +276,7 @@ fn small_calls_are_inlined_in_loops_and_with_the_calls_around() {
     let large = format!("{BETWEEN}{called}");
     let none: [&str; 0] = [];
     assert_eq!(
-        inlined(&large),
+        inlined(&large, 1 << 24),
         none,
         "its largest array is a fortieth of the temporaries, and calls inside go with it"
     );
@@ -311,7 +294,37 @@ fn many_names_are_counted() {
         let root = format!("  ROOT %all = ({shapes}) tuple({})\n", operands.join(", "));
         format!("HloModule m\n{callees}ENTRY %main {{\n  %x = f32[1000,100] parameter(0)\n{calls}{root}}}\n")
     };
-    let note = |count: usize| inlined(&calls(count)).join("; ");
+    let note = |count: usize| inlined(&calls(count), 1 << 24).join("; ");
     assert!(note(16).ends_with("f14, f15"), "{}", note(16));
     assert!(note(18).ends_with("f14, f15 and 2 others"), "{}", note(18));
+}
+
+/// With 40 levels there are a million million ways through the bodies, which would never end.
+#[test]
+fn bodies_that_share_what_they_call_are_looked_at_once() {
+    let (sum, _) = BETWEEN.split_once("%between").expect("it has one");
+    let level = |k: usize| {
+        format!(
+            "%f{k} (t: f32[1000]) -> f32[1000] {{
+  %t = f32[1000] parameter(0)
+  %r = f32[1000] call(%t), to_apply=%f{below}
+  ROOT %q = f32[1000] call(%r), to_apply=%f{below}
+}}
+",
+            below = k - 1
+        )
+    };
+    let levels: String = (1..=40).map(level).collect();
+    let entry = "ENTRY %main {
+  %x = f32[1000,100] parameter(0)
+  %zero = f32[] constant(0)
+  %sums = f32[1000] reduce(%x, %zero), dimensions={1}, to_apply=%sum
+  %turned = f32[1000] call(%sums), to_apply=%f40
+  ROOT %wide = f32[1000,100] broadcast(%turned), dimensions={0}
+}
+";
+    let last =
+        "%f0 (t: f32[1000]) -> f32[1000] {\n  %t = f32[1000] parameter(0)\n  ROOT %r = f32[1000] negate(%t)\n}\n";
+    let none: [&str; 0] = [];
+    assert_eq!(inlined(&format!("{sum}{last}{levels}{entry}"), 1 << 24), none, "the result would be too large");
 }

@@ -44,6 +44,8 @@ pub(crate) fn obstacle(module: &Module, call: InstructionId) -> Option<Reason> {
 pub(super) struct Inliner<'a> {
     module: &'a Module,
     patch: &'a mut Patch,
+    /// Instructions added so far.
+    added: usize,
     /// What stands for an instruction that was inlined; itself where unset.
     replaced: SideTable<InstructionId, Option<InstructionId>>,
 }
@@ -51,7 +53,7 @@ pub(super) struct Inliner<'a> {
 impl<'a> Inliner<'a> {
     /// Nothing inlined yet.
     pub(super) fn new(module: &'a Module, patch: &'a mut Patch) -> Self {
-        Self { module, patch, replaced: SideTable::new(None) }
+        Self { module, patch, added: 0, replaced: SideTable::new(None) }
     }
 
     /// Inlines one call. Several calls of one computation must come in text order, so that a later one finds the earlier one's result.
@@ -98,7 +100,8 @@ impl<'a> Inliner<'a> {
     }
 
     fn add(&mut self, into: ComputationId, instruction: Instruction) -> Result<InstructionId, Reason> {
-        if self.patch.added().count() >= MOST_INSTRUCTIONS {
+        self.added += 1;
+        if self.added > MOST_INSTRUCTIONS {
             let message = format!("inlining would add more than {MOST_INSTRUCTIONS} instructions");
             return Err(Reason { code: "too-large", message });
         }
