@@ -45,6 +45,7 @@ def main():
     verdicts()
     promises()
     distances()
+    roundings()
     failed = [change for change, *rest in checks if not check(change, *rest)]
     print(f"{len(checks) - len(failed)} passed, {len(failed)} failed")
     sys.exit(1 if failed else 0)
@@ -112,6 +113,29 @@ ENTRY %main {{
         asked = [(*files, 1, 0), (*reversed(files), 1, 0)]
         near = [answer.get("near") for answer in random_check.in_children(random_jobs.judge_by_truth, asked)]
         assert near == [[True], [False]], near
+
+
+def roundings():
+    """Products that cancel to nothing may leave the rounding of one of them, and no more."""
+    module = """HloModule m
+ENTRY %main {{
+  %a = f32[256] parameter(0)
+  %b = f32[256] parameter(1)
+  %near = f32[] constant({factor})
+  %factor = f32[256] broadcast(%near), dimensions={{}}
+  %other = f32[256] multiply(%a, %factor)
+  %p = f32[256] multiply(%a, %b)
+  %q = f32[256] multiply(%other, %b)
+  ROOT %r = f32[256] subtract(%p, %q)
+}}
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [os.path.join(folder, f"{number}.hlo") for number in range(3)]
+        for file, factor in zip(files, ("1", "1.00000012", "1.00001")):
+            random_jobs.write(file, module.format(factor=factor))
+        asked = [(files[0], after, 1, 0) for after in files]
+        near = [answer.get("near") for answer in random_check.in_children(random_jobs.judge_by_truth, asked)]
+        assert near == [[True], [True], [False]], near
 
 
 def check(change, count, said, last):

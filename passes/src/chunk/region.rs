@@ -76,7 +76,7 @@ impl Region {
         self.computed(module).any(|op| adds_to_product(module, op))
     }
     /// Instructions computed on blocks.
-    fn computed<'a>(&'a self, module: &'a Module) -> impl Iterator<Item = InstructionId> + 'a {
+    pub(super) fn computed<'a>(&'a self, module: &'a Module) -> impl Iterator<Item = InstructionId> + 'a {
         let computed = self.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
         computed.map(|(block, _)| producer(module, block.value.inst).0)
     }

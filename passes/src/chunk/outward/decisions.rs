@@ -9,34 +9,92 @@ use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
 use indexmap::IndexSet;
 
 use super::closure::Plan;
+use super::graph::Graph;
+use super::inputs;
 use super::reach::Flow;
 use crate::chunk::region::Region;
 use crate::flow::first_array;
 
-/// Whether something is computed on different blocks in several loops, where it can round differently, and a comparison, rounding or the like
-/// behind it could then decide differently.
+/// Whether something is computed on different blocks in several loops, where it can round differently, and comparisons, roundings or the like
+/// behind it could then decide what they decide in no program that computes it once.
+///
+/// One loop may decide, by what it computes itself: such a program decides the same with this loop's numbers, from which those of other loops
+/// differ by rounding only. (The gradient of a `relu` asks where its operand, made again, is above zero.)
 pub(super) fn decides_twice(flow: &Flow<'_, '_>, plan: &Plan, regions: &[Region]) -> bool {
-    let module = flow.context.module;
+    let (graph, module) = (flow.graph, flow.context.module);
+    let twice = rounded_twice(module, regions);
+    let is_member = |op: InstructionId| graph.results(op).iter().any(|value| plan.members.contains_key(value));
+    let tainted = tainted(graph, &twice, is_member);
+    let decides = |&op: &InstructionId| {
+        let below = graph.operands(op).iter().any(|&operand| tainted[graph.op(operand)]);
+        is_member(op) && below && is_discontinuous(module, op)
+    };
+    let deciding: Vec<InstructionId> = graph.ops.iter().copied().filter(decides).collect();
+    let Some(&first) = deciding.first() else { return false };
+    let made: Vec<_> = (0..regions.len()).map(|at| made_by(graph, plan, &regions[at], at)).collect();
+    let Some(place) = made.iter().position(|made| made[first]) else { return true };
+    let elsewhere = |op: InstructionId| made.iter().enumerate().any(|(at, made)| made[op] != (at == place));
+    deciding.iter().any(|&op| elsewhere(op)) || asks_others(graph, &twice, &made[place], &regions[place], &deciding)
+}
+
+/// What a loop computes, its results included.
+fn made_by(graph: &Graph<'_>, plan: &Plan, region: &Region, at: usize) -> SideTable<InstructionId, bool> {
+    let mut made = SideTable::new(false);
+    for op in region.computed(graph.module).chain(plan.loops[at].iter().map(|sink| graph.op(sink.inst))) {
+        made.set(op, true);
+    }
+    made
+}
+
+/// What can round differently in two of the regions.
+fn rounded_twice(module: &Module, regions: &[Region]) -> SideTable<InstructionId, bool> {
     let mut seen = IndexSet::new();
-    let mut tainted = SideTable::new(false);
+    let mut twice = SideTable::new(false);
     for region in regions {
         for op in region.rounded(module) {
             if !seen.insert(op) {
-                tainted.set(op, true);
+                twice.set(op, true);
             }
         }
     }
-    for &op in &flow.graph.ops {
-        if !flow.graph.results(op).iter().any(|value| plan.members.contains_key(value)) {
-            continue;
-        }
-        let below = flow.graph.operands(op).iter().any(|&operand| tainted[flow.graph.op(operand)]);
-        if below && is_discontinuous(module, op) {
-            return true;
-        }
+    twice
+}
+
+/// What depends on such instructions by way of those that `passes` names.
+fn tainted(
+    graph: &Graph<'_>,
+    twice: &SideTable<InstructionId, bool>,
+    passes: impl Fn(InstructionId) -> bool,
+) -> SideTable<InstructionId, bool> {
+    let mut tainted = twice.clone();
+    for &op in &graph.ops {
+        let below = passes(op) && graph.operands(op).iter().any(|&operand| tainted[graph.op(operand)]);
         tainted.set(op, tainted[op] || below);
     }
-    false
+    tainted
+}
+
+/// Whether some of `deciding` depend on numbers that stand in memory when their loop begins, and that other loops made of what `twice` tells.
+/// `made`: what the loop itself computes.
+fn asks_others(
+    graph: &Graph<'_>,
+    twice: &SideTable<InstructionId, bool>,
+    made: &SideTable<InstructionId, bool>,
+    region: &Region,
+    deciding: &[InstructionId],
+) -> bool {
+    let everywhere = tainted(graph, twice, |_| true);
+    let read: IndexSet<InstructionId> = inputs(region).map(|value| value.inst).collect();
+    let mut foreign = SideTable::new(false);
+    for &op in &graph.ops {
+        let asks = |&operand: &InstructionId| {
+            let maker = graph.op(operand);
+            if made[maker] && !read.contains(&operand) { foreign[maker] } else { everywhere[maker] }
+        };
+        let asks = graph.operands(op).iter().any(asks);
+        foreign.set(op, asks);
+    }
+    deciding.iter().any(|&op| foreign[op])
 }
 
 /// Whether a small change of an operand can change the result by much.
