@@ -204,11 +204,11 @@ class Columns:
         top = min(dim - 1, 127)
         return self.rng.choice((
             f"jnp.clip({name}, 0, {top})", f"jnp.maximum({name}, 0)", f"{name} & {top}", f"{name} % {max(1, top)}",
-            f"jnp.abs({name})", f"jnp.where({name} < 0, 0, {name})", f"{name}.astype('uint8')",
+            f"jnp.abs({name} >> 1)", f"jnp.where({name} < 0, 0, {name})", f"{name}.astype('uint8')",
             f"jnp.abs({name} % {max(1, top)})", f"jnp.maximum({name}, 0) // 2", f"jnp.minimum(jnp.maximum({name}, 0), {top})",
             f"lax.clamp({name}.dtype.type(0), {name}, {name}.dtype.type({top}))", f"{name} >> 31 & 1",
             f"({name} > 0).astype('int32')", f"{name} * {name}", f"lax.shift_right_logical({name}, {name}.dtype.type(1))",
-            f"jnp.abs({name}) - 0", f"jnp.abs(lax.rem({name}, {name}.dtype.type({max(1, top)})))", f"jnp.sign({name}) + 1"))
+            f"jnp.abs({name} >> 1) - 0", f"jnp.abs(lax.rem({name}, {name}.dtype.type({max(1, top)})))", f"jnp.sign({name}) + 1"))
 
     def constant_column(self, value, shape):
         return self.let(f"jnp.full({tuple_text(shape)}, {value}, 'int32')")
@@ -225,7 +225,7 @@ class Columns:
         wider = self.rng.choice(("int32", "int32", "int16", "uint32", "uint8", "int8"))
         other = self.rng.choice([n for n, s in self.arrays if s == shape and self.depth == 0] or [name])
         return (
-            f"{name} + 1", f"{name} - 1", f"{name} * 2 // 3", f"-{name}", f"jnp.abs({name})",
+            f"{name} + 1", f"{name} - 1", f"{name} * 2 // 3", f"-{name}", f"jnp.abs({name} >> 1)",
             f"jnp.clip({name}, 0, {top})", f"jnp.clip({name}, -2, {top})", f"jnp.maximum({name}, 0)",
             f"{name} % {max(1, top)}", f"{name} & {top}", f"lax.rem({name}, jnp.asarray({max(1, top)}, {name}.dtype))",
             f"{name}.astype('{wider}')", f"{name}.astype('{wider}').astype('int32')", f"{name}.astype('{wider}') + 1",

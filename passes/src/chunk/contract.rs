@@ -4,7 +4,8 @@
 //! product and a sum that follow each other alone, both inside the loop or both outside, share a kernel (or do not) as before. What can
 //! change is a product inside whose sum stays outside or the other way round, a product with several users of which some leave, a
 //! sum of two products, of which the compiler joins one (which one, all that shares its kernel decides), a reduction outside of something that now stands in memory or no longer does, and a
-//! quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax). Of an array full
+//! quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax). Of sums of which a part
+//! is needed, XLA computes that part only, unless they stand in memory. Of an array full
 //! of one number the compiler knows every element, unless a loop carries it. Rows picked from a table of one row are that row everywhere, and
 //! products with what is the same everywhere are computed in another order. And numbers that lie a few places apart are multiplied before
 //! they are sorted out of what lies between them, and then not joined with a sum.
@@ -17,7 +18,7 @@ use super::region::{Region, Source};
 use super::sink::{Kind, Sink};
 use super::waste::twins;
 use crate::flow::{
-    Sources, exactness, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible, is_real, is_rounded,
+    Frames, Sources, exactness, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible, is_real, is_rounded,
     is_slow, is_total, is_transcendental, is_transparent, keeps_product, parameters, producer,
 };
 use crate::{Context, Grade};
@@ -30,7 +31,7 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
     let rounds = border.any(|&id| is_rounded(context.module, id));
     rounds
         || joins_columns(context.module, region)
-        || scene.read.iter().any(|&id| scene.is_full_of_one(id))
+        || scene.read.iter().any(|&id| scene.is_full_of_one(id) || scene.is_cut_sum(id))
         || scene.multiplies_one_row()
         || scene.picks_by_size()
         || scene.touched.iter().any(|&id| {
@@ -171,6 +172,24 @@ impl<'a> Scene<'a> {
     fn is_full_of_one(&self, id: InstructionId) -> bool {
         let several = self.module.instruction(id).array().is_some_and(|array| array.rank() > 0);
         several && is_real(self.module, id) && self.sources.may_be_full_of_one(id)
+    }
+
+    /// Whether a value that the loop reads holds sums of floats of which it needs a part only: XLA sums up no more than that part, and by other means,
+    /// where it sees both. (The last column of a cumulative sum, random seed 20,014,926.)
+    fn is_cut_sum(&self, id: InstructionId) -> bool {
+        let behind = Frames::new(Vec::new()).resolve(self.module, id, 0).inst;
+        let made = producer(self.module, behind).0;
+        if exactness(self.module, self.module.instruction(made)) == Grade::Bitwise {
+            return false;
+        }
+        let mut seen = IndexSet::from([id]);
+        let mut next = 0;
+        while let Some(&id) = seen.get_index(next) {
+            next += 1;
+            let users = self.context.users.get(id).iter().copied();
+            seen.extend(users.filter(|&user| self.computed[user] && is_fusible(self.module.instruction(user).opcode)));
+        }
+        seen.iter().any(|&user| self.module.instruction(user).opcode == Opcode::Slice)
     }
 
     /// Whether products of floats are computed on blocks beside a row that is picked from a table of one row. (Random seed 15,004,950.)

@@ -3,7 +3,7 @@
 use hlo_ir::graph::Users;
 use hlo_ir::shape::Layout;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, Instruction, InstructionId, Module, Opcode};
-use hlo_memory::size;
+use hlo_memory::{Bytes, size};
 use indexmap::{IndexMap, IndexSet};
 
 use super::readers::Taken;
@@ -113,7 +113,7 @@ impl Cone {
             }
         }
         let form = |dim: Option<usize>| dim.map_or(Form::Whole, |dim| Form::Part(dim, Rows::IDENTITY));
-        let read: Option<hlo_memory::Bytes> = seen.into_iter().map(|(leaf, dim)| bytes(leaf, form(dim))).sum();
+        let read: Option<Bytes> = seen.into_iter().map(|(leaf, dim)| bytes(leaf, form(dim))).sum();
         matches!((read, row), (Some(read), Some(row)) if read <= row)
     }
 }
@@ -124,7 +124,16 @@ const MANY_ROWS: u64 = 128;
 const CACHED: u64 = 1 << 20;
 
 impl Cone {
-    /// Whether what every step reads as a whole is small, or an operand of a product of many rows.
+    /// Bytes of the largest block that a step computes, the rows themselves or something that they are made of.
+    pub(super) fn largest_part(&self, module: &Module, taken: Taken) -> Bytes {
+        let parts = self.anew().filter_map(|(id, form)| match form {
+            Form::Part(dim, _) => part_size(module, id, dim, taken),
+            Form::Whole => None,
+        });
+        parts.max().unwrap_or(Bytes::ZERO)
+    }
+
+    /// Whether what every step reads as a whole is small, no larger than what it makes of it, or an operand of a product of many rows.
     pub(super) fn has_small_wholes(&self, module: &Module, taken: Taken) -> bool {
         self.nodes.iter().all(|(&(id, form), node)| {
             let (Node::Operation(forms), Form::Part(dim, _)) = (node, form) else { return true };
@@ -132,7 +141,10 @@ impl Cone {
             let wholes = inst.operands.iter().zip(forms).enumerate().filter(|(_, (_, form))| **form == Form::Whole);
             wholes.into_iter().all(|(side, (&whole, _))| match inst.opcode {
                 Opcode::Dot => rows_of_product(module, inst, (side, dim), taken).is_some_and(|rows| rows >= MANY_ROWS),
-                _ => size::shape_size(module.shape(whole)).is_some_and(|bytes| bytes.get() <= CACHED),
+                _ => {
+                    let made = part_size(module, id, dim, taken);
+                    size::shape_size(module.shape(whole)).is_some_and(|read| read.get() <= CACHED || Some(read) <= made)
+                }
             })
         })
     }
@@ -150,6 +162,11 @@ impl Cone {
             _ => true,
         })
     }
+}
+
+/// Bytes of the rows of dimension `dim` that a step computes.
+fn part_size(module: &Module, id: InstructionId, dim: usize, taken: Taken) -> Option<Bytes> {
+    size::array_size(&module.instruction(id).array()?.with_dim(dim, taken.rows))
 }
 
 /// How many rows of the other side meet the whole operand on `side` in a block of dimension `dim` of a product.
