@@ -472,3 +472,31 @@ fn a_selection_of_the_larger_short_float_may_flush_subnormals() {
     let called = called.replacen("HloModule m\n", &format!("HloModule m\n{pick}"), 1);
     assert_eq!(grade_of_first(&called), Grade::HloExact, "jnp.where is a call");
 }
+
+/// XLA sums up the last column alone where it sees that no other one is needed, and by other means.
+#[test]
+fn a_part_of_sums_may_be_summed_otherwise() {
+    let cut = |columns: usize, sums: &str, part: &str| {
+        let lines = format!(
+            "  %b = f32[64,2] broadcast(%v), dimensions={{0}}\n  %zero = f32[] constant(0)\n  %s = f32[64,{columns}] {sums}
+  %p = f32[64,1] {part}\n  %u = f32[64] reshape(%p)"
+        );
+        let options = Options { exactness: Grade::Bitwise, ..options(80) };
+        let found = find(&parse(&source("f32", &lines, ALONE)), &options);
+        let rewrite = found.into_iter().find(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
+        rewrite.expect("the scatter is cut into blocks").grade
+    };
+    let sums = "reduce-window(%b, %zero), window={size=1x2 pad=0_0x1_0}, to_apply=%add_f32";
+    assert_eq!(cut(2, sums, "slice(%s), slice={[0:64], [1:2]}"), Grade::HloExact);
+    assert_eq!(cut(1, &sums.replace(" pad=0_0x1_0", ""), "negate(%s)"), Grade::Bitwise, "all of them");
+    let called = "  ROOT %c = f32[] maximum(%a, %b)\n}\n";
+    let lines = "  %b = f32[64,2] broadcast(%v), dimensions={0}\n  %s = f32[64,2] call(%b), to_apply=%sums
+  %p = f32[64,1] slice(%s), slice={[0:64], [1:2]}\n  %u = f32[64] reshape(%p)";
+    let sums = format!(
+        "%sums {{\n  %b = f32[64,2] parameter(0)\n  %zero = f32[] constant(0)\n  ROOT %s = f32[64,2] {sums}\n}}\n"
+    );
+    let called = source("f32", lines, ALONE).replacen(called, &format!("{called}{sums}"), 1);
+    let found = find(&parse(&called), &Options { exactness: Grade::Bitwise, ..options(80) });
+    let grades = found.iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
+    assert_eq!(grades.map(|finding| finding.grade).collect::<Vec<_>>(), [Grade::HloExact], "jnp.cumsum is a call");
+}

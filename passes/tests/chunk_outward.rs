@@ -276,6 +276,20 @@ fn products_are_made_again_only_for_a_budget_and_never_decided_on_twice() {
     let decided = lines.replace("%less = f32[16,16] subtract(%d, %mosts)", compared);
     let made = whole(&decided, short);
     assert!(!made.is_empty() && !made.contains(&false), "the largest may not be found again: {made:?}");
+    // What is above zero is asked by one of the loops, of the products that it makes itself.
+    let above = "%zeros = f32[16,16] broadcast(%zero), dimensions={}
+  %is = pred[16,16] compare(%d, %zeros), direction=GT
+  %less = f32[16,16] select(%is, %mosts, %zeros)";
+    let masked = lines.replace("%less = f32[16,16] subtract(%d, %mosts)", above);
+    assert!(whole(&masked, short).contains(&false), "one loop decides");
+    // The first loop asks as well: one product could be above zero for one of them only.
+    let asked = "%kept = f32[16,16] select(%is, %d, %zeros)
+  %most = f32[] reduce(%kept, %zero)";
+    let (early, late) = above.rsplit_once("\n").expect("the mask stands before");
+    let both = lines.replace("%most = f32[] reduce(%d, %zero)", &format!("{early}\n  {asked}"));
+    let both = both.replace("%less = f32[16,16] subtract(%d, %mosts)", late.trim());
+    let made = whole(&both, short);
+    assert!(!made.is_empty() && !made.contains(&false), "two loops would decide: {made:?}");
 }
 
 /// The gradient of a maximum: shares of the rows that are the largest. A mask kept as a float would let through NaN where it is 0.

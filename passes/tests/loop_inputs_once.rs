@@ -60,6 +60,10 @@ fn module(m: usize, n: usize, made: &str, step: &str, other: &str) -> Module {
     } else {
         text
     };
+    sized(&text, m, n)
+}
+
+fn sized(text: &str, m: usize, n: usize) -> Module {
     let sizes =
         text.replace("[4,M,", &format!("[4,{m},")).replace("[M,", &format!("[{m},")).replace(",M]", &format!(",{m}]"));
     let sizes = sizes.replace(",N]", &format!(",{n}]")).replace("{1,M,N}", &format!("{{1,{m},{n}}}"));
@@ -112,4 +116,22 @@ fn what_others_read_too_stays() {
     let made = computed(module(128, 128, "tanh(%product)", PRODUCT, "%product"));
     assert_eq!((count(&made, Opcode::Dot), count(&made, Opcode::Tanh)), (1, 1), "the product is read");
     assert_eq!(find(&module(128, 128, "tanh(%product)", PRODUCT, "%rows")).len(), 0, "the rows are a result");
+}
+
+#[test]
+fn short_rows_that_are_summed_up_from_much_are_made_in_any_loop() {
+    let summed = |terms: usize| {
+        let made = format!(
+            "  %spread = f32[4,128,128,{terms}] broadcast(%product), dimensions={{0,1,2}}
+  %fewer = f32[4,128,128,{terms}] tanh(%spread)\n  %none = f32[] constant(0)
+  %rows = f32[4,M,N] reduce(%fewer, %none), dimensions={{3}}, to_apply=%add"
+        );
+        let sum = "\n\n%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)\n}";
+        let text = LOOP.replacen("HloModule m", &format!("HloModule m{sum}"), 1).replace("STEP", SLICE);
+        let text = text.replace("  %rows = f32[4,M,N] MADE", &made).replace(", %OTHER", ", %x");
+        let text = text.replace("(f32[M,M], f32[4,M,N]) tuple(%sums", "(f32[M,M], f32[4,M,64]) tuple(%sums");
+        find(&sized(&text, 128, 128)).len()
+    };
+    assert_eq!((summed(31), summed(32)), (0, 1), "of 2 MiB");
 }

@@ -18,8 +18,8 @@ use super::region::{Region, Source};
 use super::sink::{Kind, Sink};
 use super::waste::twins;
 use crate::flow::{
-    Frames, Sources, exactness, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible, is_real, is_rounded,
-    is_slow, is_total, is_transcendental, is_transparent, keeps_product, parameters, producer,
+    Frames, Sources, exactness, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible, is_real,
+    is_rounded, is_slow, is_total, is_transcendental, is_transparent, keeps_product, parameters, producer,
 };
 use crate::{Context, Grade};
 
