@@ -54,7 +54,7 @@
 //! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, and
 //! from gains below a twentieth of all memory. Remarks say why a chance is missed: `call` (callers compute an operand; inline-calls
 //! helps), `control` (control dependencies), `dynamic-shape`, `exactness` (see above), `granule` (no block size fits all values),
-//! `sharded` (the rows may lie across devices), `short-rows` and `wide-rows` (on TPU), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`,
+//! `sharded` (the rows may lie across devices), `outer-product`, `short-rows` and `wide-rows` (on TPU), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`,
 //! `sorted`, `reshape` or `window`.
 
 mod accumulate;

@@ -152,6 +152,29 @@ fn a_tpu_makes_no_loop_for_less_than_the_copy_of_what_it_multiplies() {
     assert!(offers(512, Target::Gpu) > 0, "no other compiler makes it");
 }
 
+/// Norms of the gradients of examples: XLA:TPU makes a product that sums up nothing part of what reads it.
+#[test]
+fn a_tpu_makes_no_loop_for_a_product_that_sums_up_nothing() {
+    let offers = |rows: &str, contracted: &str, target| {
+        let lines = format!(
+            "  %x = f32[512,{rows}1024] parameter(0)
+  %y = f32[512,{rows}1024] parameter(1)
+  %p = f32[512,1024,1024] dot(%x, %y), lhs_batch_dims={{0}}, lhs_contracting_dims={{{contracted}}}, rhs_batch_dims={{0}}, rhs_contracting_dims={{{contracted}}}
+  %q = f32[512,1024,1024] multiply(%p, %p)
+  %zero = f32[] constant(0)
+  ROOT %s = f32[512] reduce(%q, %zero), dimensions={{1,2}}, to_apply=%sum"
+        );
+        let module = chunking::outward::program(&lines);
+        let options = Options { target, ..Options::default() };
+        let estimate = common::estimate(Bytes(4 << 30), Vec::new());
+        let users = Users::of(&module);
+        Chunk.find(&Context::of_input(&module, &users, &estimate, &options)).len()
+    };
+    assert_eq!(offers("", "", Target::Tpu), 0);
+    assert!(offers("", "", Target::Cpu) > 0, "XLA:CPU writes it");
+    assert!(offers("8,", "1", Target::Tpu) > 0, "of eight terms each");
+}
+
 /// The type of the scatter inside the loop, in a program whose floats are of type `t` and whose combiner does `combine`.
 fn carried(target: Target, t: &str, combine: &str) -> String {
     let source = program(1 << 20, &CONSTANT.replace("16777216", "1048576")).replace("f32[", &format!("{t}["));

@@ -1,6 +1,6 @@
 //! What stands between a loop and compilers of other devices.
 
-use hlo_ir::{ElementType, InstructionId, Opcode};
+use hlo_ir::{DotDims, ElementType, InstructionId, Module, Opcode};
 use hlo_memory::Target;
 use hlo_memory::size::array_size;
 use indexmap::IndexSet;
@@ -27,6 +27,13 @@ pub(super) fn unfit(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> 
         );
         return Some(Reason { code: "wide-rows", message });
     }
+    if let Some(product) = outer_product(context.module, region) {
+        let message = format!(
+            "XLA:TPU computes `{}` on the fly, a product that sums up nothing: a loop would spare no memory",
+            context.module.instruction(product).name
+        );
+        return Some(Reason { code: "outer-product", message });
+    }
     let short = |sink: &&&Sink| matches!(sink.kind, Kind::Scatter { .. }) && sink.rows < LANES && sink.inner >= LANES;
     let sink = sinks.iter().find(short)?;
     let message = format!(
@@ -36,6 +43,15 @@ pub(super) fn unfit(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> 
         sink.inner
     );
     Some(Reason { code: "short-rows", message })
+}
+
+/// A product without contracted dimensions that the region computes on blocks: XLA makes it elementwise, and part of whatever reads it
+/// (strength reduction of products in XLA's `algebraic_simplifier.cc`, which XLA:CPU turns off).
+fn outer_product(module: &Module, region: &Region) -> Option<InstructionId> {
+    let computed = region.computed(module);
+    let sums_nothing =
+        |&op: &InstructionId| DotDims::of(module.instruction(op)).is_some_and(|dims| dims.lhs_contracting.is_empty());
+    computed.filter(|&op| module.instruction(op).opcode == Opcode::Dot).find(sums_nothing)
 }
 
 /// Bytes of the copies that XLA:TPU makes before the loops: it multiplies floats of 32 bits as `bf16`, and converts all of an array whose blocks go
