@@ -174,6 +174,21 @@ def language_model(table, *rest):
     return -jnp.take_along_axis(scores, words[:, 1:, None], 2).mean()
 
 
+def message_network(x, sources, targets, w1, w2, u):
+    """Mean square of what nodes hold after a round of messages, each from a network of two layers."""
+    m = jax.nn.relu(jnp.concatenate([x[sources], x[targets]], 1) @ w1)
+    received = jnp.zeros((x.shape[0], w2.shape[1])).at[targets].add(jax.nn.relu(m @ w2))
+    return ((x + jnp.tanh(jnp.concatenate([x, received], 1) @ u)) ** 2).mean()
+
+
+def warping_cost(x, y):
+    """Cost of the best way through all distances, a row after the other."""
+    def step(best, row):
+        return jnp.minimum(best, jnp.concatenate([jnp.full((1,), 1e9), best[:-1]])) + row, None
+
+    return lax.scan(step, jnp.zeros(y.shape[0]), ((x[:, None] - y[None]) ** 2).sum(-1))[0]
+
+
 def memory_cells(w, u, b, x):
     """A layer of long short-term memory."""
     def step(state, row):
@@ -349,6 +364,11 @@ PROGRAMS = {
         jax.grad(lambda x, s, t, w: jnp.sum(messages(x, s, t, w) ** 2), (0, 3)),
         [((131072, 64), F32), ((4194304,), S32), ((4194304,), S32), ((64, 64), F32)],
         [((4096, 32), F32), ((262144,), S32), ((262144,), S32), ((32, 32), F32)], "reassociate", None),
+    "message-network-gradient": (
+        jax.grad(message_network, (3, 4, 5)),
+        [((131072, 64), F32), ((1048576,), S32), ((1048576,), S32), ((128, 64), F32), ((64, 64), F32), ((128, 64), F32)],
+        [((32768, 64), F32), ((262144,), S32), ((262144,), S32), ((128, 64), F32), ((64, 64), F32), ((128, 64), F32)], "reassociate", None),
+    "warping-cost": (warping_cost, [((16384, 32), F32)] * 2, [((8192, 64), F32)] * 2, "hlo-exact", None),
     "neighbours": (
         neighbours, [((262144, 32), F32), ((262144, 16), S32), ((64, 64), F32)],
         [((32768, 32), F32), ((32768, 16), S32), ((64, 64), F32)], "hlo-exact", None),
