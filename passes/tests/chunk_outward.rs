@@ -285,7 +285,7 @@ fn products_are_made_again_only_for_a_budget_and_never_decided_on_twice() {
     // The first loop asks as well: one product could be above zero for one of them only.
     let asked = "%kept = f32[16,16] select(%is, %d, %zeros)
   %most = f32[] reduce(%kept, %zero)";
-    let (early, late) = above.rsplit_once("\n").expect("the mask stands before");
+    let (early, late) = above.rsplit_once('\n').expect("the mask stands before");
     let both = lines.replace("%most = f32[] reduce(%d, %zero)", &format!("{early}\n  {asked}"));
     let both = both.replace("%less = f32[16,16] subtract(%d, %mosts)", late.trim());
     let made = whole(&both, short);

@@ -139,12 +139,12 @@ impl Cone {
             let (Node::Operation(forms), Form::Part(dim, _)) = (node, form) else { return true };
             let inst = module.instruction(id);
             let wholes = inst.operands.iter().zip(forms).enumerate().filter(|(_, (_, form))| **form == Form::Whole);
-            wholes.into_iter().all(|(side, (&whole, _))| match inst.opcode {
-                Opcode::Dot => rows_of_product(module, inst, (side, dim), taken).is_some_and(|rows| rows >= MANY_ROWS),
-                _ => {
-                    let made = part_size(module, id, dim, taken);
-                    size::shape_size(module.shape(whole)).is_some_and(|read| read.get() <= CACHED || Some(read) <= made)
+            wholes.into_iter().all(|(side, (&whole, _))| {
+                if inst.opcode == Opcode::Dot {
+                    return rows_of_product(module, inst, (side, dim), taken).is_some_and(|rows| rows >= MANY_ROWS);
                 }
+                let made = part_size(module, id, dim, taken);
+                size::shape_size(module.shape(whole)).is_some_and(|read| read.get() <= CACHED || Some(read) <= made)
             })
         })
     }
