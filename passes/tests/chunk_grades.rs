@@ -488,15 +488,26 @@ fn a_part_of_sums_may_be_summed_otherwise() {
     };
     let sums = "reduce-window(%b, %zero), window={size=1x2 pad=0_0x1_0}, to_apply=%add_f32";
     assert_eq!(cut(2, sums, "slice(%s), slice={[0:64], [1:2]}"), Grade::HloExact);
+    let started = format!("{sums}\n  %at = s32[] constant(1)\n  %none = s32[] constant(0)");
+    assert_eq!(cut(2, &started, "dynamic-slice(%s, %none, %at), dynamic_slice_sizes={64,1}"), Grade::HloExact);
     assert_eq!(cut(1, &sums.replace(" pad=0_0x1_0", ""), "negate(%s)"), Grade::Bitwise, "all of them");
-    let called = "  ROOT %c = f32[] maximum(%a, %b)\n}\n";
+    let of = |text: &str| {
+        let found = find(&parse(text), &Options { exactness: Grade::Bitwise, ..options(80) });
+        let made = found.into_iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
+        made.map(|finding| finding.grade).collect::<Vec<_>>()
+    };
+    let head = "  ROOT %c = f32[] maximum(%a, %b)\n}\n";
     let lines = "  %b = f32[64,2] broadcast(%v), dimensions={0}\n  %s = f32[64,2] call(%b), to_apply=%sums
   %p = f32[64,1] slice(%s), slice={[0:64], [1:2]}\n  %u = f32[64] reshape(%p)";
     let sums = format!(
         "%sums {{\n  %b = f32[64,2] parameter(0)\n  %zero = f32[] constant(0)\n  ROOT %s = f32[64,2] {sums}\n}}\n"
     );
-    let called = source("f32", lines, ALONE).replacen(called, &format!("{called}{sums}"), 1);
-    let found = find(&parse(&called), &Options { exactness: Grade::Bitwise, ..options(80) });
-    let grades = found.iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
-    assert_eq!(grades.map(|finding| finding.grade).collect::<Vec<_>>(), [Grade::HloExact], "jnp.cumsum is a call");
+    let called = source("f32", lines, ALONE).replacen(head, &format!("{head}{sums}"), 1);
+    assert_eq!(of(&called), [Grade::HloExact], "jnp.cumsum is a call");
+    let lines = "  %b = f32[64,2] broadcast(%v), dimensions={0}\n  %s = f32[64,2] call(%b), to_apply=%sums
+  %u = f32[64] call(%s), to_apply=%last";
+    let last = "%last {\n  %s = f32[64,2] parameter(0)\n  %p = f32[64,1] slice(%s), slice={[0:64], [1:2]}
+  ROOT %u = f32[64] reshape(%p)\n}\n";
+    let called = source("f32", lines, ALONE).replacen(head, &format!("{head}{sums}{last}"), 1);
+    assert_eq!(of(&called), [Grade::HloExact], "so is what takes the column");
 }

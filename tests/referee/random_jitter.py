@@ -1,4 +1,4 @@
-"""How much a program makes of the rounding of its products: the module itself, each product of floats off by one unit in the last place or not.
+"""How much a program makes of the rounding of its products: the module itself, each product of floats off by a unit or two in the last place or not.
 
 XLA joins a product and a sum into one operation with one rounding, or does not, by what else stands in their kernel; so two compilations of one
 module may differ by a rounding of any product. Where products cancel to nothing (`x * y - x * y`), that is all there is to see, and neither the size of the
@@ -12,12 +12,11 @@ import numpy as np
 
 import compare
 import jobs
+from hlo_opt.xla import truth
 
-# Three draws find the size of the noise within a factor of two, the samples of the CESTAC method.
+# As many samples as the CESTAC method takes.
 DRAWS = 3
-# Both the program and its rewritten form are draws of the same noise.
-ALLOWED = 2.0
-# Of the numbers between 1/2 and 2, the neighbours of 1 on both sides, and 1 itself.
+# 1, and what is 2^-23 off it either way: a product then is one or two units in the last place off.
 FACTORS = ("1", "1.00000012", "0.99999988")
 PRODUCT = re.compile(r"^(\s*(?:ROOT )?)(%[^\s=]+) = (f32\[([\d,]*)\]\S*) multiply\((.*)$")
 
@@ -30,7 +29,7 @@ def within(jax, text, source, data, expected, results):
         allowed = np.maximum(allowed, list(map(compare.relative_error, expected, shaken)))
     # What is no number in one draw and a number in another tells nothing.
     errors = map(compare.relative_error, expected, results)
-    return all(error == 0.0 or (most < compare.NOT_COMPARABLE and error <= ALLOWED * most) for error, most in zip(errors, allowed))
+    return all(error == 0.0 or (most < compare.NOT_COMPARABLE and error <= truth.ALLOWED * most) for error, most in zip(errors, allowed))
 
 
 def jittered(text, draw):

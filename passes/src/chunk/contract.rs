@@ -186,10 +186,20 @@ impl<'a> Scene<'a> {
         let mut next = 0;
         while let Some(&id) = seen.get_index(next) {
             next += 1;
-            let users = self.context.users.get(id).iter().copied();
-            seen.extend(users.filter(|&user| self.computed[user] && is_fusible(self.module.instruction(user).opcode)));
+            for &user in self.context.users.get(id) {
+                if is_transparent(self.module, user) {
+                    seen.extend(parameters(self.module, user, id));
+                } else if self.touched.contains(&user) && is_fusible(self.module.instruction(user).opcode) {
+                    // What is read through a dynamic slice is touched, but not computed.
+                    seen.insert(user);
+                }
+            }
         }
-        seen.iter().any(|&user| self.module.instruction(user).opcode == Opcode::Slice)
+        // With constant starts, XLA makes a slice of a dynamic one.
+        let cuts = |&user: &InstructionId| {
+            matches!(self.module.instruction(user).opcode, Opcode::Slice | Opcode::DynamicSlice)
+        };
+        seen.iter().any(cuts)
     }
 
     /// Whether products of floats are computed on blocks beside a row that is picked from a table of one row. (Random seed 15,004,950.)
