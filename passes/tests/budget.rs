@@ -15,6 +15,9 @@ const SINKHORN: &str = include_str!("budget_programs/sinkhorn.hlo");
 /// Attention with keys that are values, without a batch: XLA:CPU's library keeps the scores to itself.
 const ATTENTION: &str = include_str!("budget_programs/attention.hlo");
 
+/// The `message-network-gradient` of `tests/referee/family_programs.py`.
+const MESSAGES: &str = include_str!("budget_programs/message_network_gradient.hlo");
+
 /// The report of a run and the result.
 fn optimized(program: &str, exactness: Grade, budget: Option<Bytes>) -> (RunReport, String) {
     let mut module = parse(program);
@@ -52,4 +55,12 @@ fn a_budget_counts_what_xla_reports_and_the_remark_says_so() {
     assert_eq!(result, text::print(&parse(ATTENTION)));
     let said: Vec<_> = report.remarks.iter().filter(|remark| remark.code == "budget").collect();
     assert!(said.iter().any(|remark| remark.message.contains("the peak of 384.02 KiB fits")), "{said:?}");
+}
+
+/// The loop of the gradient asks where what it makes again is above zero.
+#[test]
+fn messages_with_a_relu_are_made_again_without_a_budget() {
+    let (report, _) = optimized(MESSAGES, Grade::Reassociate, None);
+    assert!(report.before.total > Bytes(1600 << 20), "{:?}", report.before.total);
+    assert!(report.after.total < Bytes(110 << 20), "{:?}", report.after.total);
 }

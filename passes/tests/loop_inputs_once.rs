@@ -123,15 +123,17 @@ fn short_rows_that_are_summed_up_from_much_are_made_in_any_loop() {
     let summed = |terms: usize| {
         let made = format!(
             "  %spread = f32[4,128,128,{terms}] broadcast(%product), dimensions={{0,1,2}}
-  %fewer = f32[4,128,128,{terms}] tanh(%spread)\n  %none = f32[] constant(0)
+  %wholes = f32[4,128,128,{terms}] broadcast(%whole), dimensions={{1,2,3}}
+  %fewer = f32[4,128,128,{terms}] multiply(%spread, %wholes)\n  %none = f32[] constant(0)
   %rows = f32[4,M,N] reduce(%fewer, %none), dimensions={{3}}, to_apply=%add"
         );
         let sum = "\n\n%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)
   ROOT %c = f32[] add(%a, %b)\n}";
         let text = LOOP.replacen("HloModule m", &format!("HloModule m{sum}"), 1).replace("STEP", SLICE);
-        let text = text.replace("  %rows = f32[4,M,N] MADE", &made).replace(", %OTHER", ", %x");
+        let whole = format!("  %whole = f32[128,128,{terms}] parameter(3)\n{made}");
+        let text = text.replace("  %rows = f32[4,M,N] MADE", &whole).replace(", %OTHER", ", %x");
         let text = text.replace("(f32[M,M], f32[4,M,N]) tuple(%sums", "(f32[M,M], f32[4,M,64]) tuple(%sums");
         find(&sized(&text, 128, 128)).len()
     };
-    assert_eq!((summed(31), summed(32)), (0, 1), "of 2 MiB");
+    assert_eq!((summed(31), summed(32)), (0, 1), "of 2 MiB, with as much that every row is multiplied with");
 }

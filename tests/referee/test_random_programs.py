@@ -30,6 +30,11 @@ open(words[words.index("-o") + 1], "w").write(text)
 UNCHANGED = ""
 WRONG_WRAP = "text = text.replace('direction=LT', 'direction=GT')"
 GROWING = "text = text + '\\n'"
+# The second run grows what the first one made, and says that it takes less or more memory than the first one said.
+REPORTED = """text = text + chr(10)
+import json
+with open(words[words.index("--report") + 1], "w") as report:
+    json.dump({{"before": {{"total_bytes": 10**9}}, "after": {{"total_bytes": 10**8 {sign} len(text)}}}}, report)"""
 BROKEN = "text = text.replace('ROOT', 'TOOR')"
 CRASHING = "sys.exit(101)"
 
@@ -39,6 +44,8 @@ def main():
         (UNCHANGED, 4, "", " passed, 0 failed"),
         (WRONG_WRAP, 3, "values: ", " failed"),
         (GROWING, 2, "not-idempotent: ", "0 passed, 2 failed"),
+        (REPORTED.format(sign="-"), 2, "", "2 passed, 0 failed"),
+        (REPORTED.format(sign="+"), 2, "not-idempotent: ", "0 passed, 2 failed"),
         (BROKEN, 2, "xla: ", "0 passed, 2 failed"),
         (CRASHING, 2, "exit-101: ", "0 passed, 2 failed"),
     ]
