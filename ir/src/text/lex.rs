@@ -234,11 +234,24 @@ pub(super) fn group<'a>(open: u8, close: u8) -> impl Fn(&'a str) -> Res<'a, &'a 
             return mismatch(input);
         }
         let quick = if open == b'{' { group_end(bytes, open, close) } else { None };
-        match quick.or_else(|| careful_group_end(input, open, close)) {
+        let end = match quick {
+            // A bracket in a comment makes the quick end one of a group around this one, if there is one: that must not depend on what stands there.
+            Some(end) if may_have_comment(&bytes[..end]) => {
+                Some(careful_group_end(&input[..end], open, close).unwrap_or(end))
+            }
+            Some(end) => Some(end),
+            None => careful_group_end(input, open, close),
+        };
+        match end {
             Some(end) => Ok((&input[end..], &input[..end])),
             None => Err(errors::unterminated(&format!("`{}`", char::from(open)), &input[..1])),
         }
     }
+}
+
+/// Whether two slashes, or a slash and a star, follow each other somewhere, in a string maybe.
+fn may_have_comment(bytes: &[u8]) -> bool {
+    memchr::memchr_iter(b'/', bytes).any(|at| matches!(bytes.get(at + 1), Some(b'/' | b'*')))
 }
 
 /// Index behind the bracket that closes the one at the start.
@@ -401,6 +414,17 @@ mod tests {
     fn strings_stand_for_bytes() {
         assert_eq!(unescape(r#""a\"b\\\303\251\n\q""#), "a\"b\\é\n\\q");
         assert_eq!(unescape("\"plain\""), "plain");
+    }
+    #[test]
+    fn a_bracket_in_a_comment_closes_no_group() {
+        let braces = |text: &'static str| group(b'{', b'}')(text).map(|(_, found)| found).ok();
+        for behind in ["", "}", " }\n}"] {
+            let text: &'static str = format!("{{1, // a {{b\n2}}{behind}").leak();
+            assert_eq!(braces(text), Some("{1, // a {b\n2}"), "{behind}");
+            let text: &'static str = format!("{{1, /* {{ */ 2}}{behind}").leak();
+            assert_eq!(braces(text), Some("{1, /* { */ 2}"), "{behind}");
+        }
+        assert_eq!(braces("{a: http://b{c}}, d}"), Some("{a: http://b{c}}"), "no comment");
     }
     #[test]
     fn kept_text_loses_line_comments_only() {
