@@ -35,7 +35,9 @@ pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
     if module.live_instructions().all(|(_, inst)| inst.opcode != Opcode::Call) {
         return Vec::new();
     }
-    let mut search = Search { module, callers: graph::callers(module), places: places(module), work_left: MOST_WORK };
+    let inside = largest_inside(module);
+    let mut search =
+        Search { module, callers: graph::callers(module), places: places(module), inside, work_left: MOST_WORK };
     let mut seen = IndexSet::new();
     let mut targets = Vec::new();
     for (sink, inst) in module.live_instructions() {
@@ -68,11 +70,25 @@ fn bytes(module: &Module, id: InstructionId) -> Bytes {
     all.filter_map(|id| size::shape_size(module.shape(id))).max().unwrap_or(Bytes::ZERO)
 }
 
+/// Bytes of the largest array that each computation makes, or one that it calls.
+fn largest_inside(module: &Module) -> SideTable<ComputationId, Bytes> {
+    let mut inside = SideTable::new(Bytes::ZERO);
+    // A computation stands behind those that it calls.
+    for &computation in module.computation_ids() {
+        let of = |&id: &InstructionId| {
+            let own = size::shape_size(module.shape(id)).unwrap_or(Bytes::ZERO);
+            module.instruction(id).called_computations().map(|callee| inside[callee]).fold(own, Bytes::max)
+        };
+        inside[computation] = module.computation(computation).instructions.iter().map(of).max().unwrap_or(Bytes::ZERO);
+    }
+    inside
+}
+
 /// Calls outside of called computations that take and make less than `least` bytes, depend on a value of so many, and on which another one depends.
 fn between(search: &Search<'_>, least: Bytes) -> Vec<InstructionId> {
     let module = search.module;
     let is_large = |id: InstructionId| size::shape_size(module.shape(id)).is_some_and(|bytes| bytes >= least);
-    let small_call = |id: InstructionId| module.instruction(id).opcode == Opcode::Call && bytes(module, id) < least;
+    let small_call = |id: InstructionId| module.instruction(id).opcode == Opcode::Call && search.hidden(id) < least;
     let (mut behind, mut ahead) = (SideTable::new(false), SideTable::new(false));
     let mut calls = Vec::new();
     let is_call = |&id: &InstructionId| module.instruction(id).opcode == Opcode::Call;
@@ -112,11 +128,19 @@ struct Search<'m> {
     module: &'m Module,
     callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
     places: SideTable<InstructionId, usize>,
+    /// What [`largest_inside`] found.
+    inside: SideTable<ComputationId, Bytes>,
     work_left: usize,
 }
 
 impl Search<'_> {
-    /// If calls together take or make a large part of the temporaries, they hide how large values flow: then all of them that are not small.
+    /// Bytes of the largest array that a call reads, makes, or hides.
+    fn hidden(&self, call: InstructionId) -> Bytes {
+        let callees = self.module.instruction(call).called_computations();
+        callees.map(|callee| self.inside[callee]).fold(bytes(self.module, call), Bytes::max)
+    }
+
+    /// If calls together take, make or hide a large part of the temporaries, they hide how large values flow: then all of them that are not small.
     fn around_large(&mut self, context: &Context<'_>) -> Option<Target> {
         const LARGE: u64 = 16;
         let (large, least) = (share(context, LARGE), share(context, SMALL));
@@ -126,17 +150,17 @@ impl Search<'_> {
         }
         for (id, inst) in self.module.live_instructions() {
             if inst.opcode == Opcode::Call
-                && bytes(self.module, id) >= least
+                && self.hidden(id) >= least
                 && body::obstacle(self.module, id).is_none()
             {
-                hidden += bytes(self.module, id);
+                hidden += self.hidden(id);
                 let around = self.calls_around(inst.parent);
                 calls.extend(if around.is_empty() { vec![id] } else { around });
             }
         }
         let mut calls: Vec<InstructionId> = calls.into_iter().collect();
         calls.sort_by_key(|&id| self.places[id]);
-        let sink = *calls.iter().max_by_key(|&&call| bytes(self.module, call))?;
+        let sink = *calls.iter().max_by_key(|&&call| self.hidden(call))?;
         if hidden < large {
             return None;
         }
