@@ -131,7 +131,7 @@ pub fn optimize_observed(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Optimized, Failure> {
-    let mut module = read(text)?;
+    let mut module = read_below(text, options.source_root.as_deref())?;
     let input = text::print(&module);
     let before = module.clone();
     let estimator = ModelEstimator { target: options.target };
@@ -145,27 +145,34 @@ pub fn optimize_observed(
 
 /// Says how much memory the module in `text` needs on `target`, and who holds it at the peak.
 pub fn analyze(text: &str, target: Target) -> Result<Analysis, Failure> {
-    explain(read(text)?, target)
+    analyze_as(text, &Wanted { target: Some(target), ..Wanted::default() })
 }
 
 /// The same for the target that the module itself shows, as a scheduled one does.
 pub fn analyze_for_its_target(text: &str) -> Result<Analysis, Failure> {
-    let module = read(text)?;
-    let target = hlo_memory::target_of(&module);
-    explain(module, target)
+    analyze_as(text, &Wanted::default())
 }
 
-/// The memory of the module in `text` from the allocation that XLA itself wrote into a binary dump of it
-/// ([`hlo_ir::proto::Decoded::buffers`]), on `target` or the one that the module shows.
-pub fn analyze_given(text: &str, target: Option<Target>, given: &BufferAssignment) -> Result<Analysis, Failure> {
-    let module = read(text)?;
-    let target = target.unwrap_or_else(|| hlo_memory::target_of(&module));
-    let (estimate, details) = hlo_memory::details_given(&module, target, given).map_err(Failure::Estimate)?;
-    Ok(Analysis { module: module.name.to_string(), target, estimate, details })
+/// What an analysis goes by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    /// The compiler; `None` takes the one that the module itself shows.
+    pub target: Option<Target>,
+    /// The allocation that XLA itself wrote into a binary dump.
+    pub given: Option<&'a BufferAssignment>,
+    /// Folder of the user's own files ([`Options::source_root`]).
+    pub source_root: Option<&'a str>,
 }
 
-fn explain(module: Module, target: Target) -> Result<Analysis, Failure> {
-    let (estimate, details) = hlo_memory::details(&module, target).map_err(Failure::Estimate)?;
+/// Says how much memory the module in `text` needs, and who holds it at the peak.
+pub fn analyze_as(text: &str, wanted: &Wanted<'_>) -> Result<Analysis, Failure> {
+    let module = read_below(text, wanted.source_root)?;
+    let target = wanted.target.unwrap_or_else(|| hlo_memory::target_of(&module));
+    let details = match wanted.given {
+        Some(given) => hlo_memory::details_given(&module, target, given),
+        None => hlo_memory::details(&module, target),
+    };
+    let (estimate, details) = details.map_err(Failure::Estimate)?;
     let name = module.name.to_string();
     module.drop_aside();
     Ok(Analysis { module: name, target, estimate, details })
@@ -185,6 +192,15 @@ pub fn assignment_text(text: &str, given: Option<&BufferAssignment>) -> Result<S
     let module = compiled.as_ref().unwrap_or(&module);
     let assignment = hlo_memory::assignment::assign(module).map_err(Failure::Estimate)?;
     Ok(xla_allocations(module, &assignment) + "\n" + &xla_memory_usage(module, &assignment))
+}
+
+/// Parses and verifies a module whose user's files lie below a folder, if that is known.
+fn read_below(text: &str, source_root: Option<&str>) -> Result<Module, Failure> {
+    let mut module = read(text)?;
+    if let Some(root) = source_root {
+        module.set_source_root(root);
+    }
+    Ok(module)
 }
 
 /// Parses and verifies.

@@ -55,6 +55,9 @@ pub(crate) struct RawArgs {
     /// Write a full report; the end of the name picks its form: .json, .txt, .html, .sarif, .perfetto.json or .pprof.pb.gz
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Folder of your own files: reports name their lines; without it, all lines outside of installed packages
+    #[arg(long, value_name = "FOLDER")]
+    source_root: Option<String>,
     /// How equal the results must stay
     #[arg(long, value_enum, value_name = "GRADE", default_value_t = Exactness::HloExact)]
     exactness: Exactness,
@@ -339,6 +342,8 @@ impl RawArgs {
             verify_each: self.verify_each,
             budget: self.watch.budget(),
             bisect_limit: self.watch.bisect_limit(),
+            advise: true,
+            source_root: self.source_root.clone(),
         })
     }
 

@@ -144,11 +144,9 @@ fn analyze_job(job: &Job, args: &Args, messages: Messages) -> Result<Exit, Probl
         drop(progress);
         return print(texts.join("\n"));
     }
-    let analyses = each(input, job, |text, _| match (&given, job.target) {
-        (Some(given), target) => api::analyze_given(text, target, given),
-        (None, Some(target)) => api::analyze(text, target),
-        (None, None) => api::analyze_for_its_target(text),
-    })?;
+    let wanted =
+        api::Wanted { target: job.target, given: given.as_ref(), source_root: job.options.source_root.as_deref() };
+    let analyses = each(input, job, |text, _| api::analyze_as(text, &wanted))?;
     drop(progress);
     let xla_total = match &source {
         Source::File(path) => folder::own_total(path).filter(|_| analyses.len() == 1),

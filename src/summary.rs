@@ -1,9 +1,10 @@
 //! The short summary that ends a rewriting run on standard error.
 
 use hlo_memory::Bytes;
+use indexmap::IndexMap;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, RunReport};
 
-use crate::report::place;
+use crate::report::made_at;
 
 /// One line for the peak, one per rewrite, one per missed chance that is worth more than 1 % of the remaining peak.
 pub(crate) fn text(module: &str, report: &RunReport) -> String {
@@ -13,10 +14,11 @@ pub(crate) fn text(module: &str, report: &RunReport) -> String {
     let ours = &report.before.caveats;
     let caveats = ours.iter().chain(report.after.caveats.iter().filter(|caveat| !ours.contains(caveat)));
     let caveats = caveats.map(|caveat| format!("  caveat: {caveat}\n"));
+    let left = left(&report.remarks);
     let rewrites = report.rewrites.iter().map(rewrite_line);
     let notes = report.remarks.iter().filter(|remark| remark.code == "scheduled");
     let notes = notes.map(|remark| format!("  {}\n", remark.message));
-    let lines = [headline(module, report)].into_iter().chain(rewrites).chain(missed.map(missed_line));
+    let lines = [headline(module, report)].into_iter().chain(rewrites).chain(missed.map(missed_line)).chain(left);
     lines.chain(caveats).chain(notes).collect()
 }
 
@@ -42,7 +44,7 @@ fn hidden(report: &RunReport) -> String {
 
 fn rewrite_line(rewrite: &Rewrite) -> String {
     let Rewrite { pass, instruction, note, saved, .. } = rewrite;
-    let (grade, at) = (rewrite.grade.name(), place(rewrite.source.as_deref()));
+    let (grade, at) = (rewrite.grade.name(), made_at(&rewrite.source));
     let saved = if *saved == Bytes::ZERO { String::new() } else { format!("saves {saved}, ") };
     format!("  {pass} {instruction}{at}: {saved}{grade}: {note}\n")
 }
@@ -51,7 +53,30 @@ fn worth_saying(remark: &Remark, peak: Bytes) -> bool {
     remark.kind == RemarkKind::Missed && u128::from(remark.bytes.get()) * 100 > u128::from(peak.get())
 }
 
+/// One line for each reason why large buffers are still there, with the largest of them.
+fn left(remarks: &[Remark]) -> Vec<String> {
+    let mut by_code: IndexMap<&str, Vec<&Remark>> = IndexMap::new();
+    let held = remarks.iter().filter(|remark| remark.kind == RemarkKind::Analysis && remark.bytes > Bytes::ZERO);
+    for remark in held {
+        by_code.entry(remark.code).or_default().push(remark);
+    }
+    let line = |(code, remarks): (&str, Vec<&Remark>)| {
+        let largest = remarks.iter().copied().max_by_key(|remark| remark.bytes)?;
+        let (at, instruction) = (made_at(&largest.source), &largest.instruction);
+        let sum: Bytes = remarks.iter().map(|remark| remark.bytes).sum();
+        let of = match remarks.len() {
+            1 => format!("{sum}, {instruction}{at}"),
+            count => format!("{sum} in {count} buffers, the largest {instruction}{at}, {}", largest.bytes),
+        };
+        Some(format!("  left: {of}: {} [{code}]\n", largest.message))
+    };
+    by_code.into_iter().filter_map(line).collect()
+}
+
 fn missed_line(remark: &Remark) -> String {
+    if remark.code == "more-freedom" {
+        return format!("  possible: {} [{}]\n", remark.message, remark.code);
+    }
     let Remark { pass, instruction, code, message, bytes, .. } = remark;
-    format!("  missed: {pass} {instruction}{}, {bytes}: {message} [{code}]\n", place(remark.source.as_deref()))
+    format!("  missed: {pass} {instruction}{}, {bytes}: {message} [{code}]\n", made_at(&remark.source))
 }

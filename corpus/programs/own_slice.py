@@ -40,7 +40,7 @@ def projected(rows, width, inner):
     return on_devices(body, ((rows, inner), "float32"), ((inner, width), "float32"))
 
 
-@program("own-slice", "fires-counted", devices=DEVICES, rows=1 << 20, bins=1 << 10)
+@program("own-slice", "fires-counted", devices=DEVICES, rows=1 << 22, bins=1 << 10)
 @program("own-slice-small", "fires-counted", devices=DEVICES, rows=40, bins=16)
 def counted(rows, bins):
     own = rows // DEVICES

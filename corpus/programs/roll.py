@@ -216,7 +216,7 @@ def running_maximum(copies, rows):
     return largest, (shape((copies, rows)),)
 
 
-@loop("fires-integers", big=dict(copies=8, rows=1 << 20), small=dict(copies=5, rows=100))
+@loop("fires-integers", big=dict(copies=8, rows=1 << 21), small=dict(copies=5, rows=100))
 def integer_chain(copies, rows):
     def mixed(xs):
         total = jnp.zeros((rows,), jnp.int32)

@@ -40,7 +40,7 @@ pub struct Patch {
 }
 
 /// What must be put back to undo an applied patch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Undo {
     instruction_count: usize,
     computation_count: usize,

@@ -139,6 +139,7 @@ pub mod opcode;
 pub mod proto;
 pub mod shape;
 pub mod text;
+mod user_lines;
 pub mod verify;
 
 pub use arena::{ComputationId, InstructionId};
@@ -146,6 +147,7 @@ pub use attribute::{AttrKey, AttrValue, Attribute};
 pub use diagnostic::{Diagnostic, Span};
 pub use dims::{ConvDims, DotDims, GatherDims, ScatterDims};
 pub use element_type::ElementType;
+pub use user_lines::MadeAt;
 pub use module::{Computation, Instruction, Module, Payload, SourceLine, StackFrame};
 pub use opcode::Opcode;
 pub use shape::{ArrayShape, Layout, Shape};

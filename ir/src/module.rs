@@ -230,6 +230,8 @@ pub struct StackTables {
     pub functions: Vec<SmolStr>,
     /// The frame that called frame `k`, at index `k - 1`, counted from 1; 0 for an outermost frame.
     pub parents: Vec<usize>,
+    /// The folder of the user's own files, if it is known ([`Module::set_source_root`]).
+    pub source_root: Option<SmolStr>,
 }
 
 /// One level of the call stack under which the user's program made an instruction.

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use hlo_ir::Module;
+use hlo_ir::arena::Id as _;
+use hlo_ir::{InstructionId, Module};
 use hlo_ir::proto::BufferAssignment;
 use smol_str::SmolStr;
 
@@ -142,8 +143,9 @@ pub trait Estimator {
     fn outlook(&self, _module: &Module) -> Option<Outlook> {
         None
     }
-    /// Who holds memory at the peak, largest first; empty if the estimator cannot say.
-    fn holders(&self, _module: &Module) -> Vec<Holder> {
+    /// Who holds memory at the peak, largest first, each with the instruction of the module that it stems from, if one is known; empty if the
+    /// estimator cannot say.
+    fn holders(&self, _module: &Module) -> Vec<(Holder, Option<InstructionId>)> {
         Vec::new()
     }
 }
@@ -162,7 +164,7 @@ impl Estimator for ModelEstimator {
     fn outlook(&self, module: &Module) -> Option<Outlook> {
         Outlook::of(module, self.target).ok()
     }
-    fn holders(&self, module: &Module) -> Vec<Holder> {
+    fn holders(&self, module: &Module) -> Vec<(Holder, Option<InstructionId>)> {
         holders(module, self.target).unwrap_or_default()
     }
 }
@@ -174,9 +176,17 @@ pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateErr
     })
 }
 
-/// Who holds memory at the peak of `module`.
-fn holders(module: &Module, target: Target) -> Result<Vec<Holder>, EstimateError> {
-    Compiled::ask(module, target, |compiled, assignment| attribution::explained(assignment, compiled.unnamed).1.holders)
+/// Who holds memory at the peak of `module`, and which of its instructions each stems from.
+fn holders(module: &Module, target: Target) -> Result<Vec<(Holder, Option<InstructionId>)>, EstimateError> {
+    let of = |compiled: &Module, unnamed, origin: &dyn Fn(InstructionId) -> Option<InstructionId>| {
+        let held = attribution::explained(&assign_for(compiled, target)?, unnamed).1.holders;
+        Ok(held.into_iter().map(|holder| (origin(holder.owner), holder)).map(|(id, holder)| (holder, id)).collect())
+    };
+    if module.is_scheduled() {
+        return of(module, false, &Some);
+    }
+    let traced = crate::cpu::compile_traced(module, target);
+    of(&traced.module, true, &|id| traced.origins[id.index()])
 }
 
 /// Estimates `module` and says who holds its memory at the peak, why, and what changes of its interface would save.

@@ -72,13 +72,11 @@ mod region;
 mod sharding;
 mod sink;
 mod size;
-mod small;
 mod sum;
 mod turns;
 mod waste;
 mod wide;
 
-pub(crate) use small::recycles_memory;
 
 use hlo_ir::{ComputationId, Module, Opcode, graph};
 use indexmap::IndexSet;
@@ -99,6 +97,9 @@ impl Pass for Chunk {
     crate::explanation!("chunk.rs");
     fn kind(&self) -> PassKind {
         PassKind::Rewrite
+    }
+    fn may_cost_time(&self) -> bool {
+        false
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         // In a scheduled module the compiler's own decisions have been taken already.

@@ -68,6 +68,9 @@ impl Pass for DirectIndex {
     fn kind(&self) -> PassKind {
         PassKind::Rewrite
     }
+    fn may_cost_time(&self) -> bool {
+        false
+    }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         if context.module.is_scheduled() {
             return Vec::new();

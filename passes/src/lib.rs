@@ -21,6 +21,7 @@ pub mod range;
 pub mod replication;
 pub mod roll;
 pub mod row_index;
+mod small_programs;
 pub mod tie;
 pub mod unfuse;
 

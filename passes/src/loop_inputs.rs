@@ -36,7 +36,6 @@ use std::collections::BTreeMap;
 use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode, graph};
 use hlo_memory::{Bytes, Target, size};
 
-use crate::chunk::recycles_memory;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use cone::{Cone, Making};
 use emit::Input;
@@ -59,7 +58,7 @@ impl Pass for LoopInputs {
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;
-        if module.is_scheduled() || context.options.target != Target::Cpu || recycles_memory(context) {
+        if module.is_scheduled() || context.options.target != Target::Cpu {
             return Vec::new();
         }
         let loops = Loops { module, users: context.users, callers: graph::callers(module) };

@@ -18,6 +18,7 @@
 //!
 //! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
 
+mod advice;
 mod holders;
 mod origin;
 mod pipeline;
@@ -37,6 +38,15 @@ pub use watch::{Nobody, Observer, PassStatistics, Statistics, Work};
 
 use crate::{Condition, Grade, Options, Pass};
 
+/// Where an instruction was made.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Source {
+    /// `file:line` of the user's program.
+    pub line: Option<String>,
+    /// `file:line` of the library that was called there; where no line of the user's is known, the name of the operation in the model.
+    pub detail: Option<String>,
+}
+
 /// A rewrite that was kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rewrite {
@@ -50,8 +60,8 @@ pub struct Rewrite {
     pub grade: Grade,
     /// Fall of the estimated peak; zero for a step whose gain shows only together with a later one.
     pub saved: Bytes,
-    /// `file:line` of the user's program.
-    pub source: Option<String>,
+    /// Where the user's program says so.
+    pub source: Source,
     /// What was done, in a few words.
     pub note: String,
     /// Side conditions, each proven.
@@ -84,8 +94,8 @@ pub struct Remark {
     pub message: String,
     /// Bytes at stake.
     pub bytes: Bytes,
-    /// `file:line` of the user's program.
-    pub source: Option<String>,
+    /// Where the user's program says so.
+    pub source: Source,
 }
 
 /// What a run of the pipeline did.

@@ -65,6 +65,10 @@ pub struct Options {
     pub budget: Option<Bytes>,
     /// Keep only the first so many rewrites.
     pub bisect_limit: Option<usize>,
+    /// Where memory is left, look at what other flags would give, and say it.
+    pub advise: bool,
+    /// Folder of the user's own files: reports name lines of those. `None` takes everything outside of installed packages for theirs.
+    pub source_root: Option<String>,
 }
 
 impl Default for Options {
@@ -78,6 +82,8 @@ impl Default for Options {
             verify_each: false,
             budget: None,
             bisect_limit: None,
+            advise: true,
+            source_root: None,
         }
     }
 }
@@ -103,6 +109,10 @@ impl<'a> Context<'a> {
     /// A module as it was given, of which everything is asked.
     pub fn of_input(module: &'a Module, users: &'a Users, estimate: &'a Estimate, options: &'a Options) -> Self {
         Self { module, users, estimate, before: estimate.charged(), repeats: true, options }
+    }
+    /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.options.budget.is_some_and(|budget| self.estimate.total > budget)
     }
 }
 
@@ -188,6 +198,11 @@ pub trait Pass {
     /// Whether an enabling change of this pass is also tried together with those of others.
     fn accompanies(&self) -> bool {
         false
+    }
+    /// Whether rewrites may cost run time, so that small programs do without them (`small_programs.rs`). Not those of passes that never do, or that
+    /// go by that rule themselves.
+    fn may_cost_time(&self) -> bool {
+        true
     }
     /// Looks for waste. Findings come in a deterministic order.
     fn find(&self, context: &Context<'_>) -> Vec<Finding>;

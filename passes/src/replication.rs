@@ -40,6 +40,9 @@ impl Pass for Replication {
     fn kind(&self) -> PassKind {
         PassKind::Rewrite
     }
+    fn may_cost_time(&self) -> bool {
+        false
+    }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;
         let mesh = Mesh::of(module);

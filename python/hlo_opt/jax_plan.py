@@ -12,7 +12,7 @@ from . import calls
 from .errors import EstimateError, HloError, InternalError
 from .jax_lowering import Bytes, Lowering, OutOfMemory, foreign, measured
 from .jax_options import Options, warn
-from .report import Report
+from .report import Memory, Remark, Report
 
 @dataclass(frozen=True)
 class Verdict:
@@ -246,30 +246,50 @@ def explanation(report: MemoryReport) -> str:
     """Everything worth saying about one program: who owns the peak, what was done, what was refused, what it cost."""
     lines = [str(report)]
     if report.model is not None:
-        lines += _owners(report.model) + _deeds(report.model) + _refusals(report.model)
+        model = report.model
+        lines += _owners("at the peak", model.before) + _deeds(model)
+        lines += _owners("at the peak now", model.after) if model.rewrites else []
+        lines += _refusals(model) + _left(model)
     lines += [f"  tried {attempt}" for attempt in report.attempts]
     judged = f", {report.compile_seconds:.3f} s compiling to judge" if report.judged else ""
     lines.append(f"  took {report.optimize_seconds:.3f} s to rewrite{judged}")
     return "\n".join(lines)
 
 
-def _at(source: str | None) -> str:
-    return f" at {source}" if source else ""
+def _at(source: str | None, detail: str | None = None) -> str:
+    """` at FILE:LINE (LIBRARY:LINE)`, or ` in OPERATION` where no line of the user's is known."""
+    if source:
+        return f" at {source} ({detail})" if detail else f" at {source}"
+    return f" in {detail}" if detail else ""
 
 
-def _owners(model: Report) -> list[str]:
-    """The largest buffers alive at the peak of the original."""
-    most = [buffer for buffer in model.before.largest if buffer.bytes * 20 >= model.before.total_bytes][:5]
-    return ["  at the peak:"] + [
-        f"    {size(buffer.bytes)} {buffer.shape} {buffer.op_name or buffer.instruction}{_at(buffer.source)}" for buffer in most]
+def _owners(title: str, memory: Memory) -> list[str]:
+    """The largest buffers alive at the peak; none is left out for being small where all are."""
+    most = [buffer for buffer in memory.largest if buffer.bytes * 20 >= memory.total_bytes][:5] or list(memory.largest[:5])
+    lines = [f"    {size(buffer.bytes)} {buffer.shape} {buffer.op_name or buffer.instruction}{_at(buffer.source)}" for buffer in most]
+    return [f"  {title}:", *lines] if lines else []
+
+
+def _left(model: Report) -> list[str]:
+    """Why large buffers are still there, a line for each reason with the largest of them."""
+    by_code: dict[str, list[Remark]] = {}
+    for remark in model.remarks:
+        if remark.kind == "analysis" and remark.bytes:
+            by_code.setdefault(remark.code, []).append(remark)
+    lines = []
+    for code, remarks in by_code.items():
+        largest, total = max(remarks, key=lambda remark: remark.bytes), sum(remark.bytes for remark in remarks)
+        lines.append(f"  left: {size(total)} in {len(remarks)} buffers, the largest {largest.instruction}"
+                     f"{_at(largest.source, largest.detail)}, {size(largest.bytes)}: {largest.message} [{code}]")
+    return lines
 
 
 def _deeds(model: Report) -> list[str]:
-    return [f"  {done.pass_name} {done.instruction}{_at(done.source)}: saves {size(done.saved_bytes)}, {done.grade}: {done.note}"
+    return [f"  {done.pass_name} {done.instruction}{_at(done.source, done.detail)}: saves {size(done.saved_bytes)}, {done.grade}: {done.note}"
             for done in model.rewrites]
 
 
 def _refusals(model: Report) -> list[str]:
     missed = [remark for remark in model.remarks if remark.kind == "missed" and remark.bytes * 100 > model.after.total_bytes]
-    return [f"  missed: {remark.pass_name} {remark.instruction}{_at(remark.source)}, {size(remark.bytes)}: {remark.message} [{remark.code}]"
+    return [f"  missed: {remark.pass_name} {remark.instruction}{_at(remark.source, remark.detail)}, {size(remark.bytes)}: {remark.message} [{remark.code}]"
             for remark in missed]

@@ -60,7 +60,8 @@ class Condition:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A change that was made. `grade` says how equal the results stay: bitwise, hlo-exact, reassociate or assume."""
+    """A change that was made. `grade` says how equal the results stay: bitwise, hlo-exact, reassociate or assume. `source` is the innermost
+    line of the user's own files, `detail` the line of the library called there, or the operation's name where no such line is known."""
 
     id: int
     pass_name: str
@@ -71,6 +72,7 @@ class Rewrite:
     source: str | None
     note: str
     conditions: tuple[Condition, ...] = ()
+    detail: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Remark:
     message: str
     bytes: int
     source: str | None = None
+    detail: str | None = None
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,8 @@ struct JsonRewrite<'a> {
     grade: &'static str,
     saved_bytes: u64,
     source: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
     note: &'a str,
     conditions: Vec<JsonCondition<'a>>,
 }
@@ -87,6 +89,8 @@ struct JsonRemark<'a> {
     message: &'a str,
     bytes: u64,
     source: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
 }
 
 /// Everything in a report can be written as JSON.
@@ -157,7 +161,8 @@ fn rewrite(id: usize, rewrite: &Rewrite) -> JsonRewrite<'_> {
         instruction: &rewrite.instruction,
         grade: rewrite.grade.name(),
         saved_bytes: rewrite.saved.get(),
-        source: rewrite.source.as_deref(),
+        source: rewrite.source.line.as_deref(),
+        detail: rewrite.source.detail.as_deref(),
         note: &rewrite.note,
         conditions: rewrite.conditions.iter().map(condition).collect(),
     }
@@ -178,6 +183,7 @@ fn remark(remark: &Remark) -> JsonRemark<'_> {
         code: remark.code,
         message: &remark.message,
         bytes: remark.bytes.get(),
-        source: remark.source.as_deref(),
+        source: remark.source.line.as_deref(),
+        detail: remark.source.detail.as_deref(),
     }
 }

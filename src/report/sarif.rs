@@ -25,11 +25,11 @@ pub(super) fn write(report: &Report<'_>, here: Option<&Path>) -> String {
     let rewrites = report.rewrites.iter().map(|kept| {
         let text =
             format!("{}: {} saves {} ({}): {}", report.module, kept.pass, kept.saved, kept.grade.name(), kept.note);
-        result(kept.pass, "warning", &text, kept.saved.get(), kept.source.as_deref())
+        result(kept.pass, "warning", &text, kept.saved.get(), kept.source.line.as_deref())
     });
     let missed = report.remarks.iter().filter(|remark| remark.kind == RemarkKind::Missed).map(|remark| {
         let text = format!("{}: {} [{}]", report.module, remark.message, remark.code);
-        result(remark.pass, "note", &text, remark.bytes.get(), remark.source.as_deref())
+        result(remark.pass, "note", &text, remark.bytes.get(), remark.source.line.as_deref())
     });
     let held = held(report)
         .into_iter()

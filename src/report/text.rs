@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use hlo_memory::{Bytes, Details, Estimate, LiveBuffer, Model};
-use hlo_passes::manager::{Remark, RemarkKind, Rewrite};
+use hlo_passes::manager::{Remark, RemarkKind, Rewrite, Source};
 
 use super::{Report, holders, target_name};
 
@@ -90,10 +90,19 @@ pub(crate) fn place(source: Option<&str>) -> String {
     source.map(|source| format!(" at {source}")).unwrap_or_default()
 }
 
+/// The same with the line of the library in brackets, or with the name of the operation where no line of the user's is known.
+pub(crate) fn made_at(source: &Source) -> String {
+    match (&source.line, &source.detail) {
+        (Some(line), Some(detail)) => format!(" at {line} ({detail})"),
+        (line, None) => place(line.as_deref()),
+        (None, Some(name)) => format!(" in {name}"),
+    }
+}
+
 /// A rewrite and the proof of its side conditions.
 pub(crate) fn rewrite(id: usize, rewrite: &Rewrite) -> String {
     let Rewrite { pass, computation, instruction, note, .. } = rewrite;
-    let (grade, at) = (rewrite.grade.name(), place(rewrite.source.as_deref()));
+    let (grade, at) = (rewrite.grade.name(), made_at(&rewrite.source));
     let mut out = format!("{id}. {pass} {instruction} of {computation}{at}\n");
     writeln!(out, "   saves {} ({} B), {grade}: {note}", rewrite.saved, rewrite.saved.get()).expect(INFALLIBLE);
     for condition in &rewrite.conditions {
@@ -108,7 +117,7 @@ pub(crate) fn remark(remark: &Remark) -> String {
         RemarkKind::Missed => "missed",
         RemarkKind::Analysis => "note",
     };
-    let at = place(remark.source.as_deref());
+    let at = made_at(&remark.source);
     let Remark { pass, instruction, code, message, bytes, .. } = remark;
     format!("{kind}: {pass} {instruction}{at}, {bytes} [{code}]\n   {message}\n")
 }

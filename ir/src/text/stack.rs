@@ -24,7 +24,7 @@ pub(super) fn tables(input: &str) -> Res<'_, StackTables> {
     let lines = frames.iter().map(|frame| source_line(frame, &locations, &files)).collect();
     let functions = frames.iter().map(|frame| function(frame, &locations, &names)).collect();
     let parents = frames.iter().map(parent).collect();
-    Ok((rest, StackTables { text: text.into(), frames: lines, functions, parents }))
+    Ok((rest, StackTables { text: text.into(), frames: lines, functions, parents, source_root: None }))
 }
 
 /// The head of a table.

@@ -132,7 +132,7 @@ impl Assignment<'_> {
     }
     /// `file:line` of an instruction.
     pub(crate) fn source(&self, id: InstructionId) -> Option<String> {
-        let line = self.flow.module.source_line(id).filter(|line| !line.file.is_empty())?;
+        let line = self.flow.module.made_at(id).line?;
         Some(format!("{}:{}", line.file, line.line))
     }
     /// All instructions, and those of computations that the entry reaches.

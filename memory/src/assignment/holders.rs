@@ -81,6 +81,7 @@ impl Assignment<'_> {
         let place = self.flow.values.place(value);
         Holder {
             buffer: self.live_buffer(value, size, called),
+            owner: self.flow.places.owner(place),
             computation: self.names(self.flow.places.owner(place), called).1,
             role: held.role,
             padding: Bytes(size) - Bytes(data_bytes(self.flow.places.shape(place)).unwrap_or(size)),

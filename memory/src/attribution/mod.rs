@@ -9,7 +9,7 @@ mod points;
 mod scratch;
 pub mod what_if;
 
-use hlo_ir::StackFrame;
+use hlo_ir::{InstructionId, StackFrame};
 use smol_str::SmolStr;
 
 use crate::{Bytes, LiveBuffer};
@@ -59,6 +59,8 @@ pub struct Attribution {
 pub struct Holder {
     /// Its instruction, shape, size and origin.
     pub buffer: LiveBuffer,
+    /// That instruction in the compiled module.
+    pub owner: InstructionId,
     /// The computation its instruction stands in.
     pub computation: SmolStr,
     /// What it is for.

@@ -24,7 +24,6 @@ use decisions::decides_twice;
 use graph::Graph;
 use join::join;
 use price::Price;
-pub(super) use price::is_urgent;
 use reach::Flow;
 
 use super::build::build;
@@ -34,7 +33,7 @@ use super::region::{Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule};
-use super::small::{least_gain, possible};
+use crate::small_programs::{least_gain, possible};
 use super::sum::settle_sums;
 use super::turns::{fewest_rows, worth};
 use crate::flow::Value;
@@ -116,7 +115,7 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
     let lowest = (flow.context.estimate.floor.get() / 32).clamp(least, (largest / 64).max(least));
     let thresholds = [largest - largest / 3, largest / 8, largest / 64, lowest];
     // Products computed again are slow: only where the program would not fit otherwise.
-    let modes: &[bool] = if is_urgent(flow.context) { &[false, true] } else { &[false] };
+    let modes: &[bool] = if flow.context.is_urgent() { &[false, true] } else { &[false] };
     for (again, least) in modes.iter().flat_map(|&again| thresholds.map(|least| (again, least))) {
         let mut grown = Grown { again, ..Grown::default() };
         let mut shapes: Vec<&[i64]> = Vec::new();
@@ -244,7 +243,7 @@ fn turns_cost(context: &Context<'_>, offer: &Offer) -> u64 {
 
 /// Whether loops inside a loop take long for what they spare, though nobody asks for memory. How other devices fill results was not measured.
 fn takes_long(context: &Context<'_>, offer: &Offer) -> bool {
-    let asked = is_urgent(context) || context.options.chunk_bytes.is_some();
+    let asked = context.is_urgent() || context.options.chunk_bytes.is_some();
     let counts = context.options.target == Target::Cpu && !asked;
     counts && offer.price.fills_again && offer.rest() < context.estimate.charged().get() / LITTLE
 }

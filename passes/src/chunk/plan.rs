@@ -13,7 +13,7 @@ use super::region::{Block, Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule, most_bytes};
-use super::small::{NOT_ASKED, least_gain, possible, recycles_memory};
+use crate::small_programs::{NOT_ASKED, least_gain, possible, recycles_memory};
 use super::sum::Sum;
 use super::turns::{NOT_WORTH, fewest_rows, waits_for_wish, worth};
 use super::waste::{Dying, Held, Identity};

@@ -18,7 +18,7 @@ use indexmap::IndexSet;
 
 use super::region::{Block, Part, Region, Source};
 use super::sink::{Kind, Sink};
-use super::small::asks_for_memory;
+use crate::small_programs::asks_for_memory;
 use super::sum::Sum;
 use crate::Context;
 use crate::flow::{is_fusible, is_transcendental, producer};

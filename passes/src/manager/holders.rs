@@ -8,7 +8,7 @@ use hlo_memory::attribution::{Holder, Role};
 use hlo_memory::{Bytes, Estimator, LiveBuffer};
 
 use super::search::Search;
-use super::{Remark, RemarkKind, remarks};
+use super::{Remark, RemarkKind, Source, remarks};
 use crate::Grade;
 use crate::flow::{self, OperandFlow};
 
@@ -19,12 +19,12 @@ type Reason = (&'static str, String);
 pub(super) fn collect(search: &Search<'_>, estimator: &dyn Estimator, told: &[Remark]) -> Vec<Remark> {
     let large = |bytes: Bytes| u128::from(bytes.get()) * 100 > u128::from(search.now.total.get());
     let mut found: Vec<Remark> = Vec::new();
-    for holder in estimator.holders(search.module) {
+    for (holder, id) in estimator.holders(search.module) {
         let floor = matches!(holder.role, Role::Argument { .. } | Role::Output);
         if floor || !large(holder.buffer.bytes) {
             continue;
         }
-        let remark = remark(search, &holder);
+        let remark = remark(search, &holder, id);
         let spoken = |other: &&Remark| other.id == remark.id && other.bytes > Bytes::ZERO;
         if told.iter().find(spoken).is_none() && !found.contains(&remark) {
             found.push(remark);
@@ -33,9 +33,9 @@ pub(super) fn collect(search: &Search<'_>, estimator: &dyn Estimator, told: &[Re
     found
 }
 
-fn remark(search: &Search<'_>, holder: &Holder) -> Remark {
+fn remark(search: &Search<'_>, holder: &Holder, id: Option<InstructionId>) -> Remark {
     let module = &*search.module;
-    let id = locate(module, holder);
+    let id = id.or_else(|| locate(module, holder));
     let (code, message) = reason(search, holder, id);
     let id = id.unwrap_or(module.computation(module.entry()).root);
     let origin = search.origins.of(id);
@@ -47,11 +47,19 @@ fn remark(search: &Search<'_>, holder: &Holder) -> Remark {
         code,
         message: search.origins.in_input_names(module, &message),
         bytes: holder.buffer.bytes,
-        source: holder.buffer.source.clone().or_else(|| remarks::source(module, id, origin)),
+        source: source(holder, remarks::source(module, id, origin)),
     }
 }
 
-/// The instruction of the module that a buffer of the compiled program stems from: the one of that name, or else the last
+/// Where a buffer was made: what the memory model says of it, and beside it what is known of its instruction.
+fn source(holder: &Holder, of_instruction: Source) -> Source {
+    match &holder.buffer.source {
+        Some(line) if of_instruction.line.as_ref() != Some(line) => Source { line: Some(line.clone()), detail: None },
+        _ => of_instruction,
+    }
+}
+
+/// The instruction of the module that a buffer of the compiled program is likely to stem from, where the compiler lost it: the one of that name, or else the last
 /// with the same operation name, or else the only one of that shape.
 fn locate(module: &Module, holder: &Holder) -> Option<InstructionId> {
     let Holder { buffer: LiveBuffer { instruction, shape, op_name, .. }, .. } = holder;

@@ -1,11 +1,11 @@
 //! What the user should know besides the rewrites: chances missed in the final module, and bounds that were hit.
 
-use hlo_ir::{InstructionId, Module};
+use hlo_ir::{InstructionId, MadeAt, Module, SourceLine};
 use hlo_memory::Bytes;
 use indexmap::IndexMap;
 
 use super::search::{Candidate, LeftOut, Search, allowed};
-use super::{Remark, RemarkKind, Rewrite, holders};
+use super::{Remark, RemarkKind, Rewrite, Source, holders};
 use crate::{Grade, Outcome, PassKind};
 
 /// A change that was tried or passed over.
@@ -71,10 +71,19 @@ fn scheduled(search: &Search<'_>) -> Remark {
     of_module(search, "unfuse", "scheduled", message)
 }
 
-/// `file:line` of an instruction, or else of the one it stems from.
-pub(super) fn source(module: &Module, id: InstructionId, origin: InstructionId) -> Option<String> {
-    let line = module.source_line(id).or_else(|| module.source_line(origin))?;
-    Some(format!("{}:{}", line.file, line.line))
+/// `file:line` of an instruction, or else of the one it stems from, and what is to be said beside it.
+pub(super) fn source(module: &Module, id: InstructionId, origin: InstructionId) -> Source {
+    let at = module.made_at(id);
+    let id = if at == MadeAt::default() { origin } else { id };
+    let MadeAt { line, library } = module.made_at(id);
+    let text = |line: SourceLine| format!("{}:{}", line.file, line.line);
+    let detail = match (&line, library) {
+        (Some(_), library) => library.map(text),
+        // A library's line alone says less than the name that the operation has in the model.
+        (None, Some(library)) => module.instruction(id).metadata("op_name").map(str::to_owned).or(Some(text(library))),
+        (None, None) => None,
+    };
+    Source { line: line.map(text), detail }
 }
 
 /// The remark about a finding that is not in the result; `None` if nothing is lost without it.
@@ -148,7 +157,7 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
         }
         Some(Trial::Failed(message)) => ("no-estimate", format!("its memory cannot be estimated: {message}")),
         Some(Trial::Total(total)) if *total > now => {
-            ("no-gain", format!("would raise the peak from {now} to {total} ({note})"))
+            ("no-gain", format!("would raise the peak of {now} by {} ({note})", *total - now))
         }
         Some(Trial::Total(total)) if *total == now => {
             ("no-gain", format!("would not lower the peak of {now} ({note})"))
@@ -181,7 +190,7 @@ fn limit(search: &Search<'_>) -> Remark {
 }
 
 /// A remark about the module as a whole, which stands at its root.
-fn of_module(search: &Search<'_>, pass: &'static str, code: &'static str, message: &str) -> Remark {
+pub(super) fn of_module(search: &Search<'_>, pass: &'static str, code: &'static str, message: &str) -> Remark {
     let module = &*search.module;
     let root = search.origins.of(module.computation(module.entry()).root);
     Remark {
@@ -192,6 +201,6 @@ fn of_module(search: &Search<'_>, pass: &'static str, code: &'static str, messag
         code,
         message: message.to_owned(),
         bytes: Bytes::ZERO,
-        source: None,
+        source: Source::default(),
     }
 }

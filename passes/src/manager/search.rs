@@ -3,6 +3,7 @@
 mod again;
 mod companions;
 mod findings;
+mod freedom;
 mod known;
 mod lazy;
 mod limit;
@@ -17,6 +18,7 @@ use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::{InstructionId, Module, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Target};
 
+use super::advice;
 use super::origin::Origins;
 use super::remarks::{self, Trial, Tried};
 use super::said::Said;
@@ -25,6 +27,8 @@ use super::watch::{Observer, Statistics};
 use super::{Remark, Rewrite, RunError, RunReport};
 use crate::{Condition, Finding, Grade, Options, Outcome, Pass, PassKind};
 use again::Forks;
+pub(in crate::manager) use again::is_far;
+use freedom::Freedom;
 use known::Foreseen;
 use lazy::Savings;
 use steps::{Made, Step};
@@ -65,10 +69,8 @@ pub(super) struct Search<'a> {
     pub(super) module: &'a mut Module,
     pub(super) passes: &'a [Box<dyn Pass>],
     pub(super) options: &'a Options,
-    /// What passes are told of them, the budget aside, while nothing but fast rewrites is asked for.
-    at_ease: Options,
-    /// Whether the budget is missed by these, and rewrites may be slow.
-    pub(super) urgent: bool,
+    /// What passes are told of them, and what is allowed at a time.
+    pub(super) told: Options,
     /// Whether rewrites may compute large values again: all others were found.
     pub(super) repeats: bool,
     pub(super) estimator: &'a dyn Estimator,
@@ -101,6 +103,8 @@ pub(super) struct Search<'a> {
     forks: Forks,
     savings: Savings,
     foreseen: Foreseen,
+    /// Searches for waste that are left.
+    searches_left: usize,
 }
 
 impl<'a> Search<'a> {
@@ -123,8 +127,7 @@ impl<'a> Search<'a> {
             module,
             passes,
             options,
-            at_ease: Options { budget: None, ..options.clone() },
-            urgent: false,
+            told: Freedom::full(options, false).of(options),
             repeats: false,
             estimator,
             observer,
@@ -145,7 +148,13 @@ impl<'a> Search<'a> {
             forks: Forks::default(),
             savings: Savings::default(),
             foreseen: Foreseen::default(),
+            searches_left: usize::MAX,
         })
+    }
+
+    /// Searches of the passes may look at so many instructions together.
+    pub(super) fn searched_at_most(&mut self, instructions: usize) {
+        self.searches_left = instructions / self.statistics.instructions.0;
     }
 
     /// Searches to the end. On error the module is as it was at the beginning.
@@ -157,11 +166,27 @@ impl<'a> Search<'a> {
                 return Err(error);
             }
         };
+        let remarks = self.with_advice(remarks);
         let mut statistics = self.statistics;
         statistics.instructions.1 = self.module.live_instructions().count();
         statistics.total = self.start.elapsed();
         let rewrites = self.steps.into_iter().filter_map(|step| step.made).map(|made| made.rewrite).collect();
         Ok(RunReport { before: self.before, after: self.now, rewrites, remarks, statistics })
+    }
+
+    /// The remarks, and before them what other flags would give.
+    fn with_advice(&mut self, remarks: Vec<Remark>) -> Vec<Remark> {
+        if !advice::is_wanted(self) {
+            return remarks;
+        }
+        self.observer.working("looking at what other flags would give");
+        let mut input = self.module.clone();
+        for step in self.steps.iter().rev() {
+            step.undo.clone().revert(&mut input);
+        }
+        let mut all = advice::collect(self, &input, self.passes, self.estimator);
+        all.extend(remarks);
+        all
     }
 
     /// Searches, gives the loops their final form, and goes on searching where that form lets more be found; what is to be said of the end.
@@ -175,11 +200,12 @@ impl<'a> Search<'a> {
         Ok(remarks)
     }
 
-    fn search(&mut self) -> Result<(), RunError> {
+    /// Searches without the final form of loops, and without a word about it.
+    pub(super) fn search(&mut self) -> Result<(), RunError> {
         self.change_form()?;
         if !self.fits() {
             self.clean_up()?;
-            self.descend_to_budget()?;
+            self.descend_freely()?;
             self.clean_up()?;
         }
         self.end()
@@ -422,7 +448,7 @@ impl<'a> Search<'a> {
     /// Applies the candidate for good. `false`, and nothing changed, if the result has no estimate.
     fn take(&mut self, candidate: Candidate) -> Result<bool, RunError> {
         let claim = self.claim(&candidate);
-        let again = self.is_small().then(|| candidate.clone());
+        let again = candidate.clone();
         let foreseen = self.foreseen.recall(self.said.state(), &candidate);
         let Outcome::Rewrite { patch, note, conditions } = candidate.finding.outcome else { return Ok(false) };
         let mut rewrite = self.describe(claim, candidate.finding.grade);

@@ -14,7 +14,7 @@ use crate::Context;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::size::BlockSize;
-use crate::chunk::small::{beside_floor, recycles_memory};
+use crate::small_programs::{beside_floor, recycles_memory};
 use crate::flow::{Value, is_fusible, is_transcendental, producer};
 
 /// Gain and cost of a plan.
@@ -114,7 +114,7 @@ impl Price {
         let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
         let per_block = 3.0 * accumulators as f64 + reread as f64 + beginnings;
         let options = flow.context.options;
-        let urgent = is_urgent(flow.context);
+        let urgent = flow.context.is_urgent();
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
         let allowed = base * allowance(flow.context, multiplies);
         let filled = WRITTEN * written_bytes(graph, plan) as f64;
@@ -174,7 +174,7 @@ impl Price {
 
 /// What loops may add to the original cost, as a share of it.
 fn allowance(context: &Context<'_>, multiplies: bool) -> f64 {
-    match (is_urgent(context), is_small(context) && multiplies) {
+    match (context.is_urgent(), is_small(context) && multiplies) {
         (true, _) => URGENT_ALLOWANCE,
         (false, _) if recycles_memory(context) => RECYCLED_ALLOWANCE,
         (false, true) => SMALL_ALLOWANCE,
@@ -194,11 +194,6 @@ fn share_of_spared(bytes: u64, may_repeat: bool) -> f64 {
 /// Whether the program fits any machine, and had better be fast.
 fn is_small(context: &Context<'_>) -> bool {
     context.options.target == Target::Cpu && context.before < SMALL
-}
-
-/// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
-pub(in crate::chunk) fn is_urgent(context: &Context<'_>) -> bool {
-    context.options.budget.is_some_and(|budget| context.estimate.total > budget)
 }
 
 /// Whether a plan makes loops in another computation than the entry: most of those are bodies of loops.

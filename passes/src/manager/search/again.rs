@@ -1,4 +1,4 @@
-//! Further descents: where the best steps lead to a poor end, the search is run again from the next best ones, and with slower ones for a budget.
+//! Further descents: where the best steps lead to a poor end, the search is run again from the next best ones.
 //!
 //! Of two loops that let the same values disappear, the one that saves more at once can keep the other from being made. What each of them leads to
 //! shows only at the end. The second best first step is tried, and the steps that were second by the least.
@@ -6,7 +6,7 @@
 use hlo_memory::{Bytes, Estimate, Target};
 
 use super::super::RunError;
-use super::{Candidate, Score, Search};
+use super::{Candidate, Score, Search, Step};
 
 /// Modules of more instructions are searched once.
 const MOST_INSTRUCTIONS: usize = 2000;
@@ -57,21 +57,8 @@ pub(super) struct Forks {
 }
 
 impl Search<'_> {
-    /// Descends; where that misses a budget, again from the beginning with rewrites that cost run time.
-    pub(super) fn descend_to_budget(&mut self) -> Result<(), RunError> {
-        let (start, trials) = (self.mark(), self.trials_left);
-        self.descend_repeatedly()?;
-        self.descend_with_repeats()?;
-        if self.options.budget.is_some() && !self.fits() {
-            self.back_to(&start);
-            (self.trials_left, self.limited, self.urgent) = (trials, false, true);
-            self.said.forget();
-            self.descend_repeatedly()?;
-        }
-        Ok(())
-    }
     /// Goes on with rewrites that compute large values again, where much memory is left.
-    fn descend_with_repeats(&mut self) -> Result<(), RunError> {
+    pub(super) fn descend_with_repeats(&mut self) -> Result<(), RunError> {
         if self.is_small() && self.now.charged() >= WORTH_REPEATS && self.options.target == Target::Cpu {
             self.repeats = true;
             self.said.forget();
@@ -92,7 +79,7 @@ impl Search<'_> {
         self.descend()?;
         let forks = std::mem::take(&mut self.forks);
         let ways = forks.first.into_iter().chain(forks.closest.into_iter().map(|fork| fork.way));
-        let mut end = (self.now.clone(), self.made_since(start.steps));
+        let mut end = (self.now.clone(), self.made_since(&start));
         let mut at_end = true;
         for way in ways {
             if self.fits() || !is_far(&end.0) {
@@ -103,14 +90,19 @@ impl Search<'_> {
             let least = self.least().max(Bytes(end.0.charged().get() / 20)).max(Bytes(1));
             at_end = self.fits() || self.now.charged() + least <= end.0.charged();
             if at_end {
-                end = (self.now.clone(), self.made_since(start.steps));
+                end = (self.now.clone(), self.made_since(&start));
             }
         }
         if at_end {
             return Ok(());
         }
         self.back_to(&start);
-        for step in end.1 {
+        self.make_again(end.1)
+    }
+
+    /// Makes changes again that led to a better end; all of them were worth keeping.
+    pub(super) fn make_again(&mut self, made: Vec<Candidate>) -> Result<(), RunError> {
+        for step in made {
             self.take(step)?;
         }
         self.roll_back(self.paid);
@@ -139,7 +131,7 @@ impl Search<'_> {
         let is_first = !std::mem::replace(&mut self.forks.seen_first, true);
         let (Some((best, _)), Some((score, candidate))) = (best, second) else { return };
         let way = || {
-            let made = self.made_since(from).into_iter();
+            let made = made_of(&self.steps[from..]).into_iter();
             made.chain([candidate]).collect()
         };
         if is_first {
@@ -162,15 +154,14 @@ impl Search<'_> {
         closest.truncate(MOST_FORKS);
     }
 
-    /// Whether changes are kept to be made again.
+    /// Whether the search may run several times.
     pub(super) const fn is_small(&self) -> bool {
         self.statistics.instructions.0 <= MOST_INSTRUCTIONS
     }
 
     /// The changes made since, in order.
-    fn made_since(&self, start: usize) -> Vec<Candidate> {
-        let made = self.steps[start..].iter().filter_map(|step| step.made.as_ref());
-        made.filter_map(|made| made.candidate.clone()).collect()
+    pub(super) fn made_since(&self, start: &Mark) -> Vec<Candidate> {
+        made_of(&self.steps[start.steps..])
     }
 
     pub(super) fn back_to(&mut self, start: &Mark) {
@@ -182,7 +173,12 @@ impl Search<'_> {
     }
 }
 
+/// The changes that steps made.
+fn made_of(steps: &[Step]) -> Vec<Candidate> {
+    steps.iter().filter_map(|step| step.made.as_ref()).map(|made| made.candidate.clone()).collect()
+}
+
 /// Whether more than a tenth is left to win.
-pub(super) fn is_far(estimate: &Estimate) -> bool {
+pub(in crate::manager) fn is_far(estimate: &Estimate) -> bool {
     estimate.charged() > estimate.floor + Bytes(estimate.floor.get() / 10)
 }

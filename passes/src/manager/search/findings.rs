@@ -3,7 +3,7 @@
 use hlo_ir::graph::Users;
 
 use super::{Candidate, Search, allowed};
-use crate::{Context, Outcome, PassKind};
+use crate::{Context, Outcome, PassKind, small_programs};
 
 impl Search<'_> {
     /// Rewrites of all passes of one kind that the options allow, in pass order.
@@ -12,7 +12,7 @@ impl Search<'_> {
             .into_iter()
             .filter(|candidate| {
                 matches!(candidate.finding.outcome, Outcome::Rewrite { .. })
-                    && allowed(candidate.finding.grade, self.options)
+                    && allowed(candidate.finding.grade, &self.told)
             })
             .collect()
     }
@@ -22,21 +22,26 @@ impl Search<'_> {
         if let Some(known) = self.said.recall(kind) {
             return known;
         }
+        if self.searches_left == 0 {
+            self.limited = true;
+            return Vec::new();
+        }
+        self.searches_left -= 1;
         let users = Users::of(self.module);
-        let options = if self.urgent { self.options } else { &self.at_ease };
         let context = Context {
             module: self.module,
             users: &users,
             estimate: &self.now,
             before: self.before.charged(),
             repeats: self.repeats,
-            options,
+            options: &self.told,
         };
         let mut found = Vec::new();
         for (index, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind) {
             self.observer.working(&format!("{} looks for waste", pass.name()));
             let statistics = &mut self.statistics.passes[index];
             let findings = statistics.searches.measure(|| pass.find(&context));
+            let findings = small_programs::kept_fast(pass.as_ref(), &context, findings);
             statistics.findings += findings.len();
             found.extend(findings.into_iter().map(|finding| Candidate { pass: index, finding }));
         }

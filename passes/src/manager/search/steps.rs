@@ -20,8 +20,8 @@ pub(super) struct Made {
     pub(super) pass: usize,
     /// The instruction of the finding.
     pub(super) instruction: InstructionId,
-    /// The change itself, where it may have to be made again.
-    pub(super) candidate: Option<Candidate>,
+    /// The change itself: it may have to be made again.
+    pub(super) candidate: Candidate,
 }
 
 impl Search<'_> {

@@ -6,11 +6,10 @@
 
 use hlo_memory::{Bytes, Target};
 
-use super::outward::is_urgent;
-use crate::{Context, Options};
+use crate::{Context, Finding, Options, Outcome, Pass, PassKind, Reason};
 
 /// What is said where it takes no loop.
-pub(super) const NOT_ASKED: &str = "less than 32 MiB lie above the floor, which the system's allocator keeps from run to run: blocks would only \
+pub(crate) const NOT_ASKED: &str = "less than 32 MiB lie above the floor, which the system's allocator keeps from run to run: a loop would only \
                                     cost run time; `--chunk-bytes` or a `--budget` asks for memory all the same";
 /// Temporaries that the C library keeps from one run to the next.
 const RECYCLED: Bytes = Bytes(32 << 20);
@@ -21,23 +20,35 @@ pub(crate) fn recycles_memory(context: &Context<'_>) -> bool {
 }
 
 /// Whether memory is wanted at the cost of run time: who sets a size of blocks, misses a budget or asks for less than the usual savings wants it.
-pub(super) fn asks_for_memory(context: &Context<'_>) -> bool {
+pub(crate) fn asks_for_memory(context: &Context<'_>) -> bool {
     let options = context.options;
-    options.chunk_bytes.is_some() || options.min_saving < Options::default().min_saving || is_urgent(context)
+    options.chunk_bytes.is_some() || options.min_saving < Options::default().min_saving || context.is_urgent()
+}
+
+/// The findings of a pass as they hold for small programs: where memory costs no time, a rewrite may not cost any, and stays a remark.
+pub(crate) fn kept_fast(pass: &dyn Pass, context: &Context<'_>, mut findings: Vec<Finding>) -> Vec<Finding> {
+    if pass.kind() == PassKind::Rewrite && pass.may_cost_time() && recycles_memory(context) {
+        for finding in &mut findings {
+            if matches!(finding.outcome, Outcome::Rewrite { .. }) {
+                finding.outcome = Outcome::Missed(Reason { code: "small-gain", message: NOT_ASKED.to_owned() });
+            }
+        }
+    }
+    findings
 }
 
 /// Bytes that the program as it was given needs beside arguments and results.
-pub(super) fn beside_floor(context: &Context<'_>) -> u64 {
+pub(crate) fn beside_floor(context: &Context<'_>) -> u64 {
     context.before.get().saturating_sub(context.estimate.floor.get())
 }
 
 /// The smallest gain that is worth a loop, of all memory that a program takes, and in words which part that is. (Indices that are sliced, put together
 /// again and scattered with, in blocks that spare 15 of 72 MiB, ran at 0.6 to 0.75, a lookup that is summed at 0.6 to 0.7.)
-pub(super) fn least_gain(context: &Context<'_>, all: Bytes) -> (Bytes, &'static str) {
+pub(crate) fn least_gain(context: &Context<'_>, all: Bytes) -> (Bytes, &'static str) {
     if recycles_memory(context) { (Bytes(all.get() / 4), "a quarter") } else { (Bytes(all.get() / 20), "a twentieth") }
 }
 
 /// What a rewrite that lets `wasted` bytes disappear can spare: no more than lies above the floor, where they may not stand all at once.
-pub(super) fn possible(context: &Context<'_>, wasted: Bytes) -> Bytes {
+pub(crate) fn possible(context: &Context<'_>, wasted: Bytes) -> Bytes {
     if recycles_memory(context) { wasted.min(Bytes(beside_floor(context))) } else { wasted }
 }

@@ -1,0 +1,105 @@
+//! What more freedom would give: where memory far above the floor is left, the input is searched again with a weaker grade, and as if for a budget.
+//!
+//! Nobody finds a flag that no remark mentions. The searches run on a copy, are bounded, and change nothing; their figures are what a run with these flags
+//! reaches at least.
+
+use hlo_ir::Module;
+use hlo_memory::{Bytes, Estimator};
+
+use super::search::{Search, is_far};
+use super::watch::Nobody;
+use super::{Remark, RemarkKind};
+use crate::{Grade, Options, Pass};
+
+/// Instructions looked at by all searches for waste of one run together. A search takes some tens of microseconds for each, so that advice takes about a second.
+const INSTRUCTIONS_SEARCHED: usize = 20_000;
+/// A gain of less than this part of the peak, as a divisor, is no reason for another flag.
+const WORTH_A_FLAG: u64 = 20;
+
+/// Flags that allow more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Flags {
+    reassociate: bool,
+    for_budget: bool,
+}
+
+impl Flags {
+    const ALL: [Self; 3] = [
+        Self { reassociate: true, for_budget: false },
+        Self { reassociate: false, for_budget: true },
+        Self { reassociate: true, for_budget: true },
+    ];
+
+    /// Whether this allows anything that `options` do not.
+    fn are_new(self, options: &Options) -> bool {
+        (!self.reassociate || options.exactness < Grade::Reassociate) && (!self.for_budget || options.budget.is_none())
+    }
+
+    /// The options of a run with these flags that wants as little memory as can be had.
+    fn of(self, options: &Options, floor: Bytes) -> Options {
+        let exactness = if self.reassociate { Grade::Reassociate } else { options.exactness };
+        let budget = if self.for_budget { Some(floor) } else { options.budget };
+        Options { exactness, budget, bisect_limit: None, advise: false, ..options.clone() }
+    }
+
+    /// What a run with them would give.
+    fn message(self, peak: Bytes) -> String {
+        match (self.reassociate, self.for_budget) {
+            (true, false) => format!("--exactness=reassociate, which sums up in blocks, would lower the peak to {peak}"),
+            (false, true) => format!("a --budget, for which rewrites may cost run time, would lower the peak to {peak}"),
+            _ => format!(
+                "--exactness=reassociate, which sums up in blocks, and a --budget, for which rewrites may cost run time, would lower the peak to {peak}"
+            ),
+        }
+    }
+}
+
+/// Whether there is memory left that other flags could spare.
+pub(super) fn is_wanted(search: &Search<'_>) -> bool {
+    let (options, end) = (search.options, &search.now);
+    let asked = options.advise && options.bisect_limit.is_none() && !search.passes.is_empty();
+    asked && !search.fits() && is_far(end) && end.charged() - end.floor >= search.least()
+}
+
+/// One remark for each flag, or both, that would lower the peak of `search`'s end by more than any fewer of them; `input` is the module as it was given.
+pub(super) fn collect(
+    search: &Search<'_>,
+    input: &Module,
+    passes: &[Box<dyn Pass>],
+    estimator: &dyn Estimator,
+) -> Vec<Remark> {
+    let (options, end) = (search.options, &search.now);
+    let new: Vec<Flags> = Flags::ALL.into_iter().filter(|flags| flags.are_new(options)).collect();
+    let peak = |flags: Flags| lowest(input, passes, &flags.of(options, end.floor), estimator);
+    let Some((&most, others)) = new.split_last() else { return Vec::new() };
+    let gain = |from: Bytes, to: Bytes| to + search.least().max(Bytes(from.get() / WORTH_A_FLAG)) <= from;
+    let all = peak(most).filter(|&all| gain(end.total, all));
+    // What nothing of it helps, no part of it does.
+    let Some(all) = all else { return Vec::new() };
+    let mut found: Vec<(Flags, Bytes)> = Vec::new();
+    for &flags in others {
+        found.extend(peak(flags).filter(|&peak| gain(end.total, peak)).map(|peak| (flags, peak)));
+    }
+    if found.iter().all(|&(_, other)| gain(other, all)) {
+        found.push((most, all));
+    }
+    found.into_iter().map(|(flags, peak)| remark(search, flags, peak)).collect()
+}
+
+/// The peak that a run with these options reaches, if it can be run.
+fn lowest(input: &Module, passes: &[Box<dyn Pass>], options: &Options, estimator: &dyn Estimator) -> Option<Bytes> {
+    let mut module = input.clone();
+    let mut nobody = Nobody;
+    let mut search = Search::begin(&mut module, passes, options, estimator, &mut nobody).ok()?;
+    search.searched_at_most(INSTRUCTIONS_SEARCHED);
+    search.search().ok()?;
+    Some(search.now.total)
+}
+
+/// The remark stands at the largest buffer that is no part of the floor.
+fn remark(search: &Search<'_>, flags: Flags, peak: Bytes) -> Remark {
+    let mut remark = super::remarks::of_module(search, "manager", "more-freedom", &flags.message(peak));
+    remark.kind = RemarkKind::Missed;
+    remark.bytes = search.now.total - peak;
+    remark
+}
