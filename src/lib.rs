@@ -38,7 +38,7 @@ mod watcher;
 mod why_not;
 
 pub use api::{
-    Analysis, Failure, Optimized, analyze, Wanted, analyze_as, analyze_for_its_target, assignment_text, optimize,
+    Analysis, Failure, Optimized, Wanted, analyze, analyze_as, analyze_for_its_target, assignment_text, optimize,
     optimize_observed,
 };
 pub use driver::run;

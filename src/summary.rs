@@ -1,8 +1,8 @@
 //! The short summary that ends a rewriting run on standard error.
 
 use hlo_memory::Bytes;
-use indexmap::IndexMap;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, RunReport};
+use indexmap::IndexMap;
 
 use crate::report::made_at;
 

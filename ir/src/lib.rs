@@ -147,7 +147,7 @@ pub use attribute::{AttrKey, AttrValue, Attribute};
 pub use diagnostic::{Diagnostic, Span};
 pub use dims::{ConvDims, DotDims, GatherDims, ScatterDims};
 pub use element_type::ElementType;
-pub use user_lines::MadeAt;
 pub use module::{Computation, Instruction, Module, Payload, SourceLine, StackFrame};
 pub use opcode::Opcode;
 pub use shape::{ArrayShape, Layout, Shape};
+pub use user_lines::MadeAt;

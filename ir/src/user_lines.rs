@@ -108,8 +108,7 @@ ENTRY %e {
 
     #[test]
     fn the_innermost_frame_outside_of_packages_is_the_users() {
-        let expected =
-            [(Some(7), Some(700)), (Some(700), None), (None, Some(1221)), (Some(3), None), (None, None)];
+        let expected = [(Some(7), Some(700)), (Some(700), None), (None, Some(1221)), (Some(3), None), (None, None)];
         assert_eq!(lines(None), expected);
     }
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use hlo_ir::arena::Id as _;
-use hlo_ir::{InstructionId, Module};
 use hlo_ir::proto::BufferAssignment;
+use hlo_ir::{InstructionId, Module};
 use smol_str::SmolStr;
 
 use crate::Bytes;

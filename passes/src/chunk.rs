@@ -77,7 +77,6 @@ mod turns;
 mod waste;
 mod wide;
 
-
 use hlo_ir::{ComputationId, Module, Opcode, graph};
 use indexmap::IndexSet;
 

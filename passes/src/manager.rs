@@ -18,7 +18,6 @@
 //!
 //! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
 
-mod advice;
 mod holders;
 mod origin;
 mod pipeline;

@@ -349,7 +349,7 @@ fn missed_chances_are_told_once_with_their_line() {
     let report = run_on(&mut module(TWO_PEAKS), &[pass], 0);
     let [remark] = &report.remarks[..] else { panic!("{:?}", report.remarks) };
     assert_eq!((remark.code, remark.message.as_str(), remark.bytes), ("why", "because", Bytes(5)));
-    assert_eq!(remark.source.as_deref(), Some("f.py:7"));
+    assert_eq!(remark.source.line.as_deref(), Some("f.py:7"));
 }
 
 #[test]

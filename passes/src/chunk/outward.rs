@@ -33,10 +33,10 @@ use super::region::{Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule};
-use crate::small_programs::{least_gain, possible};
 use super::sum::settle_sums;
 use super::turns::{fewest_rows, worth};
 use crate::flow::Value;
+use crate::small_programs::{least_gain, possible};
 use crate::{Condition, Context, Finding, Grade, Outcome};
 
 /// Plans offered at a time.

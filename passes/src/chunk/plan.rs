@@ -13,11 +13,11 @@ use super::region::{Block, Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule, most_bytes};
-use crate::small_programs::{NOT_ASKED, least_gain, possible, recycles_memory};
 use super::sum::Sum;
 use super::turns::{NOT_WORTH, fewest_rows, waits_for_wish, worth};
 use super::waste::{Dying, Held, Identity};
 use crate::flow::{is_fusible, producer};
+use crate::small_programs::{NOT_ASKED, least_gain, possible, recycles_memory};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
 
 /// A loop ready to be built.

@@ -18,10 +18,10 @@ use indexmap::IndexSet;
 
 use super::region::{Block, Part, Region, Source};
 use super::sink::{Kind, Sink};
-use crate::small_programs::asks_for_memory;
 use super::sum::Sum;
 use crate::Context;
 use crate::flow::{is_fusible, is_transcendental, producer};
+use crate::small_programs::asks_for_memory;
 
 /// Bytes of tables that fit the caches one by one, and not together.
 const REACH: u64 = 8 << 20;

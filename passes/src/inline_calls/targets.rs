@@ -149,10 +149,7 @@ impl Search<'_> {
             return None;
         }
         for (id, inst) in self.module.live_instructions() {
-            if inst.opcode == Opcode::Call
-                && self.hidden(id) >= least
-                && body::obstacle(self.module, id).is_none()
-            {
+            if inst.opcode == Opcode::Call && self.hidden(id) >= least && body::obstacle(self.module, id).is_none() {
                 hidden += self.hidden(id);
                 let around = self.calls_around(inst.parent);
                 calls.extend(if around.is_empty() { vec![id] } else { around });

@@ -1,5 +1,6 @@
 //! The search: which rewrites are tried, which are taken, which are put back.
 
+mod advice;
 mod again;
 mod companions;
 mod findings;
@@ -18,7 +19,6 @@ use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::{InstructionId, Module, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Target};
 
-use super::advice;
 use super::origin::Origins;
 use super::remarks::{self, Trial, Tried};
 use super::said::Said;
@@ -27,7 +27,6 @@ use super::watch::{Observer, Statistics};
 use super::{Remark, Rewrite, RunError, RunReport};
 use crate::{Condition, Finding, Grade, Options, Outcome, Pass, PassKind};
 use again::Forks;
-pub(in crate::manager) use again::is_far;
 use freedom::Freedom;
 use known::Foreseen;
 use lazy::Savings;
@@ -44,6 +43,11 @@ const FEWEST_TRIALS: usize = 64;
 const INSTRUCTION_BUDGET: usize = 16_000_000;
 /// Where not every candidate is estimated, those that follow so many which were no better than the best one are left for the next step.
 const PATIENCE: usize = 8;
+
+/// Steps that may follow each other before the peak falls, and the part of the total that each may raise it by, as a divisor: what a loop adds for its
+/// counter and its blocks.
+const MOST_ON_CREDIT: usize = 8;
+const RISE: u64 = 100;
 
 /// Enabling changes that are compared at a time, in modules of at most so many instructions.
 const MOST_LOOKS: usize = 3;
@@ -172,21 +176,6 @@ impl<'a> Search<'a> {
         statistics.total = self.start.elapsed();
         let rewrites = self.steps.into_iter().filter_map(|step| step.made).map(|made| made.rewrite).collect();
         Ok(RunReport { before: self.before, after: self.now, rewrites, remarks, statistics })
-    }
-
-    /// The remarks, and before them what other flags would give.
-    fn with_advice(&mut self, remarks: Vec<Remark>) -> Vec<Remark> {
-        if !advice::is_wanted(self) {
-            return remarks;
-        }
-        self.observer.working("looking at what other flags would give");
-        let mut input = self.module.clone();
-        for step in self.steps.iter().rev() {
-            step.undo.clone().revert(&mut input);
-        }
-        let mut all = advice::collect(self, &input, self.passes, self.estimator);
-        all.extend(remarks);
-        all
     }
 
     /// Searches, gives the loops their final form, and goes on searching where that form lets more be found; what is to be said of the end.
@@ -333,12 +322,15 @@ impl<'a> Search<'a> {
                 Some(plain) => score.beats(plain, least),
                 // What saves next to nothing is not worth a change of its own beside it.
                 None => {
-                    score.total == estimate.charged()
+                    score.total >= estimate.charged()
                         || score.total + Bytes(estimate.charged().get() / 100) <= estimate.charged()
                 }
             };
             if enough {
                 return Ok(Some((score, candidate)));
+            }
+            if let Some(plain) = plain {
+                self.note_fork_behind(Score::of(&estimate, false), plain, (score, candidate));
             }
         }
         self.roll_back(taken);
@@ -356,6 +348,13 @@ impl<'a> Search<'a> {
             _ => 0,
         };
         self.options.min_saving.max(Bytes(errors))
+    }
+
+    /// What a step may raise the total by that only lowers the area: where several places hold as much as the peak, each must be changed before the peak
+    /// falls. Such steps are put back unless it does.
+    fn credit(&self) -> Bytes {
+        let is_short = self.is_small() && self.steps.len() < self.paid + MOST_ON_CREDIT;
+        Bytes(if is_short { self.now.charged().get() / RISE } else { 0 })
     }
 
     /// The rewrite with the best score of all that are steps forward and not among those that are `known`: an enabling change leaves
@@ -395,13 +394,13 @@ impl<'a> Search<'a> {
             let score = Score::of(&estimate, self.rises(&estimate));
             self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
-            if score.improves(now, self.least()) && better {
+            if score.improves(now, self.least(), self.credit()) && better {
                 self.foreseen.note(self.said.state(), &candidate, estimate);
                 second = best.replace((score, candidate));
                 in_vain = 0;
             } else {
                 let next = second.as_ref().is_none_or(|(other, _)| score < *other);
-                if score.improves(now, self.least()) && next {
+                if score.improves(now, self.least(), self.credit()) && next {
                     second = Some((score, candidate));
                 }
                 in_vain += 1;

@@ -80,11 +80,11 @@ impl Score {
     pub(super) fn beats(self, other: Self, least: Bytes) -> bool {
         self.rises <= other.rises && self.total + least <= other.total
     }
-    /// Whether this is a step forward from `now`: a total lower by `least`, or the same total over an area smaller by `least`.
-    pub(super) fn improves(self, now: Self, least: Bytes) -> bool {
+    /// Whether this is a step forward from `now`: a total lower by `least`, or one higher by no more than `rise` over an area smaller by `least`.
+    pub(super) fn improves(self, now: Self, least: Bytes, rise: Bytes) -> bool {
         let least = least.max(Bytes(1));
         self.total + least <= now.total
-            || (self.total <= now.total && self.area.saturating_add(u128::from(least.get())) <= now.area)
+            || (self.total <= now.total + rise && self.area.saturating_add(u128::from(least.get())) <= now.area)
     }
 }
 

@@ -14,8 +14,8 @@ use crate::Context;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::size::BlockSize;
-use crate::small_programs::{beside_floor, recycles_memory};
 use crate::flow::{Value, is_fusible, is_transcendental, producer};
+use crate::small_programs::{beside_floor, recycles_memory};
 
 /// Gain and cost of a plan.
 pub(super) struct Price {

@@ -138,12 +138,23 @@ impl Search<'_> {
             self.forks.first = Some(way());
             return;
         }
+        self.keep_fork(now, *best, score, way());
+    }
+
+    /// Remembers the best candidate behind an enabling change that was put back, because another candidate is better without it.
+    pub(super) fn note_fork_behind(&mut self, now: Score, plain: Score, (score, candidate): (Score, Candidate)) {
+        let Some(from) = self.forks.from else { return };
+        let way = made_of(&self.steps[from..]).into_iter().chain([candidate]).collect();
+        self.keep_fork(now, plain, score, way);
+    }
+
+    fn keep_fork(&mut self, now: Score, best: Score, score: Score, way: Vec<Candidate>) {
         let (saved, lost) = (now.total - best.total, score.total - best.total);
         if lost.get() > saved.get() / CLOSE {
             return;
         }
         let behind = lost.get().saturating_mul(1 << 20) / saved.get().max(1);
-        let fork = Fork { behind, totals: (best.total, score.total), way: way() };
+        let fork = Fork { behind, totals: (best.total, score.total), way };
         let closest = &mut self.forks.closest;
         // Behind different enabling changes the same two are found again.
         if closest.iter().any(|other| other.totals == fork.totals) {
@@ -179,6 +190,6 @@ fn made_of(steps: &[Step]) -> Vec<Candidate> {
 }
 
 /// Whether more than a tenth is left to win.
-pub(in crate::manager) fn is_far(estimate: &Estimate) -> bool {
+pub(super) fn is_far(estimate: &Estimate) -> bool {
     estimate.charged() > estimate.floor + Bytes(estimate.floor.get() / 10)
 }

@@ -50,7 +50,12 @@ impl Freedom {
             }
         }
         let mut seen = Vec::new();
-        ladder.retain(|freedom| !seen.contains(freedom) && { seen.push(*freedom); true });
+        ladder.retain(|freedom| {
+            !seen.contains(freedom) && {
+                seen.push(*freedom);
+                true
+            }
+        });
         ladder
     }
 }
@@ -92,12 +97,7 @@ impl Search<'_> {
         self.allow(freedom);
         self.descend_repeatedly()?;
         self.descend_with_repeats()?;
-        Ok(End {
-            total: self.now.total,
-            freedom,
-            made: self.made_since(start),
-            is_far: is_far(&self.now),
-        })
+        Ok(End { total: self.now.total, freedom, made: self.made_since(start), is_far: is_far(&self.now) })
     }
 
     /// Makes the changes of an end again.

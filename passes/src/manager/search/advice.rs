@@ -6,9 +6,10 @@
 use hlo_ir::Module;
 use hlo_memory::{Bytes, Estimator};
 
-use super::search::{Search, is_far};
-use super::watch::Nobody;
-use super::{Remark, RemarkKind};
+use super::Search;
+use super::again::is_far;
+use crate::manager::watch::Nobody;
+use crate::manager::{Remark, RemarkKind, remarks};
 use crate::{Grade, Options, Pass};
 
 /// Instructions looked at by all searches for waste of one run together. A search takes some tens of microseconds for each, so that advice takes about a second.
@@ -45,8 +46,12 @@ impl Flags {
     /// What a run with them would give.
     fn message(self, peak: Bytes) -> String {
         match (self.reassociate, self.for_budget) {
-            (true, false) => format!("--exactness=reassociate, which sums up in blocks, would lower the peak to {peak}"),
-            (false, true) => format!("a --budget, for which rewrites may cost run time, would lower the peak to {peak}"),
+            (true, false) => {
+                format!("--exactness=reassociate, which sums up in blocks, would lower the peak to {peak}")
+            }
+            (false, true) => {
+                format!("a --budget, for which rewrites may cost run time, would lower the peak to {peak}")
+            }
             _ => format!(
                 "--exactness=reassociate, which sums up in blocks, and a --budget, for which rewrites may cost run time, would lower the peak to {peak}"
             ),
@@ -54,20 +59,32 @@ impl Flags {
     }
 }
 
+impl Search<'_> {
+    /// The remarks, and before them what other flags would give.
+    pub(super) fn with_advice(&mut self, remarks: Vec<Remark>) -> Vec<Remark> {
+        if !is_wanted(self) {
+            return remarks;
+        }
+        self.observer.working("looking at what other flags would give");
+        let mut input = self.module.clone();
+        for step in self.steps.iter().rev() {
+            step.undo.clone().revert(&mut input);
+        }
+        let mut all = collect(self, &input, self.passes, self.estimator);
+        all.extend(remarks);
+        all
+    }
+}
+
 /// Whether there is memory left that other flags could spare.
-pub(super) fn is_wanted(search: &Search<'_>) -> bool {
+fn is_wanted(search: &Search<'_>) -> bool {
     let (options, end) = (search.options, &search.now);
     let asked = options.advise && options.bisect_limit.is_none() && !search.passes.is_empty();
     asked && !search.fits() && is_far(end) && end.charged() - end.floor >= search.least()
 }
 
 /// One remark for each flag, or both, that would lower the peak of `search`'s end by more than any fewer of them; `input` is the module as it was given.
-pub(super) fn collect(
-    search: &Search<'_>,
-    input: &Module,
-    passes: &[Box<dyn Pass>],
-    estimator: &dyn Estimator,
-) -> Vec<Remark> {
+fn collect(search: &Search<'_>, input: &Module, passes: &[Box<dyn Pass>], estimator: &dyn Estimator) -> Vec<Remark> {
     let (options, end) = (search.options, &search.now);
     let new: Vec<Flags> = Flags::ALL.into_iter().filter(|flags| flags.are_new(options)).collect();
     let peak = |flags: Flags| lowest(input, passes, &flags.of(options, end.floor), estimator);
@@ -98,7 +115,7 @@ fn lowest(input: &Module, passes: &[Box<dyn Pass>], options: &Options, estimator
 
 /// The remark stands at the largest buffer that is no part of the floor.
 fn remark(search: &Search<'_>, flags: Flags, peak: Bytes) -> Remark {
-    let mut remark = super::remarks::of_module(search, "manager", "more-freedom", &flags.message(peak));
+    let mut remark = remarks::of_module(search, "manager", "more-freedom", &flags.message(peak));
     remark.kind = RemarkKind::Missed;
     remark.bytes = search.now.total - peak;
     remark
