@@ -11,6 +11,7 @@ use crate::Outlook;
 use crate::assignment::{Assignment, assign_for, assigned};
 use crate::attribution::{self, Details, Holder};
 use crate::both::both;
+use crate::guard::attempt;
 
 /// The compiler whose memory use is estimated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -211,6 +212,9 @@ pub fn details_given(
     Ok((estimate, Details { attribution, what_ifs }))
 }
 
+/// What is said where the model cannot follow a module.
+const STOPPED: &str = "the model of the compiler cannot follow this module: figures are those of its live ranges in the order of its text";
+
 /// A scheduled module: the one given, or what the compiler makes of it.
 struct Compiled<'m> {
     module: Cow<'m, Module>,
@@ -222,12 +226,27 @@ struct Compiled<'m> {
 }
 
 impl<'m> Compiled<'m> {
-    /// What `answer` makes of the assignment of a module. Few instructions are named, so the module is `unnamed`: making all names different
-    /// takes longer than placing all buffers.
+    /// What `answer` makes of the assignment of a module; where a rule of the model stops at it, of the assignment of the module as it stands.
     fn ask<T>(
         module: &'m Module,
         target: Target,
         answer: impl Fn(&Self, &Assignment<'_>) -> T,
+    ) -> Result<T, EstimateError> {
+        let modelled = || Self::ask_model(module, target, &answer);
+        let as_it_stands = || {
+            let compiled = Self::as_it_stands(module, target);
+            compiled.assignment().map(|assignment| answer(&compiled, &assignment))
+        };
+        let stopped = || EstimateError::Unsupported(module.name.to_string());
+        attempt(modelled).or_else(|| attempt(as_it_stands)).unwrap_or_else(|| Err(stopped()))
+    }
+
+    /// The same by the model alone. Few instructions are named, so the module is `unnamed`: making all names different takes longer than placing
+    /// all buffers.
+    fn ask_model<T>(
+        module: &'m Module,
+        target: Target,
+        answer: &impl Fn(&Self, &Assignment<'_>) -> T,
     ) -> Result<T, EstimateError> {
         let compiled = Self::of(module, target, true);
         if let Ok(answer) = compiled.assignment().map(|assignment| answer(&compiled, &assignment)) {
@@ -260,6 +279,13 @@ impl<'m> Compiled<'m> {
         Self { module, target, model, caveats, unnamed }
     }
 
+    /// The module in the order of its text, whatever a compiler would make of it.
+    fn as_it_stands(module: &'m Module, target: Target) -> Self {
+        let model = if target == Target::Cpu && !module.is_scheduled() { Model::Predicted } else { Model::LiveRange };
+        let caveats = vec![STOPPED.to_owned()];
+        Self { module: Cow::Borrowed(module), target, model, caveats, unnamed: false }
+    }
+
     fn assignment(&self) -> Result<Assignment<'_>, EstimateError> {
         assign_for(&self.module, self.target)
     }
@@ -272,5 +298,35 @@ impl<'m> Compiled<'m> {
         estimate.hidden = hidden.unwrap_or(estimate.hidden);
         estimate.caveats.extend(self.caveats.iter().cloned());
         (estimate, with)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: &str = "HloModule m\n\nENTRY e {\n  p = f32[8] parameter(0)\n  n = f32[8] negate(p)\n  m = f32[8] tanh(n)\n  \
+                           ROOT t = (f32[8], f32[8]) tuple(n, m)\n}\n";
+
+    #[test]
+    fn where_the_model_stops_the_module_is_taken_as_it_stands() {
+        let module = hlo_ir::text::parse(PROGRAM).unwrap();
+        let stops = |compiled: &Compiled<'_>, assignment: &Assignment<'_>| {
+            assert!(matches!(compiled.module, Cow::Borrowed(_)), "planted: what the model made of the module");
+            compiled.trusted(assignment, || (assignment.estimate_called(compiled.unnamed), ())).0
+        };
+        let estimate = Compiled::ask(&module, Target::Cpu, stops).unwrap();
+        assert_eq!(estimate.model, Model::Predicted);
+        assert_eq!(estimate.caveats, [STOPPED]);
+        // The argument, both results, and the table of the tuple.
+        assert_eq!(estimate.total, Bytes(3 * 32 + 16));
+        assert_eq!(estimate.floor, estimate.total);
+    }
+
+    #[test]
+    fn where_nothing_helps_there_is_no_figure() {
+        let module = hlo_ir::text::parse(PROGRAM).unwrap();
+        let stops = |_: &Compiled<'_>, _: &Assignment<'_>| -> Estimate { panic!("planted") };
+        assert_eq!(Compiled::ask(&module, Target::Cpu, stops), Err(EstimateError::Unsupported("m".to_owned())));
     }
 }

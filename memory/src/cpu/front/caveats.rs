@@ -20,10 +20,16 @@ pub(crate) fn caveats(module: &Module, partitioned: bool) -> Vec<String> {
             format!("the module is partitioned over {devices} devices in a way that is not modelled: figures are for the whole program")
         });
     }
-    let mut kinds: [(Test, &str, bool); 4] = [
+    let mut kinds: [(Test, &str, bool); 6] = [
         (is_dynamic, "dynamic shapes: padding to static shapes is not modelled", false),
         (is_random, "random-number opcodes: their expansion is not modelled", false),
         (is_column_major, "column-major library calls: copies around them may be over-counted", false),
+        (is_scan, "scans: the loops they become are not modelled", false),
+        (
+            has_control,
+            "control dependencies: StableHLO, through which programs reach the compiler, has none, so that figures are without them",
+            false,
+        ),
         (is_unknown, "opcodes this version does not know: counted as they stand", false),
     ];
     for (_, inst) in module.live_instructions() {
@@ -53,6 +59,14 @@ fn is_random(inst: &Instruction) -> bool {
 fn is_column_major(inst: &Instruction) -> bool {
     let target = || inst.raw(&hlo_ir::AttrKey::CustomCallTarget).unwrap_or("").trim_matches('"');
     inst.opcode == Opcode::CustomCall && COLUMN_MAJOR.iter().any(|prefix| target().starts_with(prefix))
+}
+
+fn is_scan(inst: &Instruction) -> bool {
+    inst.opcode == Opcode::Scan
+}
+
+fn has_control(inst: &Instruction) -> bool {
+    !inst.control_predecessors().is_empty()
 }
 
 fn is_unknown(inst: &Instruction) -> bool {

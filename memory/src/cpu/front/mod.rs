@@ -33,6 +33,7 @@ mod loops;
 mod mover;
 mod spmd;
 mod tree;
+mod untuple;
 mod value;
 mod visit;
 
@@ -65,6 +66,7 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     let cpu = target == Target::Cpu;
     let mut cx = Cx::new(graph);
     calls::flatten(&mut cx);
+    untuple::run(&mut cx);
     spmd::run(&mut cx);
     dce::run(&mut cx);
     index::normalize_batches(&mut cx);
