@@ -1,5 +1,7 @@
 //! What a module contains that the model does not know, in words for the report.
 
+use super::expand::is_philox;
+
 use hlo_ir::{Instruction, Module, Opcode, Shape};
 
 /// Custom calls whose operands lie in column-major order.
@@ -22,7 +24,7 @@ pub(crate) fn caveats(module: &Module, partitioned: bool) -> Vec<String> {
     }
     let mut kinds: [(Test, &str, bool); 6] = [
         (is_dynamic, "dynamic shapes: padding to static shapes is not modelled", false),
-        (is_random, "random-number opcodes: their expansion is not modelled", false),
+        (is_random, "random-number opcodes other than Philox: their expansion is not modelled", false),
         (is_column_major, "column-major library calls: copies around them may be over-counted", false),
         (is_scan, "scans: the loops they become are not modelled", false),
         (
@@ -53,7 +55,7 @@ fn is_dynamic(inst: &Instruction) -> bool {
 }
 
 fn is_random(inst: &Instruction) -> bool {
-    matches!(inst.opcode, Opcode::Rng | Opcode::RngBitGenerator)
+    inst.opcode == Opcode::Rng || (inst.opcode == Opcode::RngBitGenerator && !is_philox(inst))
 }
 
 fn is_column_major(inst: &Instruction) -> bool {

@@ -75,6 +75,9 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     expand::decompose_top_k(&mut cx);
     expand::total_order_compares(&mut cx);
     expand::exchange_in_pieces(&mut cx);
+    if cpu {
+        expand::random_bits(&mut cx);
+    }
     calls::inline(&mut cx);
     expand::drop_unit_batches(&mut cx);
     expand::decompose_dots(&mut cx);
@@ -96,6 +99,9 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     index::simplify_scatters(&mut cx);
     repeat(&mut cx, &SIMPLIFICATION, &mut idle);
     late::widen_vectors(&mut cx);
+    if cpu {
+        expand::bitcasts_of_other_sizes(&mut cx);
+    }
     expand::call_top_k(&mut cx);
     late::fold_transposes(&mut cx);
     cse::run(&mut cx);
