@@ -11,6 +11,7 @@ use crate::Outlook;
 use crate::assignment::{Assignment, assign_for, assigned};
 use crate::attribution::{self, Details, Holder};
 use crate::both::both;
+use crate::cpu::Doubts;
 use crate::guard::attempt;
 
 /// The compiler whose memory use is estimated.
@@ -109,6 +110,8 @@ pub struct Estimate {
     pub largest: Vec<LiveBuffer>,
     /// Live bytes at each point of the schedule.
     pub timeline: Vec<Bytes>,
+    /// What XLA may need beyond `total` for what the model does not know about this module, as the caveats say; zero for what it knows.
+    pub slack: Bytes,
     /// What the model does not know about this module; empty when the figure deserves full trust.
     pub caveats: Vec<String>,
 }
@@ -117,6 +120,10 @@ impl Estimate {
     /// Area under the timeline in byte-steps, the tie-breaker between programs of equal peak.
     pub fn area(&self) -> u128 {
         self.timeline.iter().map(|bytes| u128::from(bytes.get())).sum()
+    }
+    /// What XLA needs at most, as far as is known.
+    pub fn certain(&self) -> Bytes {
+        self.total + self.slack
     }
     /// What decides between programs: XLA's total and what it leaves out.
     pub fn charged(&self) -> Bytes {
@@ -220,7 +227,7 @@ struct Compiled<'m> {
     module: Cow<'m, Module>,
     target: Target,
     model: Model,
-    caveats: Vec<String>,
+    doubts: Doubts,
     /// Instructions carry the names that they wanted, of which one may stand for several.
     unnamed: bool,
 }
@@ -267,23 +274,24 @@ impl<'m> Compiled<'m> {
 
     fn of(module: &'m Module, target: Target, unnamed: bool) -> Self {
         let unnamed = unnamed && !module.is_scheduled();
-        let (module, model, caveats) = match (module.is_scheduled(), target) {
-            (true, Target::Cpu) => (Cow::Borrowed(module), Model::Exact, Vec::new()),
-            (true, Target::Tpu | Target::Gpu) => (Cow::Borrowed(module), Model::LiveRange, Vec::new()),
+        let (module, model, doubts) = match (module.is_scheduled(), target) {
+            (true, Target::Cpu) => (Cow::Borrowed(module), Model::Exact, Doubts::default()),
+            (true, Target::Tpu | Target::Gpu) => (Cow::Borrowed(module), Model::LiveRange, Doubts::default()),
             (false, _) => {
-                let (compiled, caveats) = crate::cpu::compile_for(module, target, !unnamed);
+                let (compiled, doubts) = crate::cpu::compile_for(module, target, !unnamed);
                 let model = if target == Target::Cpu { Model::Predicted } else { Model::Rough };
-                (Cow::Owned(compiled), model, caveats)
+                (Cow::Owned(compiled), model, doubts)
             }
         };
-        Self { module, target, model, caveats, unnamed }
+        Self { module, target, model, doubts, unnamed }
     }
 
     /// The module in the order of its text, whatever a compiler would make of it.
     fn as_it_stands(module: &'m Module, target: Target) -> Self {
         let model = if target == Target::Cpu && !module.is_scheduled() { Model::Predicted } else { Model::LiveRange };
-        let caveats = vec![STOPPED.to_owned()];
-        Self { module: Cow::Borrowed(module), target, model, caveats, unnamed: false }
+        // How much more there may be is not known.
+        let doubts = Doubts { caveats: vec![STOPPED.to_owned()], slack: Bytes(u64::MAX) };
+        Self { module: Cow::Borrowed(module), target, model, doubts, unnamed: false }
     }
 
     fn assignment(&self) -> Result<Assignment<'_>, EstimateError> {
@@ -296,7 +304,8 @@ impl<'m> Compiled<'m> {
         let (hidden, (mut estimate, with)) = both(self.module.is_large(), hidden, figures);
         estimate.model = self.model;
         estimate.hidden = hidden.unwrap_or(estimate.hidden);
-        estimate.caveats.extend(self.caveats.iter().cloned());
+        estimate.caveats.extend(self.doubts.caveats.iter().cloned());
+        estimate.slack += self.doubts.slack;
         (estimate, with)
     }
 }
@@ -318,6 +327,7 @@ mod tests {
         let estimate = Compiled::ask(&module, Target::Cpu, stops).unwrap();
         assert_eq!(estimate.model, Model::Predicted);
         assert_eq!(estimate.caveats, [STOPPED]);
+        assert_eq!(estimate.certain(), Bytes(u64::MAX), "no budget is met for certain");
         // The argument, both results, and the table of the tuple.
         assert_eq!(estimate.total, Bytes(3 * 32 + 16));
         assert_eq!(estimate.floor, estimate.total);

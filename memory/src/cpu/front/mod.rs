@@ -15,6 +15,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "rules share one signature, so that they can be tried in a row")]
 
 mod algsimp;
+mod arrival;
 mod build;
 mod calls;
 mod caveats;
@@ -37,7 +38,7 @@ mod untuple;
 mod value;
 mod visit;
 
-pub(crate) use caveats::caveats;
+pub(crate) use caveats::{Doubts, doubts};
 
 use crate::Target;
 use crate::cpu::graph::Graph;
@@ -67,6 +68,7 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     let mut cx = Cx::new(graph);
     calls::flatten(&mut cx);
     untuple::run(&mut cx);
+    arrival::run(&mut cx);
     spmd::run(&mut cx);
     dce::run(&mut cx);
     index::normalize_batches(&mut cx);
