@@ -28,9 +28,7 @@ pub(super) fn run(cx: &mut Cx<'_>) {
                 Opcode::Reduce | Opcode::ReduceWindow => {
                     cx.to_apply(id).into_iter().for_each(|applied| return_alone(cx, applied));
                 }
-                Opcode::Conditional if alone => {
-                    branches(cx, id).into_iter().for_each(|branch| return_alone(cx, branch))
-                }
+                Opcode::Conditional if alone => return_from_branches(cx, id),
                 Opcode::While if alone => carry_alone(cx, id),
                 _ => continue,
             }
@@ -77,6 +75,13 @@ fn return_alone(cx: &mut Cx<'_>, computation: ComputationId) {
     }
 }
 
+/// The same for every branch of a conditional.
+fn return_from_branches(cx: &mut Cx<'_>, id: Id) {
+    for branch in branches(cx, id) {
+        return_alone(cx, branch);
+    }
+}
+
 /// The same for the state of a loop.
 fn carry_alone(cx: &mut Cx<'_>, id: Id) {
     let init = cx.operand(id, 0);
@@ -98,7 +103,9 @@ fn result_alone(cx: &mut Cx<'_>) {
     return_alone(cx, entry);
     if let Some(AttrValue::Aliases(aliases)) = find(&cx.attributes, &AttrKey::InputOutputAlias) {
         let mut aliases = aliases.as_ref().clone();
-        aliases.iter_mut().for_each(|alias| alias.output = alias.output.iter().skip(1).copied().collect());
+        for alias in &mut aliases {
+            alias.output = alias.output.iter().skip(1).copied().collect();
+        }
         set_header(cx, AttrKey::InputOutputAlias, AttrValue::Aliases(aliases.into()));
     }
     if let Some((parameters, result)) = hlo_ir::module::entry_layout(&cx.attributes)
