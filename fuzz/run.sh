@@ -5,7 +5,7 @@
 # HLO_FUZZ_TIMEOUT is the time by the clock for one input, by default 10 seconds; a busy machine needs more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=${1:?a target is missing: parse, parse_print_parse, verify, proto or optimize}
+target=${1:?a target is missing: parse, parse_print_parse, verify, proto, optimize or odd}
 seconds=${2:?a number of seconds is missing}
 work=${HLO_FUZZ_DIR:-$PWD/target/fuzz}
 corpus=$work/corpus/$target

@@ -50,9 +50,9 @@ impl Optimized {
         let details = self.details(target)?;
         Ok(Report::of_run(&self.module, target, &self.report, &details).json())
     }
-    /// Whether the peak of the result is within the budget of `options`; true if there is none.
+    /// Whether the peak of the result, with all that XLA may need beyond the estimate, is within the budget of `options`; true if there is none.
     pub fn fits(&self, options: &Options) -> bool {
-        options.budget.is_none_or(|budget| self.report.after.total <= budget)
+        options.budget.is_none_or(|budget| self.report.after.certain() <= budget)
     }
 }
 

@@ -5,10 +5,15 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use crate::Exit;
 use crate::messages::{Level, Messages};
 
-/// Runs `work`; when it panics, says so in one message on standard error and answers [`Exit::Internal`].
+/// Runs `work`; when it panics, says so in one message on standard error and answers [`Exit::Internal`]. Where the memory model stops at a
+/// module, it says so itself.
 pub(crate) fn guard(messages: Messages, work: impl FnOnce() -> Exit) -> Exit {
     let previous = panic::take_hook();
-    panic::set_hook(Box::new(move |info| report(messages, info)));
+    panic::set_hook(Box::new(move |info| {
+        if !hlo_memory::guard::is_attempting() {
+            report(messages, info);
+        }
+    }));
     let exit = panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(Exit::Internal);
     panic::set_hook(previous);
     exit

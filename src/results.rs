@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use hlo_ir::text::{self, Style};
 use hlo_ir::{Module, proto};
+use hlo_memory::Bytes;
 
 use crate::args::{Job, Product, Rewriting, UsageError};
 use crate::messages::{Level, Messages};
@@ -70,8 +71,10 @@ impl Run<'_> {
                 messages.remark(&summary::text(&result.module, &result.report));
             }
             if !fits {
-                let (peak, budget) = (result.report.after.total, self.job.options.budget.unwrap_or_default());
-                let line = format!("over budget: the peak of {peak} does not fit {budget}");
+                let (after, budget) = (&result.report.after, self.job.options.budget.unwrap_or_default());
+                let slack = after.slack;
+                let more = if slack == Bytes::ZERO { String::new() } else { format!(", and up to {slack} more,") };
+                let line = format!("over budget: the peak of {}{more} does not fit {budget}", after.total);
                 messages.remark(&format!("  {line}\n"));
                 if messages == Messages::Json {
                     messages.plain(Level::Error, "budget", &format!("{}: {line}", result.module), Some(self.name));

@@ -209,3 +209,18 @@ fn the_readme_shows_the_summary_of_its_first_command() {
         assert!(readme.contains(line), "README.md does not show: {line}");
     }
 }
+
+/// A budget is met only if all that XLA may need beyond the model fits too, and the message says how much that is.
+#[test]
+fn a_budget_asks_for_the_certain_bytes() {
+    let module =
+        "HloModule m\n\nENTRY e {\n  p = f32[4,4] parameter(0)\n  ROOT c = f32[4,4] cholesky(p), lower=true\n}\n";
+    let folder = tempfile::tempdir().expect("a folder for one file");
+    let path = folder.path().join("m.hlo");
+    std::fs::write(&path, module).expect("a file in it");
+    let with = |budget: &str| run(["--budget", budget, path.to_str().expect("a plain path")]);
+    // 64 bytes each for operand and result, and twice both.
+    let (enough, short) = (with("384"), with("383"));
+    assert_eq!((enough.code, short.code), (0, 4), "{enough}{short}");
+    assert!(short.stderr.contains("the peak of 128 B, and up to 256 B more, does not fit 383 B"), "{short}");
+}

@@ -118,7 +118,7 @@ fn a_folder_gives_the_module_that_is_asked_for() {
     let pattern = format!("^{}$", name.replace('.', "\\."));
     let analyzed = run(["--analyze", path, "--module", &pattern]);
     assert_eq!(analyzed.code, 0, "{analyzed}");
-    assert!(analyzed.stdout.contains("exact: the module is scheduled"), "{analyzed}");
+    assert!(analyzed.stdout.contains("exact for jaxlib 0.10.2: the module is scheduled"), "{analyzed}");
     let line = analyzed.stdout.lines().find(|line| line.starts_with("XLA's report")).unwrap();
     assert!(line.ends_with("equal to ours"), "{line}");
     // What is rewritten is the program, not what the compiler made of it.

@@ -3,6 +3,8 @@
 //!
 //! A law panics when it is broken; it answers nothing, since refusing an input is as good as taking it.
 
+mod odd;
+
 use hlo_ir::{Diagnostic, Module, proto, text, verify};
 use hlo_opt::{Bytes, Failure, Grade, Options, Pipeline};
 
@@ -10,12 +12,13 @@ use hlo_opt::{Bytes, Failure, Grade, Options, Pipeline};
 pub type Law = fn(&[u8]);
 
 /// The law of each fuzz target under the target's name.
-pub const LAWS: [(&str, Law); 5] = [
+pub const LAWS: [(&str, Law); 6] = [
     ("parse", parse),
     ("parse_print_parse", parse_print_parse),
     ("verify", verify),
     ("proto", proto),
     ("optimize", optimize),
+    ("odd", odd),
 ];
 
 /// Any text is read or refused with problems that lie in it.
@@ -67,6 +70,44 @@ pub fn optimize(bytes: &[u8]) {
         Err(Failure::Estimate(_)) => {}
         Err(failure) => panic!("{failure}"),
     }
+}
+
+/// A legal module in which odd things stand ([`odd`](mod@odd)) is estimated, rewritten, taken apart and printed like any other.
+pub fn odd(bytes: &[u8]) {
+    let Some(text) = made_odd(bytes) else { return };
+    let legal = |text: &str| {
+        let problems = verify::verify(&reread(text));
+        assert!(problems.is_empty(), "not legal: {problems:#?}\n{text}");
+    };
+    legal(&text);
+    if let Err(failure) = hlo_opt::analyze(&text, hlo_opt::Target::Cpu) {
+        check_refusal(&failure, &text);
+    }
+    for passes in ["", "unfuse"] {
+        let pipeline = Pipeline::parse(passes).expect("passes that there are");
+        rewrite(&text, &pipeline, &options(bytes), legal);
+    }
+    rewrite(&text, &Pipeline::standard(), &options(bytes), legal);
+}
+
+/// The module in `bytes` with odd things in it, if they hold a legal one.
+pub fn made_odd(bytes: &[u8]) -> Option<String> {
+    let mut module = legal_module_of(bytes)?;
+    odd::make_odd(&mut module, bytes);
+    Some(text::print(&module))
+}
+
+fn rewrite(text: &str, pipeline: &Pipeline, options: &Options, legal: impl Fn(&str)) {
+    match hlo_opt::optimize(text, pipeline, options) {
+        Ok(outcome) => legal(&outcome.text),
+        Err(failure) => check_refusal(&failure, text),
+    }
+}
+
+/// The only reason to refuse a legal module is a size beyond all numbers.
+fn check_refusal(failure: &Failure, text: &str) {
+    let Failure::Estimate(error) = failure else { panic!("{failure}\n{text}") };
+    assert!(error.to_string().contains("exceeds 2^64"), "{error}\n{text}");
 }
 
 /// Options under which most rewrites fire even on tiny programs; what else varies hangs on the length of the input.

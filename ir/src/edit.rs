@@ -34,6 +34,7 @@ pub struct Patch {
     replaced: Vec<(InstructionId, InstructionId)>,
     rewritten: Vec<(InstructionId, Instruction)>,
     removed: Vec<InstructionId>,
+    moved: Vec<InstructionId>,
     removed_computations: Vec<ComputationId>,
     origins: IndexMap<InstructionId, InstructionId>,
     header: Option<Vec<crate::Attribute>>,
@@ -61,6 +62,7 @@ impl Patch {
             replaced: Vec::new(),
             rewritten: Vec::new(),
             removed: Vec::new(),
+            moved: Vec::new(),
             removed_computations: Vec::new(),
             origins: IndexMap::new(),
             header: None,
@@ -114,6 +116,11 @@ impl Patch {
     }
     /// Removes `id` if nothing uses it any more once the rest of the patch is applied; parameters, roots and side effects stay.
     pub fn remove(&mut self, id: InstructionId) {
+        self.removed.push(id);
+    }
+    /// Removes `id` like [`Patch::remove`], but also if it has side effects: instructions that the patch adds have them instead.
+    pub fn remove_moved(&mut self, id: InstructionId) {
+        self.moved.push(id);
         self.removed.push(id);
     }
     /// Removes `id` if nothing calls it any more once the rest of the patch is applied.
@@ -241,7 +248,7 @@ impl<'m> Editor<'m> {
             self.redirect(old, new, users.get(old));
             loose.push(old);
         }
-        self.drop_dead(loose);
+        self.drop_dead(loose, &patch.moved);
         self.drop_uncalled(removed_computations);
         for id in touched {
             let list = &self.module.computation(id).instructions;
@@ -317,15 +324,16 @@ impl<'m> Editor<'m> {
     }
 
     /// Removes the instructions of `candidates` that nothing uses any more, then their operands, and so on;
-    /// parameters, roots and side effects stay. Computations nobody calls any more go too.
-    fn drop_dead(&mut self, candidates: Vec<InstructionId>) {
+    /// parameters, roots and side effects that were not `moved` stay. Computations nobody calls any more go too.
+    fn drop_dead(&mut self, candidates: Vec<InstructionId>, moved: &[InstructionId]) {
+        let moved: IndexSet<InstructionId> = moved.iter().copied().collect();
         let mut uses = self.use_counts();
         let mut dead = IndexSet::new();
         let mut work = candidates;
         while let Some(id) = work.pop() {
             let inst = self.module.instruction(id);
             let root = self.module.computation(inst.parent).root == id;
-            if uses[id] == 0 && !root && !dead.contains(&id) && removable(self.module, id) {
+            if uses[id] == 0 && !root && !dead.contains(&id) && (moved.contains(&id) || removable(self.module, id)) {
                 dead.insert(id);
                 for before in graph::predecessors(self.module, id) {
                     uses[before] -= 1;

@@ -12,6 +12,8 @@ use crate::Outlook;
 use crate::assignment::{Assignment, assign_for, assigned};
 use crate::attribution::{self, Details, Holder};
 use crate::both::both;
+use crate::cpu::Doubts;
+use crate::guard::attempt;
 
 /// The compiler whose memory use is estimated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,7 +30,8 @@ pub enum Target {
 /// How far a figure can be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Model {
-    /// The module is scheduled: XLA's own number to the byte.
+    /// The module is scheduled: the number, to the byte, that the XLA:CPU of jaxlib 0.10.2 makes of it. Text does not say which version scheduled it,
+    /// and others may differ by some small buffers.
     Exact,
     /// The module is unscheduled: what the compiler does to it was modelled.
     Predicted,
@@ -109,6 +112,8 @@ pub struct Estimate {
     pub largest: Vec<LiveBuffer>,
     /// Live bytes at each point of the schedule.
     pub timeline: Vec<Bytes>,
+    /// What XLA may need beyond `total` for what the model does not know about this module, as the caveats say; zero for what it knows.
+    pub slack: Bytes,
     /// What the model does not know about this module; empty when the figure deserves full trust.
     pub caveats: Vec<String>,
 }
@@ -117,6 +122,10 @@ impl Estimate {
     /// Area under the timeline in byte-steps, the tie-breaker between programs of equal peak.
     pub fn area(&self) -> u128 {
         self.timeline.iter().map(|bytes| u128::from(bytes.get())).sum()
+    }
+    /// What XLA needs at most, as far as is known.
+    pub fn certain(&self) -> Bytes {
+        self.total + self.slack
     }
     /// What decides between programs: XLA's total and what it leaves out.
     pub fn charged(&self) -> Bytes {
@@ -221,23 +230,41 @@ pub fn details_given(
     Ok((estimate, Details { attribution, what_ifs }))
 }
 
+/// What is said where the model cannot follow a module.
+const STOPPED: &str = "the model of the compiler cannot follow this module: figures are those of its live ranges in the order of its text";
+
 /// A scheduled module: the one given, or what the compiler makes of it.
 struct Compiled<'m> {
     module: Cow<'m, Module>,
     target: Target,
     model: Model,
-    caveats: Vec<String>,
+    doubts: Doubts,
     /// Instructions carry the names that they wanted, of which one may stand for several.
     unnamed: bool,
 }
 
 impl<'m> Compiled<'m> {
-    /// What `answer` makes of the assignment of a module. Few instructions are named, so the module is `unnamed`: making all names different
-    /// takes longer than placing all buffers.
+    /// What `answer` makes of the assignment of a module; where a rule of the model stops at it, of the assignment of the module as it stands.
     fn ask<T>(
         module: &'m Module,
         target: Target,
         answer: impl Fn(&Self, &Assignment<'_>) -> T,
+    ) -> Result<T, EstimateError> {
+        let modelled = || Self::ask_model(module, target, &answer);
+        let as_it_stands = || {
+            let compiled = Self::as_it_stands(module, target);
+            compiled.assignment().map(|assignment| answer(&compiled, &assignment))
+        };
+        let stopped = || EstimateError::Unsupported(module.name.to_string());
+        attempt(modelled).or_else(|| attempt(as_it_stands)).unwrap_or_else(|| Err(stopped()))
+    }
+
+    /// The same by the model alone. Few instructions are named, so the module is `unnamed`: making all names different takes longer than placing
+    /// all buffers.
+    fn ask_model<T>(
+        module: &'m Module,
+        target: Target,
+        answer: &impl Fn(&Self, &Assignment<'_>) -> T,
     ) -> Result<T, EstimateError> {
         let compiled = Self::of(module, target, true);
         if let Ok(answer) = compiled.assignment().map(|assignment| answer(&compiled, &assignment)) {
@@ -258,16 +285,24 @@ impl<'m> Compiled<'m> {
 
     fn of(module: &'m Module, target: Target, unnamed: bool) -> Self {
         let unnamed = unnamed && !module.is_scheduled();
-        let (module, model, caveats) = match (module.is_scheduled(), target) {
-            (true, Target::Cpu) => (Cow::Borrowed(module), Model::Exact, Vec::new()),
-            (true, Target::Tpu | Target::Gpu) => (Cow::Borrowed(module), Model::LiveRange, Vec::new()),
+        let (module, model, doubts) = match (module.is_scheduled(), target) {
+            (true, Target::Cpu) => (Cow::Borrowed(module), Model::Exact, Doubts::default()),
+            (true, Target::Tpu | Target::Gpu) => (Cow::Borrowed(module), Model::LiveRange, Doubts::default()),
             (false, _) => {
-                let (compiled, caveats) = crate::cpu::compile_for(module, target, !unnamed);
+                let (compiled, doubts) = crate::cpu::compile_for(module, target, !unnamed);
                 let model = if target == Target::Cpu { Model::Predicted } else { Model::Rough };
-                (Cow::Owned(compiled), model, caveats)
+                (Cow::Owned(compiled), model, doubts)
             }
         };
-        Self { module, target, model, caveats, unnamed }
+        Self { module, target, model, doubts, unnamed }
+    }
+
+    /// The module in the order of its text, whatever a compiler would make of it.
+    fn as_it_stands(module: &'m Module, target: Target) -> Self {
+        let model = if target == Target::Cpu && !module.is_scheduled() { Model::Predicted } else { Model::LiveRange };
+        // How much more there may be is not known.
+        let doubts = Doubts { caveats: vec![STOPPED.to_owned()], slack: Bytes(u64::MAX) };
+        Self { module: Cow::Borrowed(module), target, model, doubts, unnamed: false }
     }
 
     fn assignment(&self) -> Result<Assignment<'_>, EstimateError> {
@@ -280,7 +315,39 @@ impl<'m> Compiled<'m> {
         let (hidden, (mut estimate, with)) = both(self.module.is_large(), hidden, figures);
         estimate.model = self.model;
         estimate.hidden = hidden.unwrap_or(estimate.hidden);
-        estimate.caveats.extend(self.caveats.iter().cloned());
+        estimate.caveats.extend(self.doubts.caveats.iter().cloned());
+        estimate.slack += self.doubts.slack;
         (estimate, with)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: &str = "HloModule m\n\nENTRY e {\n  p = f32[8] parameter(0)\n  n = f32[8] negate(p)\n  m = f32[8] tanh(n)\n  \
+                           ROOT t = (f32[8], f32[8]) tuple(n, m)\n}\n";
+
+    #[test]
+    fn where_the_model_stops_the_module_is_taken_as_it_stands() {
+        let module = hlo_ir::text::parse(PROGRAM).unwrap();
+        let stops = |compiled: &Compiled<'_>, assignment: &Assignment<'_>| {
+            assert!(matches!(compiled.module, Cow::Borrowed(_)), "planted: what the model made of the module");
+            compiled.trusted(assignment, || (assignment.estimate_called(compiled.unnamed), ())).0
+        };
+        let estimate = Compiled::ask(&module, Target::Cpu, stops).unwrap();
+        assert_eq!(estimate.model, Model::Predicted);
+        assert_eq!(estimate.caveats, [STOPPED]);
+        assert_eq!(estimate.certain(), Bytes(u64::MAX), "no budget is met for certain");
+        // The argument, both results, and the table of the tuple.
+        assert_eq!(estimate.total, Bytes(3 * 32 + 16));
+        assert_eq!(estimate.floor, estimate.total);
+    }
+
+    #[test]
+    fn where_nothing_helps_there_is_no_figure() {
+        let module = hlo_ir::text::parse(PROGRAM).unwrap();
+        let stops = |_: &Compiled<'_>, _: &Assignment<'_>| -> Estimate { panic!("planted") };
+        assert_eq!(Compiled::ask(&module, Target::Cpu, stops), Err(EstimateError::Unsupported("m".to_owned())));
     }
 }

@@ -12,6 +12,7 @@ use hlo_ir::{InstructionId, Module};
 
 use crate::assignment::assign_for;
 use crate::attribution::Role;
+use crate::guard::attempt;
 use crate::{Bytes, EstimateError, Target};
 
 /// The buffers alive at the peak by the instruction of the module whose work they hold.
@@ -28,6 +29,11 @@ impl Outlook {
         if module.is_scheduled() {
             return Self::read(module, target, Some);
         }
+        let stopped = || EstimateError::Unsupported(module.name.to_string());
+        attempt(|| Self::modelled(module, target)).unwrap_or_else(|| Err(stopped()))
+    }
+
+    fn modelled(module: &Module, target: Target) -> Result<Self, EstimateError> {
         let traced = crate::cpu::compile_traced(module, target);
         let mut outlook = Self::read(&traced.module, target, |id| traced.origins[id.index()])?;
         // Back from the last merge: what stands for two may itself have been merged later.

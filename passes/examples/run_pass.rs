@@ -82,6 +82,7 @@ fn interface_only(module: &Module) -> Estimate {
         peak: Peak::default(),
         largest: Vec::new(),
         timeline: Vec::new(),
+        slack: Bytes::ZERO,
         caveats: Vec::new(),
     }
 }

@@ -28,7 +28,7 @@
 //! Stays away from modules without schedule and fusions, which are plain already, and refuses whole modules that hold what has no plain
 //! form: custom calls that are not typed FFI calls (`custom-call`), operations split in a start and an end (`async`), opcodes it does not
 //! know (`unknown-opcode`), programs of several devices (`partitioned`), dynamic sizes (`dynamic-shape`), bitcasts within a byte
-//! (`sub-byte`), fusions without a body (`no-callee`), control edges between side effects (`control`), and bodies that would grow beyond two million instructions (`too-large`).
+//! (`sub-byte`) or between arrays of different sizes (`padded-bitcast`), fusions without a body (`no-callee`), control edges between side effects (`control`), and bodies that would grow beyond two million instructions (`too-large`).
 
 mod bitcast;
 mod build;

@@ -107,6 +107,34 @@ fn fusions_in_fusions_tuples_calls_and_loops_come_apart() {
     assert_eq!(report.rewrites[0].note, "4 fusions, 1 call, 1 copy taken apart");
 }
 
+/// What a fusion tells the host, it tells once: the fusion goes, and the module has none to take apart any more.
+#[test]
+fn side_effects_of_a_fusion_move_out_of_it() {
+    let inner = "%tell (p: u32[3]) -> token[] {
+  %p = u32[3]{0} parameter(0)
+  %t = token[] after-all()
+  ROOT %o = token[] outfeed(%p, %t), outfeed_shape=u32[3]{0}
+}
+
+%both (q: u32[3]) -> u32[3] {
+  %q = u32[3]{0} parameter(0)
+  %u = token[] after-all()
+  %w = token[] outfeed(%q, %u), outfeed_shape=u32[3]{0}
+  ROOT %n = u32[3]{0} negate(%q)
+}
+";
+    let source = format!(
+        "HloModule m\n\n{inner}\nENTRY %main {{\n  %x = u32[3]{{0}} parameter(0)\n  %f = token[] fusion(%x), kind=kLoop, calls=%tell\n  \
+         ROOT %g = u32[3]{{0}} fusion(%x), kind=kLoop, calls=%both\n}}\n"
+    );
+    let (printed, report) = unfused(&source);
+    assert_eq!(
+        report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect::<Vec<_>>(),
+        ["2 fusions taken apart"]
+    );
+    assert_eq!((printed.matches(" outfeed(").count(), printed.matches(" fusion(").count()), (2, 0), "{printed}");
+}
+
 #[test]
 fn the_contract_with_the_caller_stays() {
     let header = "HloModule m, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }, \
@@ -152,6 +180,12 @@ fn what_has_no_plain_form_is_refused_with_a_reason() {
     );
     let nibbles = scheduled("", "  %x = s4[8]{0:E(4)} parameter(0)\n  ROOT %r = u8[4]{0} bitcast(%x)");
     assert_eq!(refusal(&nibbles), "sub-byte");
+    // Tiles count as memory where they are not full, so that a bitcast may have other elements.
+    let tiles = scheduled("", "  %x = u32[10]{0:T(128)} parameter(0)\n  ROOT %r = u32[5]{0:T(128)} bitcast(%x)");
+    assert_eq!(refusal(&tiles), "padded-bitcast");
+    let pairs =
+        scheduled("", "  %x = bf16[6,8]{1,0:T(8,128)(2,1)} parameter(0)\n  ROOT %r = f32[5]{0:T(256)} bitcast(%x)");
+    assert_eq!(refusal(&pairs), "padded-bitcast");
     let divided = one("f32[8]{0} negate(%x)").replace("is_scheduled", "num_partitions=4, is_scheduled");
     assert_eq!(refusal(&divided), "partitioned");
     let thread = scheduled(

@@ -43,7 +43,7 @@ pub(crate) fn memory(estimate: &Estimate, details: &Details, most: usize) -> Str
 fn figures(estimate: &Estimate) -> String {
     let mut out = String::new();
     let trust = match estimate.model {
-        Model::Exact => "exact: the module is scheduled",
+        Model::Exact => "exact for jaxlib 0.10.2: the module is scheduled",
         Model::Predicted => "predicted: the module is not scheduled",
         Model::Rough => "rough: the module is not scheduled, and only rules of the compiler are known",
         Model::LiveRange => "model: live-range of the schedule",

@@ -215,9 +215,9 @@ impl<'m> Written<'m> {
         self.wrong(&format!("the elements of {before}, with one operand s32[] for each dimension"))
     }
 
-    /// Stacked results first, the carried values last.
+    /// Stacked results first, the carried values last; a single result stands without a tuple around it.
     fn scan(&self) -> Result<(), String> {
-        let Some(elements) = self.inst.shape.as_tuple() else { return self.wrong("a tuple") };
+        let elements = self.inst.shape.as_tuple().unwrap_or(std::slice::from_ref(&self.inst.shape));
         let number = self.inst.raw(&AttrKey::unknown("num_carries")).and_then(|text| text.parse::<usize>().ok());
         let count = number.filter(|&count| count <= elements.len().min(self.inst.operands.len()));
         let Some(count) = count else { return Err("num_carries is not the number of carried values".into()) };
@@ -226,7 +226,7 @@ impl<'m> Written<'m> {
         {
             return Ok(());
         }
-        self.wrong("a tuple that ends with the carried values")
+        self.wrong("the carried values behind the stacked ones")
     }
 }
 

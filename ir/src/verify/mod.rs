@@ -98,6 +98,7 @@ impl<'m> Verifier<'m> {
         let mut report = Diagnostic::new(format!("`{}`: {message} [{rule}]", inst.name));
         report.span = inst.span;
         report.notes.extend(misspelled(inst));
+        report.notes.extend(inst.array().filter(|_| rule == "V13").and_then(|array| shapes::lone_value(array, inst)));
         if rule == "V10" {
             for (index, &id) in inst.operands.iter().enumerate().take(LABELS) {
                 let operand = self.module.instruction(id);

@@ -161,6 +161,19 @@ pub(super) fn check_literal(inst: &Instruction) -> Result<(), String> {
     }
 }
 
+/// Help for an array constant with one value outside of braces, as in `f32[2,3] constant(1.5)`: XLA takes it, but not as most people mean it.
+///
+/// Source: `HloParserImpl::ParseDenseLiteral`, which puts values one after the other into an array of zeros and counts them only in braces.
+pub(super) fn lone_value(array: &ArrayShape, inst: &Instruction) -> Option<String> {
+    let value = inst.literal()?.trim();
+    if array.is_scalar() || array.element_type.is_complex() || value.is_empty() || value.contains(['{', '}', ',']) {
+        return None;
+    }
+    Some(format!(
+        "XLA reads {value} as the first element and 0 as all others; write every element in braces, or broadcast a scalar constant"
+    ))
+}
+
 /// The literal of an array, or `(literal, literal)` for a tuple. Shapes end the recursion: they are not nested deeply.
 pub(super) fn check_value(shape: &Shape, text: &str) -> Result<(), String> {
     let elements = match shape {

@@ -54,6 +54,7 @@ impl Assignment<'_> {
             peak,
             largest,
             timeline: timeline.bytes.iter().copied().map(Bytes).collect(),
+            slack: Bytes::ZERO,
             caveats,
         }
     }

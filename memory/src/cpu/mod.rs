@@ -34,7 +34,8 @@ use std::time::Duration;
 
 use hlo_ir::{InstructionId, Module};
 
-use front::caveats;
+pub(crate) use front::Doubts;
+use front::doubts;
 
 use crate::{EstimateError, Target};
 use graph::{Graph, Origin};
@@ -46,11 +47,11 @@ pub fn compile(module: &Module) -> Result<Module, EstimateError> {
 
 /// The same for any target, with what the model does not know about the module, in words for the report. Without `named`, instructions carry
 /// the names they wanted, of which one may stand for several.
-pub(crate) fn compile_for(module: &Module, target: Target, named: bool) -> (Module, Vec<String>) {
+pub(crate) fn compile_for(module: &Module, target: Target, named: bool) -> (Module, Doubts) {
     let graph = compile_graph(module, target);
-    let caveats = caveats(module, graph.partitioned);
+    let doubts = doubts(module, graph.partitioned);
     let schedule = schedule::schedule(&graph);
-    (graph.into_scheduled_module(&schedule, named), caveats)
+    (graph.into_scheduled_module(&schedule, named), doubts)
 }
 
 fn compile_graph(module: &Module, target: Target) -> Graph {

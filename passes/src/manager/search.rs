@@ -249,9 +249,9 @@ impl<'a> Search<'a> {
         self.before.total
     }
 
-    /// Whether the user named a budget and the peak is within it.
+    /// Whether the user named a budget and the peak is within it, with all that XLA may need beyond the estimate.
     pub(super) fn fits(&self) -> bool {
-        self.options.budget.is_some_and(|budget| self.now.total <= budget)
+        self.options.budget.is_some_and(|budget| self.now.certain() <= budget)
     }
 
     /// The next rewrite to take; an enabling change that leads to one, or to a better one, is taken on the way.

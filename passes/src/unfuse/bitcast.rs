@@ -16,8 +16,12 @@ pub(super) struct Step {
 }
 
 /// The chain that takes `from` to `to`, both with the layouts that the compiler chose; empty if nothing happens. `None` if the elements are
-/// smaller than a byte and change their type.
+/// smaller than a byte and change their type, or if there are more bytes on one side than on the other: what fills up tiles is counted there.
 pub(super) fn steps(from: &ArrayShape, to: &ArrayShape) -> Option<Vec<Step>> {
+    let bits = |shape: &ArrayShape| Some(u128::from(shape.elements()?) * u128::from(shape.element_type.bits()));
+    if bits(from) != bits(to) {
+        return None;
+    }
     let mut chain = Chain { now: ArrayShape::new(from.element_type, from.dims.iter().copied()), steps: Vec::new() };
     let (narrow, wide) = (to.element_type.bits(), from.element_type.bits());
     if from.element_type != to.element_type && (narrow % 8 != 0 || wide % 8 != 0) {

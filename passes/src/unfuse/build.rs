@@ -88,7 +88,8 @@ impl Builder<'_> {
         for &id in &self.module.computation(computation).instructions {
             let value = self.translate(id, &frame);
             if !matches!(value, Value::One(new) if new == id) {
-                self.patch.remove(id);
+                // A copy of its body acts in its place.
+                self.patch.remove_moved(id);
             }
             frame.values.insert(id, value);
         }

@@ -77,7 +77,8 @@ fn of_instruction(module: &Module, id: InstructionId, inst: &Instruction) -> Opt
             refused("no-callee", format!("`{name}` has no body"))
         }
         Opcode::Bitcast if has_no_chain(module, inst) => {
-            refused("sub-byte", format!("`{name}` changes the type of elements smaller than a byte"))
+            let (code, what) = bitcast_obstacle(module, inst);
+            refused(code, format!("`{name}` {what}"))
         }
         opcode if is_async(opcode) || runs_elsewhere(module, inst) => {
             refused("async", format!("`{name}` is one end of an operation that runs beside others"))
@@ -98,6 +99,20 @@ fn is_foreign_function(inst: &Instruction) -> bool {
 fn has_no_chain(module: &Module, inst: &Instruction) -> bool {
     let operand = inst.operands.first().and_then(|&operand| module.shape(operand).as_array());
     operand.zip(inst.array()).and_then(|(from, to)| bitcast::steps(from, to)).is_none()
+}
+
+/// Why a bitcast without a chain has none.
+fn bitcast_obstacle(module: &Module, inst: &Instruction) -> (&'static str, &'static str) {
+    let elements = |shape: &Shape| shape.as_array().and_then(ArrayShape::elements);
+    let before = inst.operands.first().map(|&operand| module.shape(operand));
+    let (before, after) = (before.and_then(|shape| Some((elements(shape)?, shape.as_array()?))), inst.array());
+    let bits = |count: u64, array: &ArrayShape| u128::from(count) * u128::from(array.element_type.bits());
+    let sides = before.zip(elements(&inst.shape).zip(after));
+    if sides.is_some_and(|((count, from), (other, to))| bits(count, from) == bits(other, to)) {
+        ("sub-byte", "changes the type of elements smaller than a byte")
+    } else {
+        ("padded-bitcast", "takes memory for an array of another size: tiles are not full")
+    }
 }
 
 fn is_async(opcode: Opcode) -> bool {

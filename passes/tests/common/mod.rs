@@ -59,6 +59,7 @@ pub(crate) fn estimate(total: Bytes, timeline: Vec<Bytes>) -> Estimate {
         peak: Peak::default(),
         largest: Vec::new(),
         timeline,
+        slack: Bytes::ZERO,
         caveats: Vec::new(),
     }
 }

@@ -15,6 +15,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "rules share one signature, so that they can be tried in a row")]
 
 mod algsimp;
+mod arrival;
 mod build;
 mod calls;
 mod caveats;
@@ -33,10 +34,11 @@ mod loops;
 mod mover;
 mod spmd;
 mod tree;
+mod untuple;
 mod value;
 mod visit;
 
-pub(crate) use caveats::caveats;
+pub(crate) use caveats::{Doubts, doubts};
 
 use crate::Target;
 use crate::cpu::graph::Graph;
@@ -65,6 +67,8 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     let cpu = target == Target::Cpu;
     let mut cx = Cx::new(graph);
     calls::flatten(&mut cx);
+    untuple::run(&mut cx);
+    arrival::run(&mut cx);
     spmd::run(&mut cx);
     dce::run(&mut cx);
     index::normalize_batches(&mut cx);
@@ -73,6 +77,9 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     expand::decompose_top_k(&mut cx);
     expand::total_order_compares(&mut cx);
     expand::exchange_in_pieces(&mut cx);
+    if cpu {
+        expand::random_bits(&mut cx);
+    }
     calls::inline(&mut cx);
     expand::drop_unit_batches(&mut cx);
     expand::decompose_dots(&mut cx);
@@ -94,6 +101,9 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     index::simplify_scatters(&mut cx);
     repeat(&mut cx, &SIMPLIFICATION, &mut idle);
     late::widen_vectors(&mut cx);
+    if cpu {
+        expand::bitcasts_of_other_sizes(&mut cx);
+    }
     expand::call_top_k(&mut cx);
     late::fold_transposes(&mut cx);
     cse::run(&mut cx);

@@ -18,7 +18,7 @@ use crate::names::Names;
 /// Where a module comes from, which decides the order of its instruction lists: the text has lost it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// A program on its way into the compiler; see [`Births`].
+    /// A program on its way into the compiler; see [`Births`]. It goes there through StableHLO, which has no control dependencies.
     Program,
     /// A dump between two passes: parameters first, then as the text has it.
     Dump,
@@ -83,6 +83,9 @@ impl Graph {
                 Origin::Dump => text_order(module, id),
             };
             graph.fill(target, module, id, &order, &computations, &mut map);
+            if origin == Origin::Dump {
+                graph.fill_control(module, &order, &map);
+            }
         }
         graph.entry = computations[module.entry()].expect("the entry is a live computation");
         graph.order_spare();
@@ -122,11 +125,8 @@ impl Graph {
         computations: &SideTable<ComputationId, Option<ComputationId>>,
         map: &mut SideTable<InstructionId, Option<InstructionId>>,
     ) {
-        let copied = |&id: &InstructionId| {
-            let inst = module.instruction(id);
-            (inst.clone(), inst.control_predecessors())
-        };
-        ahead(order, copied, |&id, (mut inst, control_predecessors)| {
+        let copied = |&id: &InstructionId| module.instruction(id).clone();
+        ahead(order, copied, |&id, mut inst| {
             for operand in &mut inst.operands {
                 *operand = map[*operand].expect("text defines operands before users");
             }
@@ -134,14 +134,27 @@ impl Graph {
             let new = self.add(target, inst);
             self.origins[new.index()] = Some(id);
             map.set(id, Some(new));
-            for &before in control_predecessors {
-                let before = map[before].expect("text defines control predecessors before successors");
-                self.add_control(before, new);
-            }
         });
         let body = module.computation(source);
         self.bodies[target].attributes.clone_from(&body.attributes);
         self.bodies[target].root = map[body.root].expect("the root is an instruction of its computation");
+    }
+
+    /// Copies the control dependencies of one computation, all of whose instructions are there: parameters stand first in the list, whatever they
+    /// wait for.
+    fn fill_control(
+        &mut self,
+        module: &Module,
+        order: &[InstructionId],
+        map: &SideTable<InstructionId, Option<InstructionId>>,
+    ) {
+        for &id in order {
+            for &before in module.instruction(id).control_predecessors() {
+                let ends = map[before].zip(map[id]);
+                let (before, after) = ends.expect("control dependencies stay in one computation");
+                self.add_control(before, after);
+            }
+        }
     }
 
     /// The module in which every computation is printed in post-order: not scheduled.

@@ -348,7 +348,7 @@ impl Graph {
     }
 
     /// Numbers the parameters from `first` on by their places.
-    fn renumber_parameters(&mut self, computation: ComputationId, first: usize) {
+    pub(crate) fn renumber_parameters(&mut self, computation: ComputationId, first: usize) {
         for (number, id) in self.bodies[computation].parameters.iter().enumerate().skip(first) {
             self.insts[*id].payload = Payload::Parameter(number as i64);
         }

@@ -1,21 +1,25 @@
 //! Operations that XLA:CPU writes out in terms of simpler ones before it simplifies.
 
 mod all_to_all;
+mod bitcast;
 mod compare;
 mod convolution;
 mod dot;
 mod logistic;
 mod map;
+mod philox;
 mod scan;
 mod select_scatter;
 mod topk;
 
 pub(crate) use all_to_all::run as exchange_in_pieces;
+pub(crate) use bitcast::run as bitcasts_of_other_sizes;
 pub(crate) use compare::run as total_order_compares;
 pub(crate) use convolution::{is_canonical as is_canonical_convolution, run as canonical_convolutions};
 pub(crate) use dot::{decompose as decompose_dots, drop_unit_batches};
 pub(crate) use logistic::run as logistics;
 pub(crate) use map::run as inline_maps;
+pub(crate) use philox::{is_philox, run as random_bits};
 pub(crate) use scan::run as running_reductions;
 pub(crate) use select_scatter::run as select_and_scatters;
 pub(crate) use topk::{call_runtime as call_top_k, decompose as decompose_top_k};

@@ -1,6 +1,7 @@
 //! Loops: constants move in, invariants move out, elements that nothing needs disappear, loops of no or one trip vanish.
 
 mod counters;
+mod dead;
 mod elements;
 mod motion;
 mod simplify;

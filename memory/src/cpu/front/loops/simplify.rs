@@ -4,13 +4,12 @@
 //! Source: `WhileLoopSimplifier` (xla/service/while_loop_simplifier.cc).
 
 use crate::hash::IndexMap;
-use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, Attribute, Opcode};
 
 use super::super::calls::inline_one;
 use super::super::cx::{Cx, Id};
 use super::super::dce;
-use super::{Loop, all_loops, counters, elements, trips};
+use super::{Loop, all_loops, counters, dead, elements, trips};
 
 /// Simplifies every loop once; returns whether anything changed.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
@@ -33,7 +32,7 @@ fn simplify_one(cx: &mut Cx<'_>, at: &Loop) -> bool {
     let free = !cx.has_control(at.id);
     (free && merge_repeated(cx, at))
         || counters::flatten(cx, at)
-        || (free && drop_dead(cx, at))
+        || (free && dead::drop(cx, at))
         || drop_constant(cx, at)
         || propagate_and_remove(cx, at, free)
 }
@@ -130,77 +129,6 @@ fn merge_into(cx: &mut Cx<'_>, at: &Loop, merged: &IndexMap<usize, usize>, resul
     let kept: Vec<bool> = (0..count).map(|index| !merged.contains_key(&index)).collect();
     let none = IndexMap::default();
     elements::keep(cx, at, &kept, if results_too { merged } else { &none })
-}
-
-/// Drops elements that neither the result, nor the condition, nor a side effect, nor a needed element depends on.
-fn drop_dead(cx: &mut Cx<'_>, at: &Loop) -> bool {
-    let Some(count) = at.len(cx).filter(|&count| count > 0) else { return false };
-    if cx.opcode(at.root(cx)) != Opcode::Tuple || !at.reads_elements_only(cx) {
-        return false;
-    }
-    let kept = needed(cx, at, count);
-    if kept.iter().all(|&kept| kept) {
-        return false;
-    }
-    elements::keep(cx, at, &kept, &IndexMap::default());
-    true
-}
-
-/// Which elements are needed: those read behind the loop (unless passed on unchanged) or by the condition or an effect, and whatever the
-/// update of a needed element reads.
-fn needed(cx: &Cx<'_>, at: &Loop, count: usize) -> Vec<bool> {
-    let mut needed = vec![false; count];
-    let mut work = Vec::new();
-    let mut mark = |index: usize, work: &mut Vec<usize>| {
-        if index < count && !std::mem::replace(&mut needed[index], true) {
-            work.push(index);
-        }
-    };
-    for index in read_behind(cx, at, count) {
-        if !at.passes(cx, index) {
-            mark(index, &mut work);
-        }
-    }
-    for (callee, effects) in [(at.condition, vec![cx.root(at.condition)]), (at.body, Vec::new())] {
-        let mut starts = effects;
-        starts.extend(cx.list(callee).filter(|&id| cx.has_side_effect(id)));
-        for index in reads_below(cx, at, &starts) {
-            mark(index, &mut work);
-        }
-    }
-    let root = at.root(cx);
-    while let Some(index) = work.pop() {
-        for read in reads_below(cx, at, &[cx.operand(root, index)]) {
-            mark(read, &mut work);
-        }
-    }
-    needed
-}
-
-/// Elements that something behind the loop reads.
-fn read_behind(cx: &Cx<'_>, at: &Loop, count: usize) -> Vec<usize> {
-    let users = cx.users(at.id);
-    if cx.is_root(at.id) || users.iter().any(|&user| cx.opcode(user) != Opcode::GetTupleElement) {
-        return (0..count).collect();
-    }
-    users.iter().filter_map(|&user| cx.inst(user).int(&AttrKey::Index)).map(|index| index as usize).collect()
-}
-
-/// Elements of the state that some instructions depend on.
-fn reads_below(cx: &Cx<'_>, at: &Loop, starts: &[Id]) -> Vec<usize> {
-    let mut seen = SideTable::new(false);
-    let mut work = starts.to_vec();
-    let mut found = Vec::new();
-    while let Some(id) = work.pop() {
-        if std::mem::replace(&mut seen[id], true) {
-            continue;
-        }
-        match at.element_read(cx, id) {
-            Some(index) => found.push(index),
-            None => work.extend(cx.operands(id)),
-        }
-    }
-    found
 }
 
 /// Drops elements that are the same constant before and after every trip.
