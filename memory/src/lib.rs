@@ -10,6 +10,7 @@ mod both;
 pub mod bytes;
 pub mod cpu;
 pub mod estimate;
+pub mod excess;
 mod hash;
 mod names;
 pub mod outlook;
