@@ -2,51 +2,61 @@
 //!
 //! - The library behind its fusions drops NaN: `maximum(NaN, 0)` is 0 there and NaN in a loop of XLA's own. A maximum or minimum that had a loop of its own, because
 //!   several read it, and whose block only a reduction reads, would go into the library with that. It becomes a selection, of which the library knows nothing.
+//! - A product of one row and a matrix goes to no library: XLA:CPU's own loop adds up the terms one by one. Blocks of such products have two rows.
 //! - A reduction of fewer than 4096 and more than 32 `f32` or `f64` elements starts each of its vector lanes from the initial value, which counts as often as there are lanes
 //!   unless it is neutral (measured with jaxlib 0.10.2). The block starts from the neutral element, and what comes out meets the initial value.
 //!
 //! Source: `LibraryRewriter` (xla/backends/cpu/transforms/library_rewriter.cc), xla/backends/cpu/ynn_support.cc.
 
 use hlo_ir::module::Payload;
-use hlo_ir::{AttrKey, Attribute, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_ir::{AttrKey, Attribute, DotDims, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_memory::Target;
 use hlo_memory::excess::FEWEST_ELEMENTS;
 use indexmap::IndexSet;
 use smol_str::format_smolstr;
 
 use super::accumulate::neutral;
 use super::emit::Emitter;
-use super::region::{Part, Region, Source};
+use super::region::{Block, Part, Region, Source};
+use super::sink::{Kind, Sink};
 use crate::Context;
 use crate::flow::{is_fusible, producer};
 
-/// Maxima and minima of floats in a region that a reduction of the region reads, and that no library computes without the loop.
-pub(super) fn guarded(context: &Context<'_>, region: &Region) -> IndexSet<InstructionId> {
+/// Maxima and minima of floats in a region that a reduction, of the region or behind it, reads, and that no library computes without the loop.
+pub(super) fn guarded(context: &Context<'_>, region: &Region, sinks: &[&Sink]) -> IndexSet<InstructionId> {
     let module = context.module;
-    let op = |inst: InstructionId| producer(module, inst).0;
-    let mut work: Vec<_> = region
-        .blocks
-        .keys()
-        .filter(|block| {
-            matches!(module.instruction(op(block.value.inst)).opcode, Opcode::Reduce | Opcode::ReduceWindow)
-        })
-        .collect();
-    let mut seen: IndexSet<_> = work.iter().copied().collect();
+    let op = |block: &Block| producer(module, block.value.inst).0;
+    let reduces = |id| matches!(module.instruction(id).opcode, Opcode::Reduce | Opcode::ReduceWindow);
+    let inside = region.blocks.iter().filter(|(block, _)| reduces(op(block)));
+    let mut read: Vec<Block> = inside.flat_map(|(_, source)| computed_from(source)).collect();
+    let ends = sinks.iter().zip(&region.roots).filter(|(sink, _)| matches!(sink.kind, Kind::Reduce { .. }));
+    read.extend(ends.flat_map(|(_, roots)| roots.iter().copied()));
+    let mut seen = IndexSet::new();
     let mut found = IndexSet::new();
-    while let Some(block) = work.pop() {
-        let Some(Source::Computed(parts)) = region.blocks.get(block) else { continue };
-        for part in parts {
-            let Part::Block(read) = part else { continue };
-            let inst = op(read.value.inst);
-            if is_fusible(module.instruction(inst).opcode) && seen.insert(read) {
-                work.push(read);
-                if picks(module.instruction(inst)) {
-                    found.insert(inst);
-                }
+    while let Some(block) = read.pop() {
+        let inst = op(&block);
+        let Some(source @ Source::Computed(_)) = region.blocks.get(&block) else { continue };
+        if is_fusible(module.instruction(inst).opcode) && seen.insert(block) {
+            read.extend(computed_from(source));
+            if picks(module.instruction(inst)) {
+                found.insert(inst);
             }
         }
     }
-    found.retain(|id| !context.in_libraries().contains(id));
+    if !found.is_empty() {
+        found.retain(|id| !context.in_libraries().contains(id));
+    }
     found
+}
+
+/// The blocks that a block is computed from.
+fn computed_from(source: &Source) -> Vec<Block> {
+    let Source::Computed(parts) = source else { return Vec::new() };
+    let block = |part: &Part| match part {
+        Part::Block(block) => Some(*block),
+        Part::Whole(_) => None,
+    };
+    parts.iter().filter_map(block).collect()
 }
 
 /// Whether an instruction picks the larger or smaller of two floats in a type that the library computes with.
@@ -54,6 +64,32 @@ fn picks(inst: &Instruction) -> bool {
     use ElementType as T;
     matches!(inst.opcode, Opcode::Maximum | Opcode::Minimum)
         && inst.array().is_some_and(|array| matches!(array.element_type, T::F32 | T::F64 | T::Bf16))
+}
+
+/// Most terms that a sum in `f32` may add up one by one: each addition rounds by half of 2^-23 at most, and all of them may be off by 1e-5 (docs/grades.md).
+const MOST_TERMS: i64 = 168;
+
+/// Fewest rows of a block of a region: 2 where one row would leave a product of matrices to a loop that adds up its terms one by one.
+pub(super) fn fewest_rows(context: &Context<'_>, region: &Region) -> i64 {
+    let alone = |(block, source): (&Block, &Source)| {
+        matches!(source, Source::Computed(_)) && block.rows.len(1) < 2 && becomes_row(context.module, block)
+    };
+    if context.options.target == Target::Cpu && region.blocks.iter().any(alone) { 2 } else { 1 }
+}
+
+/// Whether one row of a block is one row (or column) of a product of matrices with many terms.
+fn becomes_row(module: &Module, block: &Block) -> bool {
+    let inst = module.instruction(producer(module, block.value.inst).0);
+    let (Some(dims), Some(result)) = (DotDims::of(inst), inst.array()) else { return false };
+    let (Some(lhs), batch) = (module.instruction(inst.operands[0]).array(), dims.lhs_batch.len()) else { return false };
+    let of_lhs = batch..lhs.rank() - dims.lhs_contracting.len();
+    let of_rhs = of_lhs.end..result.rank();
+    let (own, other) = if of_lhs.contains(&block.dim) { (of_lhs, of_rhs) } else { (of_rhs, of_lhs) };
+    let rows = own.clone().filter(|&dim| dim != block.dim).map(|dim| result.dims[dim]).product::<i64>();
+    let columns = other.map(|dim| result.dims[dim]).product::<i64>();
+    let terms = dims.lhs_contracting.iter().map(|&dim| lhs.dims[dim as usize]).product::<i64>();
+    let known = matches!(result.element_type, ElementType::F32 | ElementType::F64);
+    known && own.contains(&block.dim) && rows == 1 && columns > 1 && terms > MOST_TERMS
 }
 
 impl Emitter<'_> {

@@ -121,7 +121,7 @@ pub(super) fn grow(
         let mut growth = Growth::new(context, &inside, &stops, sinks);
         match growth.run(sinks).and_then(|()| growth.emitted_once()) {
             Ok(()) => {
-                growth.region.guarded = guarded(context, &growth.region);
+                growth.region.guarded = guarded(context, &growth.region, sinks);
                 return Ok(growth.region);
             }
             Err(Stop::OpaqueCall(call)) => stops.calls.insert(call),
