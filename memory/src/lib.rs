@@ -10,6 +10,7 @@ mod both;
 pub mod bytes;
 pub mod cpu;
 pub mod estimate;
+pub mod excess;
 pub mod guard;
 mod hash;
 mod names;

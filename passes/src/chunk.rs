@@ -65,6 +65,8 @@ mod contract;
 mod convolve;
 mod devices;
 mod emit;
+mod excess;
+mod faithful;
 mod outward;
 mod plan;
 mod read;

@@ -1,9 +1,12 @@
 //! The interface of a pass: what it is given and what it answers.
 
+use std::cell::OnceCell;
+
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
-use hlo_ir::{InstructionId, Module};
-use hlo_memory::{Bytes, Estimate, Target};
+use hlo_ir::{ElementType, InstructionId, Module};
+use hlo_memory::{Bytes, Estimate, Target, excess};
+use indexmap::IndexSet;
 
 /// How equal the results of a rewritten program are; each grade includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -103,12 +106,23 @@ pub struct Context<'a> {
     pub repeats: bool,
     /// What the user asked for.
     pub options: &'a Options,
+    /// What the compiler's library computes, once it was asked for.
+    pub libraries: OnceCell<IndexSet<InstructionId>>,
 }
 
 impl<'a> Context<'a> {
     /// A module as it was given, of which everything is asked.
     pub fn of_input(module: &'a Module, users: &'a Users, estimate: &'a Estimate, options: &'a Options) -> Self {
-        Self { module, users, estimate, before: estimate.charged(), repeats: true, options }
+        Self { module, users, estimate, before: estimate.charged(), repeats: true, options, libraries: OnceCell::new() }
+    }
+    /// Instructions that the compiler leaves to a library of its own together with what reads them.
+    pub fn in_libraries(&self) -> &IndexSet<InstructionId> {
+        self.libraries.get_or_init(|| excess::in_libraries(self.module, self.options.target))
+    }
+    /// Whether an instruction of 16 bits is computed in 32 and not rounded before others read it.
+    pub fn is_kept_wide(&self, id: InstructionId) -> bool {
+        let array = self.module.instruction(id).array();
+        array.is_some_and(|array| array.element_type == ElementType::Bf16) && self.in_libraries().contains(&id)
     }
     /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
     pub(crate) fn is_urgent(&self) -> bool {

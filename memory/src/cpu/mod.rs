@@ -39,6 +39,7 @@ use front::doubts;
 
 use crate::{EstimateError, Target};
 use graph::{Graph, Origin};
+pub use ynn::support::FEWEST_ELEMENTS;
 
 /// Takes an unscheduled module through the model of the compiler; the result is scheduled.
 pub fn compile(module: &Module) -> Result<Module, EstimateError> {

@@ -41,7 +41,7 @@ pub(super) fn combiner(module: &Module, sink: &Sink) -> Option<Opcode> {
 }
 
 /// What the operation leaves unchanged: the sum of nothing is -0, as +0 would turn a sum of -0 into +0.
-fn neutral(opcode: Opcode, element: ElementType) -> Option<SmolStr> {
+pub(super) fn neutral(opcode: Opcode, element: ElementType) -> Option<SmolStr> {
     let float = element.is_float();
     let range = element.integer_range();
     let pred = element == ElementType::Pred;

@@ -63,10 +63,14 @@ pub(super) struct Done {
     wholes: BTreeMap<Value, InstructionId>,
     starts: BTreeMap<(i64, i64), InstructionId>,
     constants: BTreeMap<i64, InstructionId>,
+    /// Values in the other type of 16 or 32 bits.
+    pub(super) converted: BTreeMap<InstructionId, InstructionId>,
+    /// The combiners of reductions in 32 bits.
+    pub(super) combiners: BTreeMap<ComputationId, ComputationId>,
 }
 
 impl Emitter<'_> {
-    /// Emits a block and all it needs, and returns it.
+    /// Emits a block and all it needs, and returns it in the type that it has in the original.
     pub(super) fn block(&mut self, wanted: Block) -> InstructionId {
         let mut stack = vec![(wanted, false)];
         while let Some((block, operands_done)) = stack.pop() {
@@ -88,7 +92,7 @@ impl Emitter<'_> {
                 }));
             }
         }
-        self.done.blocks[&wanted]
+        self.narrow(self.done.blocks[&wanted], wanted.value.inst)
     }
 
     fn emit(&mut self, block: Block, source: &Source) -> InstructionId {
@@ -113,8 +117,12 @@ impl Emitter<'_> {
         let computed = known.unwrap_or_else(|| {
             let operands = parts.iter().map(|part| self.part(part)).collect();
             match row_loop {
-                Some(row_loop) => row_loop.emit(self.module, self.patch, self.target, rows, operands),
-                None => self.add_in_order(restrict(inst, block.dim, rows, operands)),
+                Some(row_loop) => {
+                    let read = row_loop.starts.iter().zip(operands);
+                    let operands = read.map(|(&start, operand)| self.narrow(operand, start)).collect();
+                    row_loop.emit(self.module, self.patch, self.target, rows, operands)
+                }
+                None => self.add_in_type(op, restrict(inst, block.dim, rows, operands)),
             }
         });
         let Some(index) = result else { return computed };

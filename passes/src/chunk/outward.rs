@@ -28,6 +28,7 @@ use reach::Flow;
 
 use super::build::build;
 use super::devices::{hoisted, unfit};
+use super::faithful;
 use super::plan::Planned;
 use super::region::{Region, Source, grow};
 use super::sharding::sharded;
@@ -256,7 +257,7 @@ fn size(context: &Context<'_>, plan: &Plan, region: &Region, price: &Price, inde
     let rows = plan.rows(index);
     let by_rule = Bytes((context.estimate.floor.get() / 16).clamp(4 * MIB, 64 * MIB));
     let single = |sink: &Sink| matches!(sink.kind, Kind::Scatter { .. }) && sink.inner == 1;
-    let fewest = if plan.loops[index].iter().any(single) { 2 } else { 1 };
+    let fewest = if plan.loops[index].iter().any(single) { 2 } else { faithful::fewest_rows(context, region) };
     let cheap = if price.most_blocks < 2 { return None } else { (rows - 1) / price.most_blocks + 1 };
     // Blocks are powers of two of rows where they can be. (The price of other devices is too rough to be rounded.)
     let cheap = match context.options.target {

@@ -9,6 +9,7 @@ use super::build::build;
 use super::candidates::{self, Loop, missed};
 use super::contract::may_contract;
 use super::devices::unfit;
+use super::faithful;
 use super::region::{Block, Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
@@ -182,7 +183,7 @@ impl Planner<'_> {
         let fewest_updates = if recycles { FEWEST_RECYCLED } else { FEWEST_UPDATES };
         let least = ((fewest_updates + inner - 1) / inner).max(turns);
         // XLA turns a scatter of a single update into a slice update, into which it fuses the update's arithmetic, with other last bits.
-        let fewest = if inner == 1 { 2 } else { 1 };
+        let fewest = if inner == 1 { 2 } else { faithful::fewest_rows(self.context, region) };
         let limits = Limits {
             target: options.target,
             rows: sinks[0].rows,

@@ -6,6 +6,7 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode, graph};
 use indexmap::{IndexMap, IndexSet};
 
+use super::faithful::guarded;
 use super::sink::Sink;
 use crate::flow::{
     Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, exactness_on_blocks, float_product, is_float_sum,
@@ -59,6 +60,10 @@ pub(super) struct Region {
     pub(super) grade: Grade,
     /// Blocks of the loop must have a multiple of this many rows.
     pub(super) granule: i64,
+    /// Instructions of 16 bits that are computed in 32, as the compiler computes them without the loop.
+    pub(super) wide: IndexSet<InstructionId>,
+    /// Maxima and minima that must not meet the library of the compiler.
+    pub(super) guarded: IndexSet<InstructionId>,
 }
 
 impl Region {
@@ -115,7 +120,10 @@ pub(super) fn grow(
     for _ in 0..=context.module.instruction_count() {
         let mut growth = Growth::new(context, &inside, &stops, sinks);
         match growth.run(sinks).and_then(|()| growth.emitted_once()) {
-            Ok(()) => return Ok(growth.region),
+            Ok(()) => {
+                growth.region.guarded = guarded(context, &growth.region, sinks);
+                return Ok(growth.region);
+            }
             Err(Stop::OpaqueCall(call)) => stops.calls.insert(call),
             Err(Stop::Leaf(inst)) => stops.leaves.insert(inst),
             Err(Stop::Refused(barrier)) => return Err(barrier),
@@ -165,6 +173,8 @@ impl<'a> Growth<'a> {
             frames: Frames::new(stops.calls.iter().copied().collect()),
             grade: Grade::Bitwise,
             granule: 1,
+            wide: IndexSet::new(),
+            guarded: IndexSet::new(),
         };
         Self { context, module: context.module, inside, stops, rows: sinks[0].rows, work: Vec::new(), region }
     }
@@ -200,6 +210,11 @@ impl<'a> Growth<'a> {
                 let (op, _) = producer(self.module, block.value.inst);
                 let grade = exactness_on_blocks(self.module, self.module.instruction(op));
                 self.region.grade = self.region.grade.max(grade);
+                if self.context.is_kept_wide(op) {
+                    // What the library and what a loop make of it may differ in last bits.
+                    self.region.grade = self.region.grade.max(Grade::HloExact);
+                    self.region.wide.insert(op);
+                }
                 for part in parts.iter().rev() {
                     match part {
                         Part::Block(block) => self.work.push(*block),
@@ -279,7 +294,9 @@ impl<'a> Growth<'a> {
         if !inst.control_predecessors().is_empty() {
             return stands("control", "has control predecessors");
         }
-        if exactness_on_blocks(self.module, inst) > self.context.options.exactness {
+        let wide = || self.context.is_kept_wide(op);
+        let exactness = self.context.options.exactness;
+        if exactness_on_blocks(self.module, inst) > exactness || (exactness < Grade::HloExact && wide()) {
             return stands("exactness", "would be computed on blocks, which can change its last bits");
         }
         if let Some(members) = self.stops.members {

@@ -151,3 +151,18 @@ def payloads(dtype):
     if raw is not None:
         raw |= np.array([1, 2, 5], raw.dtype)
     return quiet
+
+
+# Weights and activations are about so large where programs are trained.
+TAME = 0.1
+
+
+def tamed(values):
+    """The same floats on the scale of weights and activations, where a program that saturates on larger ones computes something."""
+    wide = np.complex128 if np.iscomplexobj(values) else np.float64
+    if is_integer(values.dtype) or values.dtype == np.bool_ or not values.size:
+        return values
+    size = np.abs(values.astype(wide))
+    size = size[np.isfinite(size)]
+    scale = float(np.sqrt(np.mean(size**2))) if size.size else 0.0
+    return (values.astype(wide) * min(1.0, TAME / scale if scale else 1.0)).astype(values.dtype)

@@ -7,6 +7,7 @@ import os
 import re
 
 from . import stretch
+from . import unknown
 
 # Few threads: the referee shares its machine, and XLA writes the thread count into scheduled modules.
 THREADS = 2
@@ -98,7 +99,7 @@ def compile_text(jax, text, partitions=1):
 def stablehlo(program):
     """The text of the module that XLA's clients take."""
     from jaxlib import _jax
-    return stretch.stretched(_jax.mlir.xla_computation_to_mlir_module(program))
+    return stretch.stretched(unknown.spelled(_jax.mlir.xla_computation_to_mlir_module(program), program))
 
 
 def partitions_of(text):

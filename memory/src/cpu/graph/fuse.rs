@@ -17,6 +17,7 @@ impl Graph {
         if self.has_control(root) || self.opcode(root) == Opcode::Parameter {
             let copy = self.copied(root);
             let copy = self.put_into(fusion, copy);
+            self.stems_from(copy, root);
             self.set_root(copy);
             self.replace(root, fusion);
             return fusion;
@@ -60,6 +61,7 @@ impl Graph {
         let parameter = self.parameter(body, number);
         // The parameter keeps standing for the producer until the copy is there.
         let copy = self.put_into(fusion, copy);
+        self.stems_from(copy, producer);
         self.replace_all_uses(parameter, copy);
         self.remove_fusion_operand(fusion, number);
         copy
@@ -76,6 +78,7 @@ impl Graph {
             *operand = if *operand == fusion { old_root } else { self.parameter_for(fusion, *operand) };
         }
         let root = self.add(body, copy);
+        self.stems_from(root, consumer);
         self.set_root(root);
         let shape = self.shape(consumer).clone();
         self.set_shape(fusion, shape);
@@ -102,6 +105,7 @@ impl Graph {
                 *operand = outside[self.slot(*operand)].expect("operands come first");
             }
             let copy = self.add(parent, copy);
+            self.stems_from(copy, id);
             outside[self.slot(id)] = Some(copy);
             unfused.push(copy);
         }
@@ -154,6 +158,7 @@ impl Graph {
             };
         }
         let copy = self.add(body, copy);
+        self.stems_from(copy, root);
         self.set_root(copy);
         // The root reads all that is there.
         self.note_settled(body);

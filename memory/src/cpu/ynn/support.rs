@@ -11,7 +11,7 @@ use super::super::traits;
 /// Most dimensions of an array.
 const MOST_DIMENSIONS: usize = 8;
 /// Instructions with fewer elements on either side are not worth a call.
-const FEWEST_ELEMENTS: u64 = 4096;
+pub const FEWEST_ELEMENTS: u64 = 4096;
 /// A dot all of whose sizes are below this is not worth a call.
 const SMALLEST_DOT: i64 = 8;
 /// A convolution of at most this many features is not worth a call.

@@ -1,5 +1,7 @@
 //! What the passes have to say about the module as it is now.
 
+use std::cell::OnceCell;
+
 use hlo_ir::graph::Users;
 
 use super::{Candidate, Search, allowed};
@@ -35,6 +37,7 @@ impl Search<'_> {
             before: self.before.charged(),
             repeats: self.repeats,
             options: &self.told,
+            libraries: OnceCell::new(),
         };
         let mut found = Vec::new();
         for (index, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind) {

@@ -1,0 +1,195 @@
+//! Blocks that XLA:CPU would compute otherwise than the whole, although HLO says the same of both, spelled so that it does not.
+//!
+//! - The library behind its fusions drops NaN: `maximum(NaN, 0)` is 0 there and NaN in a loop of XLA's own. A maximum or minimum that had a loop of its own, because
+//!   several read it, and whose block only a reduction reads, would go into the library with that. It becomes a selection, of which the library knows nothing.
+//! - A product of one row and a matrix goes to no library: XLA:CPU's own loop adds up the terms one by one. Blocks of such products have two rows.
+//! - A reduction of fewer than 4096 and more than 32 `f32` or `f64` elements starts each of its vector lanes from the initial value, which counts as often as there are lanes
+//!   unless it is neutral (measured with jaxlib 0.10.2). The block starts from the neutral element, and what comes out meets the initial value.
+//!
+//! Source: `LibraryRewriter` (xla/backends/cpu/transforms/library_rewriter.cc), xla/backends/cpu/ynn_support.cc.
+
+use hlo_ir::module::Payload;
+use hlo_ir::{AttrKey, Attribute, DotDims, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_memory::Target;
+use hlo_memory::excess::FEWEST_ELEMENTS;
+use indexmap::IndexSet;
+use smol_str::format_smolstr;
+
+use super::accumulate::neutral;
+use super::emit::Emitter;
+use super::region::{Block, Part, Region, Source};
+use super::sink::{Kind, Sink};
+use crate::Context;
+use crate::flow::{is_fusible, producer};
+
+/// Maxima and minima of floats in a region that a reduction, of the region or behind it, reads, and that no library computes without the loop.
+pub(super) fn guarded(context: &Context<'_>, region: &Region, sinks: &[&Sink]) -> IndexSet<InstructionId> {
+    let module = context.module;
+    let op = |block: &Block| producer(module, block.value.inst).0;
+    let reduces = |id| matches!(module.instruction(id).opcode, Opcode::Reduce | Opcode::ReduceWindow);
+    let inside = region.blocks.iter().filter(|(block, _)| reduces(op(block)));
+    let mut read: Vec<Block> = inside.flat_map(|(_, source)| computed_from(source)).collect();
+    let ends = sinks.iter().zip(&region.roots).filter(|(sink, _)| matches!(sink.kind, Kind::Reduce { .. }));
+    read.extend(ends.flat_map(|(_, roots)| roots.iter().copied()));
+    let mut seen = IndexSet::new();
+    let mut found = IndexSet::new();
+    while let Some(block) = read.pop() {
+        let inst = op(&block);
+        let Some(source @ Source::Computed(_)) = region.blocks.get(&block) else { continue };
+        if is_fusible(module.instruction(inst).opcode) && seen.insert(block) {
+            read.extend(computed_from(source));
+            if picks(module.instruction(inst)) {
+                found.insert(inst);
+            }
+        }
+    }
+    if !found.is_empty() {
+        found.retain(|id| !context.in_libraries().contains(id));
+    }
+    found
+}
+
+/// The blocks that a block is computed from.
+fn computed_from(source: &Source) -> Vec<Block> {
+    let Source::Computed(parts) = source else { return Vec::new() };
+    let block = |part: &Part| match part {
+        Part::Block(block) => Some(*block),
+        Part::Whole(_) => None,
+    };
+    parts.iter().filter_map(block).collect()
+}
+
+/// Whether an instruction picks the larger or smaller of two floats in a type that the library computes with.
+fn picks(inst: &Instruction) -> bool {
+    use ElementType as T;
+    matches!(inst.opcode, Opcode::Maximum | Opcode::Minimum)
+        && inst.array().is_some_and(|array| matches!(array.element_type, T::F32 | T::F64 | T::Bf16))
+}
+
+/// Most terms that a sum in `f32` may add up one by one: each addition rounds by half of 2^-23 at most, and all of them may be off by 1e-5 (docs/grades.md).
+const MOST_TERMS: i64 = 168;
+
+/// Fewest rows of a block of a region: 2 where one row would leave a product of matrices to a loop that adds up its terms one by one.
+pub(super) fn fewest_rows(context: &Context<'_>, region: &Region) -> i64 {
+    let alone = |(block, source): (&Block, &Source)| {
+        matches!(source, Source::Computed(_)) && block.rows.len(1) < 2 && becomes_row(context.module, block)
+    };
+    if context.options.target == Target::Cpu && region.blocks.iter().any(alone) { 2 } else { 1 }
+}
+
+/// Whether one row of a block is one row (or column) of a product of matrices with many terms.
+fn becomes_row(module: &Module, block: &Block) -> bool {
+    let inst = module.instruction(producer(module, block.value.inst).0);
+    let (Some(dims), Some(result)) = (DotDims::of(inst), inst.array()) else { return false };
+    let (Some(lhs), batch) = (module.instruction(inst.operands[0]).array(), dims.lhs_batch.len()) else { return false };
+    let of_lhs = batch..lhs.rank() - dims.lhs_contracting.len();
+    let of_rhs = of_lhs.end..result.rank();
+    let (own, other) = if of_lhs.contains(&block.dim) { (of_lhs, of_rhs) } else { (of_rhs, of_lhs) };
+    let rows = own.clone().filter(|&dim| dim != block.dim).map(|dim| result.dims[dim]).product::<i64>();
+    let columns = other.map(|dim| result.dims[dim]).product::<i64>();
+    let terms = dims.lhs_contracting.iter().map(|&dim| lhs.dims[dim as usize]).product::<i64>();
+    let known = matches!(result.element_type, ElementType::F32 | ElementType::F64);
+    known && own.contains(&block.dim) && rows == 1 && columns > 1 && terms > MOST_TERMS
+}
+
+impl Emitter<'_> {
+    /// Adds `block`, a block of what `op` computes, in the spelling that XLA:CPU computes as it does `op`.
+    pub(super) fn add_faithfully(&mut self, op: InstructionId, block: Instruction) -> InstructionId {
+        let large = block.array().and_then(hlo_ir::ArrayShape::elements) >= Some(FEWEST_ELEMENTS);
+        if self.for_cpu && large && self.region.guarded.contains(&op) {
+            return self.selection(block);
+        }
+        match self.neutral_start(op, &block) {
+            Some(start) => self.started_apart(block, start),
+            None => self.add_in_order(block),
+        }
+    }
+
+    /// `a > b or a is NaN ? a : b`. An operand that repeats one number comes second: of two zeros of different sign the second one is taken.
+    fn selection(&mut self, block: Instruction) -> InstructionId {
+        let repeats = |this: &Self, id| this.patch.instruction(this.module, id).opcode == Opcode::Broadcast;
+        let (mut a, mut b) = (block.operands[0], block.operands[1]);
+        if repeats(self, a) && !repeats(self, b) {
+            (a, b) = (b, a);
+        }
+        let direction = if block.opcode == Opcode::Maximum { "GT" } else { "LT" };
+        let array = block.array().expect("a maximum is an array").with_element_type(ElementType::Pred);
+        let flags = std::sync::Arc::new(Shape::Array(array));
+        let flag = |this: &mut Self, opcode, operands: [InstructionId; 2], direction: Option<&str>| {
+            let mut flag = Instruction::new(block.name.clone(), flags.clone(), opcode, operands);
+            flag.attributes.extend(direction.map(|word| Attribute::word(AttrKey::Direction, word)));
+            flag.attributes.extend(metadata(&block));
+            this.patch.add(this.target, flag)
+        };
+        let beyond = flag(self, Opcode::Compare, [a, b], Some(direction));
+        let nan = flag(self, Opcode::Compare, [a, a], Some("NE"));
+        let first = flag(self, Opcode::Or, [beyond, nan], None);
+        let select = Instruction { opcode: Opcode::Select, operands: [first, a, b].into_iter().collect(), ..block };
+        self.patch.add(self.target, select)
+    }
+
+    /// The neutral element of a reduction that starts from something else and becomes small enough for XLA:CPU to count that several times.
+    fn neutral_start(&self, op: InstructionId, block: &Instruction) -> Option<smol_str::SmolStr> {
+        let whole = self.module.instruction(op);
+        let element = whole.array()?.element_type;
+        let counted = self.for_cpu
+            && whole.opcode == Opcode::Reduce
+            && whole.operands.len() == 2
+            && matches!(element, ElementType::F32 | ElementType::F64);
+        let read = |id| self.patch.instruction(self.module, id).array().and_then(hlo_ir::ArrayShape::elements);
+        if !counted
+            || read(whole.operands[0]) < Some(FEWEST_ELEMENTS)
+            || read(block.operands[0]) >= Some(FEWEST_ELEMENTS)
+        {
+            return None;
+        }
+        let opcode = plain_root(self.module, whole)?;
+        let start = neutral(opcode, element)?;
+        (!is_neutral(self.module, whole.operands[1], opcode)).then_some(start)
+    }
+
+    fn started_apart(&mut self, mut block: Instruction, start: smol_str::SmolStr) -> InstructionId {
+        let opcode = plain_root(self.module, &block).expect("asked before");
+        let array = block.array().expect("a reduction of one array is an array").clone();
+        let shape = Shape::array(array.element_type, []);
+        let constant = Instruction::new("block_neutral", shape, Opcode::Constant, []);
+        let initial = block.operands[1];
+        block.operands[1] = self.patch.add(self.target, constant.with_payload(Payload::Literal(start)));
+        let (name, source) = (block.name.clone(), metadata(&block));
+        let reduced = self.patch.add(self.target, block);
+        let shape = std::sync::Arc::new(Shape::Array(array));
+        let made = |this: &mut Self, opcode, operands: Vec<InstructionId>, dims: Option<Attribute>| {
+            let mut inst = Instruction::new(format_smolstr!("{name}.start"), shape.clone(), opcode, operands);
+            inst.attributes.extend(dims.into_iter().chain(source.clone()));
+            this.patch.add(this.target, inst)
+        };
+        let initial = made(self, Opcode::Broadcast, vec![initial], Some(Attribute::ints(AttrKey::Dimensions, [])));
+        made(self, opcode, vec![initial, reduced], None)
+    }
+}
+
+fn metadata(inst: &Instruction) -> Option<Attribute> {
+    inst.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned()
+}
+
+/// What the combiner of a reduction does with its two parameters, if it does nothing else.
+fn plain_root(module: &Module, reduce: &Instruction) -> Option<Opcode> {
+    let combiner = reduce.computation(&AttrKey::ToApply)?;
+    let root = module.instruction(module.computation(combiner).root);
+    let parameter = |&id: &InstructionId| module.instruction(id).parameter_number().is_some();
+    (root.operands.len() == 2 && root.operands.iter().all(parameter) && root.operands[0] != root.operands[1])
+        .then_some(root.opcode)
+}
+
+/// Whether a value is the constant that the operation leaves unchanged; a sum may also start from +0, of which several make no more.
+fn is_neutral(module: &Module, value: InstructionId, opcode: Opcode) -> bool {
+    let Some(number) = module.instruction(value).literal().and_then(|text| text.trim().parse::<f64>().ok()) else {
+        return false;
+    };
+    match opcode {
+        Opcode::Add => number == 0.0,
+        Opcode::Multiply => (number - 1.0).abs() == 0.0,
+        // The smallest of several equal numbers is that number.
+        _ => true,
+    }
+}

@@ -1,0 +1,142 @@
+"""Stress the optimizer with random programs of 16 bits, double precision as the judge.
+
+    random_halves.py --tool hlo-opt [--count K] [--seed S] [--minutes M] [--batch B]
+
+Each program draws attention, a normalisation, a loss or a perceptron of `bf16` or `f16` (types of softmaxes and sums, masks, gradients). It is rewritten in
+blocks of the default size and of another. On data of the scales 0.1, 0.3 and 1 the error of a rewritten form against double precision may be twice the original's, or one unit in
+the last place of the result (of 16 bits where the result has few numbers); with NaN and infinities among the data every NaN and infinity must come out where it
+came out before. (A NaN more is counted as `kept-nan`: the library of XLA:CPU drops some that its own loops keep.)
+
+Exit code 0 when everything passed, 1 otherwise, also when no program was rewritten; the last line counts.
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+
+import random_batch  # noqa: E402
+import random_half_source  # noqa: E402
+import random_jobs  # noqa: E402
+import xla  # noqa: E402
+from hlo_opt.xla import accuracy  # noqa: E402
+
+# Seconds for one program.
+LIMIT = 660.0
+WAYS = {"default": [], "small": ["--chunk-bytes=64KiB"], "large": ["--chunk-bytes=512KiB"], "budget": ["--exactness=reassociate", "--chunk-bytes=256KiB"]}
+# Only the grades up to hlo-exact promise anything against the original; sums that are split only have to keep what is no number.
+PROMISED = ("bitwise", "hlo-exact")
+
+
+def file_of(folder, seed, way="before"):
+    return os.path.join(folder, f"{seed}.{way}.hlo")
+
+
+def lower(seed, folder):
+    """In a child: trace one program and write its HLO."""
+    jax = xla.start()
+    import jax.numpy as jnp
+    source, arguments = random_half_source.draw(seed)
+    space = {"jax": jax, "jnp": jnp}
+    exec(compile(source, "random-half", "exec"), space)  # noqa: S102 - our own generator wrote it
+    shapes = [jax.ShapeDtypeStruct(dims, jnp.dtype(dtype)) for dtype, dims in arguments]
+    traced = jax.jit(space["g"], keep_unused=True).lower(*shapes)
+    random_jobs.write(file_of(folder, seed), random_jobs.in_full(traced.compiler_ir("hlo").as_hlo_module()))
+    return {}
+
+
+def rewrite(tool, seed, folder):
+    """Runs the tool by default and in one other way; file -> (promised, ways), equal results once."""
+    found, texts = {}, {}
+    other = random.Random(f"way {seed}").choice(list(WAYS)[1:])
+    for way in ("default", other):
+        arguments = WAYS[way]
+        after, report = file_of(folder, seed, way), os.path.join(folder, f"{seed}.{way}.json")
+        done = subprocess.run([tool, "--quiet", "--verify-each", "--min-saving=1", *arguments, file_of(folder, seed), "-o", after, "--report", report],
+                              capture_output=True, text=True)
+        if done.returncode:
+            raise AssertionError(f"{way}: exit code {done.returncode}: {done.stderr[-500:]}")
+        with open(report, encoding="utf-8") as file:
+            rewrites = json.load(file)["rewrites"]
+        if not rewrites:
+            continue
+        with open(after, encoding="utf-8") as file:
+            same = texts.setdefault(file.read(), after)
+        promised = all(rewrite["grade"] in PROMISED for rewrite in rewrites)
+        before = found.get(same, (True, []))
+        found[same] = (before[0] and promised, [*before[1], way])
+    return found
+
+
+def judge(seed, file, folder):
+    """In a child: one rewritten form against double precision."""
+    return accuracy.accuracy(file_of(folder, seed), file, seed)
+
+
+def wrong(found, promised):
+    """What is wrong with one rewritten form, if anything is."""
+    if "error" in found:
+        return found["error"]
+    worse = [row for row in found["rows"] if promised and not row["holds"]]
+    if worse:
+        return "; ".join(f"scale {row['scale']}: {row['type']}[{row['elements']}] off by {row['new']:.3g}, before {row['own']:.3g}" for row in worse)
+    return f"{found['lost']} NaN or infinities lost" if found["lost"] else ""
+
+
+def check(tool, seeds, counts, fail):
+    """One batch of programs; `fail(seed, text)` for each that is wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        answers = random_batch.each(lower, [(seed, folder) for seed in seeds], seconds=LIMIT)
+        lowered = [seed for seed, answer in zip(seeds, answers) if "error" not in answer]
+        counts["invalid"] += len(seeds) - len(lowered)
+        counts["programs"] += len(lowered)
+        work = []
+        for seed in lowered:
+            try:
+                forms = rewrite(tool, seed, folder)
+            except AssertionError as error:
+                fail(seed, str(error))
+                continue
+            counts["rewritten"] += bool(forms)
+            work += [(seed, file, how) for file, how in forms.items()]
+        found = random_batch.each(judge, [(seed, file, folder) for seed, file, _ in work], seconds=LIMIT)
+        for (seed, _, (promised, ways)), answer in zip(work, found):
+            counts["compared"] += 1
+            counts["kept-nan"] += answer.get("gained", 0) > 0
+            text = wrong(answer, promised)
+            if text:
+                fail(seed, f"{ways}: {text}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tool", required=True)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=0, help="stop after that time; 0: never")
+    parser.add_argument("--batch", type=int, default=10, help="programs that share a process")
+    options = parser.parse_args()
+    xla.import_quietly()
+    counts, failed, start = collections.Counter(), [], time.monotonic()
+
+    def fail(seed, text):
+        failed.append(seed)
+        print(f"seed {seed}: {text}\n{random_half_source.draw(seed)[0]}\n", flush=True)
+
+    end = options.seed + options.count
+    for first in range(options.seed, end, options.batch):
+        if options.minutes and time.monotonic() - start > 60 * options.minutes:
+            break
+        check(options.tool, list(range(first, min(first + options.batch, end))), counts, fail)
+        print(f"seeds below {min(first + options.batch, end)}: {len(failed)} failed; {dict(counts)}", flush=True)
+    sys.exit(1 if failed or not counts["rewritten"] else 0)
+
+
+if __name__ == "__main__":
+    main()
