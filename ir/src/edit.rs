@@ -234,6 +234,7 @@ impl<'m> Editor<'m> {
             let id = self.module.computations.push(computation);
             self.module.order.push(id);
         }
+        self.drop_foreign_control(base_instructions);
         self.insert_new_into_old_lists(base_instructions, &replaced);
         self.name_instructions(base_instructions, &touched);
         let mut loose = removed;
@@ -265,6 +266,27 @@ impl<'m> Editor<'m> {
         }
         self.order_computations();
         Ok(())
+    }
+
+    /// Copies of instructions that wait for others in the computation they come from wait for nothing where they go to: what orders side effects is
+    /// never copied.
+    fn drop_foreign_control(&mut self, base: usize) {
+        for index in base..self.module.instruction_count() {
+            let id = InstructionId::new(index);
+            let inst = self.module.instruction(id);
+            let (parent, before) = (inst.parent, inst.control_predecessors());
+            let stays = |other: &InstructionId| self.module.instruction(*other).parent == parent;
+            if before.iter().all(stays) {
+                continue;
+            }
+            let kept: Vec<InstructionId> = before.iter().copied().filter(stays).collect();
+            let inst = &mut self.module.instructions[id];
+            if kept.is_empty() {
+                inst.attributes.retain(|attribute| attribute.key != AttrKey::ControlPredecessors);
+            } else {
+                inst.set_attribute(AttrKey::ControlPredecessors, AttrValue::Instructions(kept.into()));
+            }
+        }
     }
 
     /// Saves an instruction that existed before the patch, then lends it for change.
