@@ -4,7 +4,7 @@
 
 Each program draws attention, a normalisation, a loss or a perceptron of `bf16` or `f16` (types of softmaxes and sums, masks, gradients). It is rewritten in
 blocks of the default size and of another. On data of the scales 0.1, 0.3 and 1 the error of a rewritten form against double precision may be twice the original's, or one unit in
-the last place of the result (of 16 bits where the result has few numbers); with NaN and infinities among the data every NaN and infinity must come out where it
+the last place of the result (of 16 bits where the result has few numbers; 1e-5 where it has 32 bits); with NaN and infinities among the data every NaN and infinity must come out where it
 came out before. (A NaN more is counted as `kept-nan`: the library of XLA:CPU drops some that its own loops keep.)
 
 Exit code 0 when everything passed, 1 otherwise, also when no program was rewritten; the last line counts.

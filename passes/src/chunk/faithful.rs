@@ -3,7 +3,7 @@
 //! - The library behind its fusions drops NaN: `maximum(NaN, 0)` is 0 there and NaN in a loop of XLA's own. A maximum or minimum that had a loop of its own, because
 //!   several read it, and whose block only a reduction reads, would go into the library with that. It becomes a selection, of which the library knows nothing.
 //! - A product of one row and a matrix goes to no library: XLA:CPU's own loop adds up the terms one by one. Blocks of such products have two rows.
-//! - A reduction of fewer than 4096 and more than 32 `f32` or `f64` elements starts each of its vector lanes from the initial value, which counts as often as there are lanes
+//! - A sum of fewer than 4096 and more than 32 `f32` or `f64` elements starts each of its vector lanes from the initial value, which counts as often as there are lanes
 //!   unless it is neutral (measured with jaxlib 0.10.2). The block starts from the neutral element, and what comes out meets the initial value.
 //!
 //! Source: `LibraryRewriter` (xla/backends/cpu/transforms/library_rewriter.cc), xla/backends/cpu/ynn_support.cc.
@@ -128,7 +128,7 @@ impl Emitter<'_> {
         self.patch.add(self.target, select)
     }
 
-    /// The neutral element of a reduction that starts from something else and becomes small enough for XLA:CPU to count that several times.
+    /// The neutral element of a sum that starts from something else and becomes small enough for XLA:CPU to count that several times.
     fn neutral_start(&self, op: InstructionId, block: &Instruction) -> Option<smol_str::SmolStr> {
         let whole = self.module.instruction(op);
         let element = whole.array()?.element_type;
@@ -143,13 +143,13 @@ impl Emitter<'_> {
         {
             return None;
         }
-        let opcode = plain_root(self.module, whole)?;
-        let start = neutral(opcode, element)?;
-        (!is_neutral(self.module, whole.operands[1], opcode)).then_some(start)
+        // The library knows sums; of minima and maxima several initial values make no more, and products are XLA's own at any size.
+        let sums = plain_root(self.module, whole) == Some(Opcode::Add);
+        let start = neutral(Opcode::Add, element)?;
+        (sums && !is_zero(self.module, whole.operands[1])).then_some(start)
     }
 
     fn started_apart(&mut self, mut block: Instruction, start: smol_str::SmolStr) -> InstructionId {
-        let opcode = plain_root(self.module, &block).expect("asked before");
         let array = block.array().expect("a reduction of one array is an array").clone();
         let shape = Shape::array(array.element_type, []);
         let constant = Instruction::new("block_neutral", shape, Opcode::Constant, []);
@@ -164,7 +164,7 @@ impl Emitter<'_> {
             this.patch.add(this.target, inst)
         };
         let initial = made(self, Opcode::Broadcast, vec![initial], Some(Attribute::ints(AttrKey::Dimensions, [])));
-        made(self, opcode, vec![initial, reduced], None)
+        made(self, Opcode::Add, vec![initial, reduced], None)
     }
 }
 
@@ -181,15 +181,7 @@ fn plain_root(module: &Module, reduce: &Instruction) -> Option<Opcode> {
         .then_some(root.opcode)
 }
 
-/// Whether a value is the constant that the operation leaves unchanged; a sum may also start from +0, of which several make no more.
-fn is_neutral(module: &Module, value: InstructionId, opcode: Opcode) -> bool {
-    let Some(number) = module.instruction(value).literal().and_then(|text| text.trim().parse::<f64>().ok()) else {
-        return false;
-    };
-    match opcode {
-        Opcode::Add => number == 0.0,
-        Opcode::Multiply => (number - 1.0).abs() == 0.0,
-        // The smallest of several equal numbers is that number.
-        _ => true,
-    }
+/// Whether a value is a constant zero, of which several make no more.
+fn is_zero(module: &Module, value: InstructionId) -> bool {
+    module.instruction(value).literal().and_then(|text| text.trim().parse::<f64>().ok()) == Some(0.0)
 }

@@ -1,7 +1,7 @@
 """How far two modules of few bits are from double precision, on data of the scales that programs see, and which NaN and infinities they keep."""
 import numpy as np
 
-from . import cases, jobs, truth
+from . import cases, compare, jobs, truth
 
 SCALES = (0.1, 0.3, 1.0)
 # One in so many numbers is no number, in the data that ask for these.
@@ -44,15 +44,15 @@ def drawn(shapes, text, scale, seed):
 
 def row(scale, true, before, after, halves):
     own, new = (truth.error_of(true, array) for array in (before, after))
-    least = unit(halves[0] if halves and before.size < FEW else before.dtype)
+    least = unit(np.dtype(halves[0]) if halves and before.size < FEW else before.dtype)
     return {"scale": scale, "type": before.dtype.name, "elements": int(before.size), "own": own, "new": new,
             "holds": bool(new <= max(least, truth.ALLOWED * own))}
 
 
 def unit(dtype):
-    """One unit in the last place of a number of the result's scale."""
+    """What any form may be off by: one unit in the last place of a number of the result's scale, of 32 bits and more the bound of the grades."""
     import ml_dtypes
-    return float(ml_dtypes.finfo(dtype).eps)
+    return compare.tolerance(dtype) if truth.is_wide(dtype) else float(ml_dtypes.finfo(dtype).eps)
 
 
 def with_specials(array, rng):
