@@ -81,6 +81,7 @@ fn list_passes() -> String {
             PassKind::Rewrite => "rewrite ",
             PassKind::CleanUp => "clean-up",
             PassKind::Enabling => "enabling",
+            PassKind::Analysis => "analysis",
             PassKind::Form => "form    ",
         };
         format!("{:width$}  {kind}  {}", pass.name(), pass.summary())

@@ -14,7 +14,7 @@ pub(crate) fn text(module: &str, report: &RunReport) -> String {
     let ours = &report.before.caveats;
     let caveats = ours.iter().chain(report.after.caveats.iter().filter(|caveat| !ours.contains(caveat)));
     let caveats = caveats.map(|caveat| format!("  caveat: {caveat}\n"));
-    let left = left(&report.remarks);
+    let left = left(report);
     let rewrites = report.rewrites.iter().map(rewrite_line);
     let notes = report.remarks.iter().filter(|remark| remark.code == "scheduled");
     let notes = notes.map(|remark| format!("  {}\n", remark.message));
@@ -53,11 +53,13 @@ fn worth_saying(remark: &Remark, peak: Bytes) -> bool {
     remark.kind == RemarkKind::Missed && u128::from(remark.bytes.get()) * 100 > u128::from(peak.get())
 }
 
-/// One line for each reason why large buffers are still there, with the largest of them.
-fn left(remarks: &[Remark]) -> Vec<String> {
+/// One line for each reason why large buffers are still there, with the largest of them; not those of which a missed chance is said.
+fn left(report: &RunReport) -> Vec<String> {
+    let remarks = &report.remarks;
+    let said = |id| remarks.iter().any(|remark| remark.id == id && worth_saying(remark, report.after.total));
     let mut by_code: IndexMap<&str, Vec<&Remark>> = IndexMap::new();
     let held = remarks.iter().filter(|remark| remark.kind == RemarkKind::Analysis && remark.bytes > Bytes::ZERO);
-    for remark in held {
+    for remark in held.filter(|remark| !said(remark.id)) {
         by_code.entry(remark.code).or_default().push(remark);
     }
     let line = |(code, remarks): (&str, Vec<&Remark>)| {

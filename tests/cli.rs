@@ -224,3 +224,45 @@ fn a_budget_asks_for_the_certain_bytes() {
     assert_eq!((enough.code, short.code), (0, 4), "{enough}{short}");
     assert!(short.stderr.contains("the peak of 128 B, and up to 256 B more, does not fit 383 B"), "{short}");
 }
+
+/// A line of a library, called from a line of the user's.
+const CALLED: &str = "HloModule m
+
+FileNames
+1 \"model/train.py\"
+2 \"lib/python3.11/site-packages/library/layers.py\"
+
+FunctionNames
+1 \"f\"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=7}
+2 {file_name_id=2 function_name_id=1 line=700}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=2}
+
+ENTRY %main (x: f32[4096]) -> f32[4096] {
+  %x = f32[4096]{0} parameter(0)
+  ROOT %y = f32[4096]{0} negate(%x), metadata={op_name=\"jit(f)/neg\" stack_frame_id=2}
+}
+";
+
+#[test]
+fn lines_are_those_of_the_user_or_below_the_source_root() {
+    let plain = common::run_on(CALLED.as_bytes(), ["--analyze"]);
+    assert!(plain.stdout.contains("model/train.py:7"), "{plain}");
+    assert!(!plain.stdout.contains("layers.py:700 "), "{plain}");
+    let rooted =
+        common::run_on(CALLED.as_bytes(), ["--analyze", "--source-root", "lib/python3.11/site-packages/library"]);
+    assert!(rooted.stdout.contains("layers.py:700"), "{rooted}");
+}
+
+#[test]
+fn budgets_are_taken_in_decimal_units() {
+    let fits = common::run_on(CALLED.as_bytes(), ["--budget", "33kB", "--quiet"]);
+    assert_eq!(fits.code, 0, "{fits}");
+    let over = common::run_on(CALLED.as_bytes(), ["--budget", "32kB", "--quiet"]);
+    assert_eq!(over.code, 4, "{over}");
+}

@@ -4,7 +4,8 @@
 //! the memory timeline) is taken for good, and the search begins anew on the changed module. A few rules make the result honest:
 //!
 //! - A rewrite that only lowers the area, or an [enabling](crate::PassKind::Enabling) change that only lets a rewrite be found, is taken on
-//!   credit: unless the total falls by at least `min_saving` afterwards, it is put back.
+//!   credit: unless the total falls by at least `min_saving` afterwards, it is put back. Several may follow each other, where several places hold as
+//!   much as the peak.
 //! - Behind an enabling change only rewrites that it lets be found are measured: what was measured without it saves what it saved.
 //! - Where less lies above the floor than `min_saving`, no rewrite can pay, and none is tried.
 //! - A change of [form](crate::PassKind::Form) that the user names comes first and stays, whatever the form needs.
@@ -12,6 +13,8 @@
 //!   a patch that changes nothing is a wrong claim.
 //! - With a budget the search ends as soon as the peak fits; a peak that fits from the start is left alone. Where the end does not fit, the search
 //!   begins again, and passes may offer what costs run time.
+//! - A run that may do more than the default is searched with less as well, and the lowest end stays: more freedom never ends higher.
+//! - Where memory far above the floor is left, the input is searched again as if more were allowed, and a remark says what that would give.
 //! - With a limit on rewrites the search runs to its end, and all but the first so many rewrites are put back: those that are left are
 //!   the ones a full run reports under the same numbers.
 //! - Both the number of trials and the number of steps are bounded, and reaching the bound is a remark of its own (`limit`).

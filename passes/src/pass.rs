@@ -195,6 +195,8 @@ pub enum PassKind {
     CleanUp,
     /// Saves nothing by itself; kept only when a rewrite gains because of it.
     Enabling,
+    /// Changes nothing: its findings are remarks.
+    Analysis,
     /// Writes the module in another form; kept, before anything else is done, whatever the form needs.
     Form,
 }

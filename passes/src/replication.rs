@@ -38,10 +38,7 @@ impl Pass for Replication {
     }
     crate::explanation!("replication.rs");
     fn kind(&self) -> PassKind {
-        PassKind::Rewrite
-    }
-    fn may_cost_time(&self) -> bool {
-        false
+        PassKind::Analysis
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;

@@ -328,3 +328,40 @@ fn bodies_that_share_what_they_call_are_looked_at_once() {
     let none: [&str; 0] = [];
     assert_eq!(inlined(&format!("{sum}{last}{levels}{entry}"), 1 << 24), none, "the result would be too large");
 }
+
+/// A call that takes and makes little, and holds a large value.
+const LARGE_INSIDE: &str = "HloModule m
+
+%add (a.1: f32[], b.1: f32[]) -> f32[] {
+  %a.1 = f32[] parameter(0)
+  %b.1 = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a.1, %b.1)
+}
+
+%inner (x.1: f32[64]) -> f32[64] {
+  %x.1 = f32[64]{0} parameter(0)
+  %rows = f32[64,64]{1,0} broadcast(%x.1), dimensions={0}
+  %columns = f32[64,64]{1,0} broadcast(%x.1), dimensions={1}
+  %pairs = f32[64,64]{1,0} multiply(%rows, %columns)
+  %zero = f32[] constant(0)
+  ROOT %sums = f32[64]{0} reduce(%pairs, %zero), dimensions={1}, to_apply=%add
+}
+
+%outer (y.1: f32[64]) -> f32[64] {
+  %y.1 = f32[64]{0} parameter(0)
+  ROOT %called = f32[64]{0} call(%y.1), to_apply=%inner
+}
+
+ENTRY %main (z.1: f32[64]) -> f32[64] {
+  %z.1 = f32[64]{0} parameter(0)
+  ROOT %all = f32[64]{0} call(%z.1), to_apply=%outer
+}
+";
+
+#[test]
+fn what_stands_inside_a_call_counts() {
+    let pairs = 64 * 64 * 4;
+    assert_eq!(inlined(LARGE_INSIDE, pairs), ["inlined outer"]);
+    // Against temporaries of which the pairs are no sixteenth, the call hides nothing that matters.
+    assert!(inlined(LARGE_INSIDE, 17 * pairs).is_empty());
+}

@@ -1,7 +1,7 @@
 //! Why the buffers that hold the peak of the result are still there.
 //!
 //! Arguments and results are the floor: nothing is said about them. For every other buffer of more than 1 % of the total there is
-//! one remark, unless a pass has said why it left that instruction alone.
+//! one remark, also where a pass has said why it left that instruction alone.
 
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::attribution::{Holder, Role};
@@ -15,8 +15,8 @@ use crate::flow::{self, OperandFlow};
 /// A code and a sentence with what would help.
 type Reason = (&'static str, String);
 
-/// One remark per buffer of the result that is large, no part of the floor, and not spoken of in `told`.
-pub(super) fn collect(search: &Search<'_>, estimator: &dyn Estimator, told: &[Remark]) -> Vec<Remark> {
+/// One remark per buffer of the result that is large and no part of the floor.
+pub(super) fn collect(search: &Search<'_>, estimator: &dyn Estimator) -> Vec<Remark> {
     let large = |bytes: Bytes| u128::from(bytes.get()) * 100 > u128::from(search.now.total.get());
     let mut found: Vec<Remark> = Vec::new();
     for (holder, id) in estimator.holders(search.module) {
@@ -25,8 +25,7 @@ pub(super) fn collect(search: &Search<'_>, estimator: &dyn Estimator, told: &[Re
             continue;
         }
         let remark = remark(search, &holder, id);
-        let spoken = |other: &&Remark| other.id == remark.id && other.bytes > Bytes::ZERO;
-        if told.iter().find(spoken).is_none() && !found.contains(&remark) {
+        if !found.contains(&remark) {
             found.push(remark);
         }
     }

@@ -33,7 +33,8 @@ pub(super) enum Trial {
 /// Every chance that the final module still holds, one remark for each pass, instruction and code, in the order found.
 pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
     let mut remarks: IndexMap<(&'static str, InstructionId, &'static str), Remark> = IndexMap::new();
-    let findings = search.findings(PassKind::Rewrite);
+    let findings = [PassKind::Rewrite, PassKind::Analysis].into_iter().flat_map(|kind| search.findings(kind));
+    let findings: Vec<Candidate> = findings.collect();
     let refused: Vec<Candidate> = [PassKind::CleanUp, PassKind::Enabling, PassKind::Form]
         .iter()
         .flat_map(|&kind| refused(search, kind))
@@ -50,7 +51,7 @@ pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
     }
     remarks.extend(search.left_out.iter().map(|left| left_out(left, search.options.bisect_limit)));
     remarks.extend(search.limited.then(|| limit(search)));
-    let holders = holders::collect(search, search.estimator, &remarks);
+    let holders = holders::collect(search, search.estimator);
     remarks.extend(holders);
     remarks
 }

@@ -1,0 +1,58 @@
+//! More freedom never ends higher: over the corpus, and over the programs that once broke it, a weaker grade or a budget never leaves a higher peak.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use hlo_opt::{Bytes, Grade, Options, Pipeline, optimize};
+
+/// Modules that once ended higher with more freedom, beside this repository where they are at hand.
+const SHARED: [&str; 5] = [
+    "faults/loss-plain.hlo",
+    "faults/tf-cross-entropy-gradient.hlo",
+    "faults/torch-language-model-step.hlo",
+    "library-hlo/nnx_gpt_L1_V50304.hlo",
+    "library-hlo/jaxmd_lj_allpairs.hlo",
+];
+/// Longer texts take minutes without optimization.
+const MOST_TEXT: usize = if cfg!(debug_assertions) { 60_000 } else { usize::MAX };
+
+fn peak(text: &str, exactness: Grade, budget: Option<Bytes>) -> Bytes {
+    let options = Options { exactness, budget, advise: false, ..Options::default() };
+    optimize(text, &Pipeline::standard(), &options).expect("the module is legal").report.after.total
+}
+
+/// Each of these allows all that the ones before it do.
+fn check(path: &Path) {
+    let text = std::fs::read_to_string(path).expect("the file can be read");
+    if text.len() > MOST_TEXT {
+        return;
+    }
+    let exact = peak(&text, Grade::HloExact, None);
+    let split = peak(&text, Grade::Reassociate, None);
+    assert!(split <= exact, "{}: {exact} by default, {split} with reassociate", path.display());
+    let out_of_reach = Some(Bytes(1));
+    let missed = peak(&text, Grade::HloExact, out_of_reach);
+    assert!(missed <= exact, "{}: {exact} by default, {missed} for a budget", path.display());
+}
+
+#[test]
+fn a_weaker_grade_or_a_budget_never_ends_higher_in_the_corpus() {
+    let folders = ["chunk", "loop-residuals", "loop-inputs", "own-slice", "tie", "direct-index", "row-index"];
+    for folder in folders {
+        for name in common::programs(folder) {
+            check(&common::root().join(format!("corpus/{folder}/{name}.before.hlo")));
+        }
+    }
+}
+
+#[test]
+fn what_once_ended_higher_does_not() {
+    let shared: PathBuf = common::root().join("../shared");
+    for file in SHARED {
+        let path = shared.join(file);
+        if path.exists() {
+            check(&path);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! No large buffer is passed over in silence: for each one above a hundredth of the peak that is no part of the floor there is a rewrite or a remark
+//! about the instruction that it stems from.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use hlo_memory::{Estimator as _, ModelEstimator, attribution::Role};
+use hlo_opt::{Optimized, Options, Pipeline, optimize};
+
+/// Longer texts take minutes without optimization.
+const MOST_TEXT: u64 = if cfg!(debug_assertions) { 40_000 } else { 800_000 };
+
+/// Shapes of the large buffers of the result of which nothing is said.
+fn silent(found: &Optimized, options: &Options) -> Vec<String> {
+    let report = &found.report;
+    let estimator = ModelEstimator { target: options.target };
+    let holders = estimator.holders(found.after());
+    let large = holders.into_iter().filter(|(holder, _)| {
+        let floor = matches!(holder.role, Role::Argument { .. } | Role::Output);
+        !floor && u128::from(holder.buffer.bytes.get()) * 100 > u128::from(report.after.total.get())
+    });
+    // The instruction of a remark is that of the input, which a rewrite may have replaced: the bytes tell whether the buffer is meant.
+    let silent = large.filter(|(holder, _)| !report.remarks.iter().any(|remark| remark.bytes == holder.buffer.bytes));
+    silent.map(|(holder, _)| format!("{} {}", holder.buffer.instruction, holder.buffer.shape)).collect()
+}
+
+/// What is silent in the module of a file; nothing for one that is no legal module of its own.
+fn silent_in(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let options = Options { advise: false, ..Options::default() };
+    let found = optimize(&text, &Pipeline::standard(), &options).ok()?;
+    let buffers = silent(&found, &options);
+    (!buffers.is_empty()).then(|| format!("{}: {}", path.display(), buffers.join(", ")))
+}
+
+/// HLO texts below a folder that are short enough, sorted.
+fn texts(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut found = Vec::new();
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let short = || path.metadata().is_ok_and(|data| data.len() <= MOST_TEXT);
+        if path.is_dir() {
+            found.extend(texts(&path));
+        } else if path.extension().is_some_and(|extension| extension == "hlo") && short() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn check(folder: &str) {
+    let silent: Vec<String> = texts(&common::root().join(folder)).iter().filter_map(|path| silent_in(path)).collect();
+    assert!(silent.is_empty(), "nothing is said of\n{}", silent.join("\n"));
+}
+
+#[test]
+fn nothing_large_is_silent_in_the_corpus() {
+    check("corpus");
+}
+
+#[test]
+fn nothing_large_is_silent_in_programs_of_others() {
+    for folder in ["external-hlo", "library-hlo", "faults"] {
+        check(&format!("../shared/{folder}"));
+    }
+}
+
+#[test]
+fn what_another_grade_would_give_is_said_with_its_bytes() {
+    let text =
+        std::fs::read_to_string(common::root().join("corpus/roll/fires-maximum.before.hlo")).expect("it is there");
+    let run = |options: &Options| optimize(&text, &Pipeline::standard(), options).expect("it is legal").report;
+    let plain = run(&Options::default());
+    let advice = plain.remarks.iter().find(|remark| remark.code == "more-freedom").expect("sums in blocks help");
+    assert!(advice.message.contains("--exactness=reassociate"), "{}", advice.message);
+    let split = run(&Options { exactness: hlo_opt::Grade::Reassociate, ..Options::default() });
+    assert!(plain.after.total - advice.bytes >= split.after.total, "what is promised is reached");
+}
