@@ -69,12 +69,16 @@ fn picks(inst: &Instruction) -> bool {
 /// Most terms that a sum in `f32` may add up one by one: each addition rounds by half of 2^-23 at most, and all of them may be off by 1e-5 (docs/grades.md).
 const MOST_TERMS: i64 = 168;
 
-/// Fewest rows of a block of a region: 2 where one row would leave a product of matrices to a loop that adds up its terms one by one.
+/// Fewest rows of a block of a region: those of two rows of a product of matrices, of which one would be left to a loop that adds up its terms one by one.
 pub(super) fn fewest_rows(context: &Context<'_>, region: &Region) -> i64 {
-    let alone = |(block, source): (&Block, &Source)| {
-        matches!(source, Source::Computed(_)) && block.rows.len(1) < 2 && becomes_row(context.module, block)
+    let alone = |(block, source): &(&Block, &Source)| {
+        let least = block.rows.len(block.rows.granule());
+        matches!(source, Source::Computed(_)) && least < 2 && becomes_row(context.module, block)
     };
-    if context.options.target == Target::Cpu && region.blocks.iter().any(alone) { 2 } else { 1 }
+    if context.options.target != Target::Cpu {
+        return 1;
+    }
+    region.blocks.iter().filter(alone).map(|(block, _)| 2 * block.rows.granule()).max().unwrap_or(1)
 }
 
 /// Whether one row of a block is one row (or column) of a product of matrices with many terms.
