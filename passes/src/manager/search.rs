@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
 
     /// Searches to the end. On error the module is as it was at the beginning.
     pub(super) fn finish(mut self) -> Result<RunReport, RunError> {
-        let remarks = match self.search_and_polish() {
+        let remarks = match self.search_and_say() {
             Ok(remarks) => remarks,
             Err(error) => {
                 self.roll_back(0);
@@ -178,26 +178,24 @@ impl<'a> Search<'a> {
         Ok(RunReport { before: self.before, after: self.now, rewrites, remarks, statistics })
     }
 
-    /// Searches, gives the loops their final form, and goes on searching where that form lets more be found; what is to be said of the end.
-    fn search_and_polish(&mut self) -> Result<Vec<Remark>, RunError> {
+    /// Searches, obeys the user's limit, and says what is to be said of the end.
+    fn search_and_say(&mut self) -> Result<Vec<Remark>, RunError> {
         self.search()?;
-        let mut remarks = remarks::collect(self);
-        while self.polish()? {
-            self.end()?;
-            remarks = remarks::collect(self);
+        self.end()?;
+        if !self.left_out.is_empty() {
+            self.polish()?;
         }
-        Ok(remarks)
+        Ok(remarks::collect(self))
     }
 
-    /// Searches without the final form of loops, and without a word about it.
+    /// Searches, and gives the loops their final form.
     pub(super) fn search(&mut self) -> Result<(), RunError> {
         self.change_form()?;
-        if !self.fits() {
-            self.clean_up()?;
-            self.descend_freely()?;
-            self.clean_up()?;
+        if self.fits() {
+            return self.polish().map(|_| ());
         }
-        self.end()
+        self.clean_up()?;
+        self.descend_freely()
     }
 
     /// Obeys the user's limit, measures what the remarks speak of, and verifies the result.
@@ -508,7 +506,7 @@ impl<'a> Search<'a> {
     }
 
     /// Applies what the clean-up passes find as long as the total does not rise.
-    fn clean_up(&mut self) -> Result<(), RunError> {
+    pub(super) fn clean_up(&mut self) -> Result<(), RunError> {
         let mut refused = 0;
         while let Some(candidate) = self.gather(PassKind::CleanUp).into_iter().nth(refused) {
             if self.steps.len() >= MOST_STEPS || self.trials_left == 0 {

@@ -110,10 +110,6 @@ fn lowest(input: &Module, passes: &[Box<dyn Pass>], options: &Options, estimator
     let mut search = Search::begin(&mut module, passes, options, estimator, &mut nobody).ok()?;
     search.searched_at_most(INSTRUCTIONS_SEARCHED);
     search.search().ok()?;
-    // What loops are given for the sake of run time counts as well.
-    while search.polish().ok()? {
-        search.end().ok()?;
-    }
     Some(search.now.total)
 }
 

@@ -28,6 +28,10 @@ pub(super) struct Mark {
 }
 
 impl Mark {
+    /// XLA's figure there.
+    pub(super) fn total(&self) -> Bytes {
+        self.now.total
+    }
     /// Memory that was needed there.
     pub(super) fn charged(&self) -> Bytes {
         self.now.charged()

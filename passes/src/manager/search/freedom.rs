@@ -1,13 +1,13 @@
 //! How much of what the user allows is used at a time.
 //!
-//! A search takes the best step of each state, so one that may do more can end where one that may do less would not have ended. Where the options allow
-//! more than the default, the search is also run with less, and the better end stays: more freedom never ends higher.
+//! A search takes the best step of each state, so one that may do more can end higher than one that may do less. Where the options allow more than the
+//! default, the search is run with less first, and the lower end stays: more freedom never ends higher.
 
 use hlo_memory::Bytes;
 
 use super::super::RunError;
-use super::again::{Mark, is_far};
-use super::{Candidate, Search};
+use super::Search;
+use super::again::is_far;
 use crate::{Grade, Options};
 
 /// A part of what the user allows.
@@ -37,80 +37,66 @@ impl Freedom {
         }
     }
 
-    /// What is tried under `options`, the most first; without a budget nothing may cost run time, and with one that comes last.
+    /// What is tried under `options`, the least first; what may cost run time comes last.
     fn ladder(options: &Options) -> Vec<Self> {
-        let exactness = [options.exactness, options.exactness.min(Grade::HloExact)];
-        let promises = [!options.assumptions.is_empty(), false];
+        let mut exactness = vec![options.exactness.min(Grade::HloExact), options.exactness];
+        exactness.dedup();
+        let up_to = |most: bool| [false, true].into_iter().take(1 + usize::from(most));
         let mut ladder: Vec<Self> = Vec::new();
-        for for_budget in [false, true].into_iter().take(1 + usize::from(options.budget.is_some())) {
-            for promises in promises {
-                for exactness in exactness {
-                    ladder.push(Self { exactness, promises, for_budget });
-                }
+        for for_budget in up_to(options.budget.is_some()) {
+            for promises in up_to(!options.assumptions.is_empty()) {
+                ladder.extend(exactness.iter().map(|&exactness| Self { exactness, promises, for_budget }));
             }
         }
-        let mut seen = Vec::new();
-        ladder.retain(|freedom| {
-            !seen.contains(freedom) && {
-                seen.push(*freedom);
-                true
-            }
-        });
         ladder
     }
 }
 
-/// Where a descent ended.
-struct End {
-    total: Bytes,
-    freedom: Freedom,
-    made: Vec<Candidate>,
-    is_far: bool,
-}
-
 impl Search<'_> {
-    /// Descends with all that is allowed; where that leaves memory far above the floor, or misses a budget, also with less, and where a budget is missed
-    /// with rewrites that cost run time. The lowest end stays, the first of several.
+    /// Searches with little freedom first, and with more where that leaves memory far above the floor, or misses a budget. The lowest end stays; of several,
+    /// the one that needed least.
     pub(super) fn descend_freely(&mut self) -> Result<(), RunError> {
         let (start, trials) = (self.mark(), self.trials_left);
-        let mut ends: Vec<End> = Vec::new();
+        let mut lowest: Option<(Bytes, Freedom)> = None;
         for freedom in Freedom::ladder(self.options) {
-            if !ends.is_empty() {
-                self.back_to(&start);
+            self.back_to(&start);
+            self.trials_left = trials;
+            self.descend_with(freedom)?;
+            let end = self.now.total;
+            if lowest.is_none_or(|(other, _)| end < other || end == other && self.keeps_sums_whole()) {
+                lowest = Some((end, freedom));
             }
-            (self.trials_left, self.limited) = (trials, false);
-            ends.push(self.end_of(&start, freedom)?);
-            if self.fits() || self.options.budget.is_none() && !ends.iter().all(|end| end.is_far) {
+            if self.fits() || self.options.budget.is_none() && !is_far(&self.now) {
                 break;
             }
         }
-        let lowest = ends.iter().map(|end| end.total).min();
-        let is_last = ends.last().map(|end| end.total) == lowest;
-        match ends.into_iter().find(|end| Some(end.total) == lowest) {
-            Some(end) if !is_last => self.go_to(&start, end),
-            _ => Ok(()),
-        }
+        let Some((_, freedom)) = lowest.filter(|(_, freedom)| freedom.of(self.options) != self.told) else {
+            return Ok(());
+        };
+        self.back_to(&start);
+        self.trials_left = trials;
+        self.descend_with(freedom)
     }
 
-    /// Descends with this much freedom.
-    fn end_of(&mut self, start: &Mark, freedom: Freedom) -> Result<End, RunError> {
+    /// Searches with this much freedom, and gives the loops their final form.
+    fn descend_with(&mut self, freedom: Freedom) -> Result<(), RunError> {
         self.allow(freedom);
         self.descend_repeatedly()?;
         self.descend_with_repeats()?;
-        Ok(End { total: self.now.total, freedom, made: self.made_since(start), is_far: is_far(&self.now) })
+        self.clean_up()?;
+        while self.polish()? {}
+        Ok(())
     }
 
-    /// Makes the changes of an end again.
-    fn go_to(&mut self, start: &Mark, end: End) -> Result<(), RunError> {
-        self.back_to(start);
-        self.allow(end.freedom);
-        self.make_again(end.made)
+    /// Whether no rewrite that was made is of a weaker grade than the default.
+    fn keeps_sums_whole(&self) -> bool {
+        self.made().all(|made| made.rewrite.grade <= Grade::HloExact)
     }
 
     /// Passes are told of this much freedom from now on.
     fn allow(&mut self, freedom: Freedom) {
         self.told = freedom.of(self.options);
-        self.repeats = false;
+        (self.repeats, self.limited) = (false, false);
         self.said.forget();
     }
 }
@@ -132,9 +118,10 @@ mod tests {
         };
         let ladder = Freedom::ladder(&more);
         assert_eq!(ladder.len(), 8);
-        assert_eq!(ladder[0], Freedom::full(&more, false));
+        assert_eq!(ladder[3], Freedom::full(&more, false));
+        assert_eq!(ladder[7], Freedom::full(&more, true));
         assert!(ladder.iter().take(4).all(|freedom| freedom.of(&more).budget.is_none()));
-        let least = ladder[3].of(&more);
+        let least = ladder[0].of(&more);
         assert_eq!((least.exactness, least.assumptions.len()), (Grade::HloExact, 0));
     }
 }

@@ -86,7 +86,9 @@ impl Search<'_> {
             self.descend_repeatedly()?;
         }
         let went_on = self.steps.len() > touched;
-        if went_on && self.now.charged() + self.least().max(Bytes(1)) > start.charged() {
+        let in_vain = went_on && self.now.charged() + self.least().max(Bytes(1)) > start.charged();
+        // What a change takes may miss a budget; what the search finds behind it may meet it all the same.
+        if in_vain || overruns(self.now.total, start.total(), self.options.budget) {
             self.back_to(&start);
             return Ok(false);
         }
@@ -101,11 +103,7 @@ impl Search<'_> {
         let undo = trial::apply(self.module, claim, patch, self.options)?;
         let (module, estimator) = (&*self.module, self.estimator);
         match self.statistics.estimates.measure(|| estimator.estimate(module)) {
-            Ok(estimate)
-                if estimate.charged() <= most
-                    && !self.rises(&estimate)
-                    && !overruns(estimate.total, self.now.total, self.options.budget) =>
-            {
+            Ok(estimate) if estimate.charged() <= most && !self.rises(&estimate) => {
                 self.now = estimate;
                 self.origins.extend(&origins, instruction, Grade::Bitwise);
                 let before = self.said.step();
