@@ -37,9 +37,8 @@ pub(super) fn flatten(module: &Module, patch: &mut Patch, loops: &Loops) -> Resu
 /// Whether the body of a call can take its place.
 pub(super) fn may_inline(module: &Module, call: InstructionId) -> bool {
     // What waits for others in a called computation is not copied: it would wait for nothing.
-    let plain = |callee: ComputationId| {
-        module.instructions_of(callee).all(|(_, inst)| inst.control_predecessors().is_empty())
-    };
+    let plain =
+        |callee: ComputationId| module.instructions_of(callee).all(|(_, inst)| inst.control_predecessors().is_empty());
     obstacle_to_inlining(module, call).is_none() && module.instruction(call).called_computations().all(plain)
 }
 
@@ -96,7 +95,11 @@ impl Rewriter<'_> {
     /// What stands for an instruction of the computation, which is changed where it stands.
     fn tree(&mut self, id: InstructionId, inst: &Instruction) -> Result<Tree, Reason> {
         if inst.opcode == Opcode::Parameter {
-            return Ok(if self.loops.inner.contains(&self.computation) { self.state(id, inst, None) } else { Tree::Leaf(id) });
+            return Ok(if self.loops.inner.contains(&self.computation) {
+                self.state(id, inst, None)
+            } else {
+                Tree::Leaf(id)
+            });
         }
         if self.loops.flat.contains(&id) {
             let begin = self.trees[&inst.operands[0]].clone();

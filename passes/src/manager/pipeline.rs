@@ -19,10 +19,10 @@ pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
         Box::new(crate::own_slice::OwnSlice),
         // Changes nothing: it only speaks.
         Box::new(crate::replication::Replication),
+        // Elements of tuples inside a loop's state are seen by no pass that looks at loops. Before the next one: where this is enough, calls stay calls.
+        Box::new(Enabling(Box::new(crate::flat_state::FlatState))),
         // Calls hide producers from the rewrites above. A call is inlined only where a rewrite then gains; others stay calls.
         Box::new(Enabling(Box::new(InlineCalls::where_needed()))),
-        // Elements of tuples inside a loop's state are seen by no pass that looks at loops.
-        Box::new(Enabling(Box::new(crate::flat_state::FlatState))),
         // Rows that are batches can be cut into blocks.
         Box::new(Enabling(Box::new(crate::row_index::RowIndex))),
         // What loops write once is copied all the same where a product wants it transposed.
