@@ -94,7 +94,8 @@ def generate(entry, root):
         target.mkdir(parents=True, exist_ok=True)
         for ending, dump in (("before.hlo", "before_optimizations.txt"),
                              ("after.hlo", "cpu_after_optimizations.txt")):
-            text = scrub(xla.dumped(dump_dir, dump), first_line)
+            kept = ending == "before.hlo" and getattr(entry, "as_written", False)
+            text = filled_in(entry) if kept else scrub(xla.dumped(dump_dir, dump), first_line)
             (target / f"{entry.name}.{ending}").write_text(text, encoding="utf-8")
         facts = {**counts, "jaxlib": jax.lib.__version__, "program": source}
         (target / f"{entry.name}.xla.json").write_text(json.dumps(facts, indent=1) + "\n")
@@ -115,11 +116,15 @@ def compile_traced(jax, entry, dump_dir):
     return counts, start + offset, f"programs/{file}:{entry.build.__name__}"
 
 
-def compile_raw(jax, entry, dump_dir):
+def filled_in(entry):
     text = (RAW / entry.file).read_text(encoding="utf-8")
     for key, value in entry.values.items():
         text = text.replace(f"@{key}@", str(value))
-    executable, _, _ = xla.compile_text(jax, text, entry.devices)
+    return text
+
+
+def compile_raw(jax, entry, dump_dir):
+    executable, _, _ = xla.compile_text(jax, filled_in(entry), entry.devices)
     return xla.byte_counts(executable, dump_dir), 1, f"programs/raw/{entry.file}"
 
 

@@ -22,7 +22,7 @@ fn eager() -> Options {
 fn the_default_pipeline_rewrites_the_corpus_like_this() {
     insta::glob!(
         "../corpus",
-        "{founding,chunk,direct-index,dot-operands,loop-inputs,loop-residuals,own-slice,roll,row-index,tie}/*.before.hlo",
+        "{founding,chunk,direct-index,dot-operands,flat-state,loop-inputs,loop-residuals,own-slice,roll,row-index,tie}/*.before.hlo",
         |path| {
             let relative = path.strip_prefix(common::root().canonicalize().unwrap()).unwrap();
             let run = run(["--diff", relative.to_str().unwrap()]);

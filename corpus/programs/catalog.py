@@ -22,12 +22,15 @@ class Program:
 
 @dataclass(frozen=True)
 class RawProgram:
-    """HLO written by hand, for shapes that JAX cannot produce; @ROWS@ and the like are filled in."""
+    """HLO written by hand, for shapes that JAX cannot produce; @ROWS@ and the like are filled in.
+
+    `as_written` keeps this text as the program: jaxlib reads HLO by way of MLIR, which takes tuples apart."""
     group: str
     name: str
     file: str
     values: dict = field(default_factory=dict)
     devices: int = 1
+    as_written: bool = False
 
     @property
     def path(self):
@@ -60,9 +63,9 @@ def twins(group, name, *, big, small, donate=(), devices=1, **common):
     return register
 
 
-def raw_twins(group, name, file, *, big, small):
-    add(RawProgram(group, name, file, big))
-    add(RawProgram(f"{group}-small", name, file, small))
+def raw_twins(group, name, file, *, big, small, as_written=False):
+    add(RawProgram(group, name, file, big, as_written=as_written))
+    add(RawProgram(f"{group}-small", name, file, small, as_written=as_written))
 
 
 def shape(dims, dtype="float32"):

@@ -7,6 +7,7 @@ pub mod chunk;
 pub mod dead_code;
 pub mod direct_index;
 pub mod dot_operands;
+pub mod flat_state;
 pub mod flow;
 #[doc(hidden)]
 pub mod header;
@@ -34,6 +35,7 @@ pub fn all() -> Vec<Box<dyn Pass>> {
         Box::new(dead_code::DeadCode),
         Box::new(direct_index::DirectIndex),
         Box::new(dot_operands::DotOperands),
+        Box::new(flat_state::FlatState),
         Box::new(inline_calls::InlineCalls::default()),
         Box::new(loop_inputs::LoopInputs),
         Box::new(loop_residuals::LoopResiduals),

@@ -29,6 +29,7 @@
 //! anything else reads, and from reading loops that share their body with others (without a remark: nothing is known to be lost).
 
 mod cone;
+mod counters;
 mod cut;
 mod emit;
 mod grow;
@@ -39,7 +40,7 @@ mod rows;
 mod slots;
 mod stacks;
 
-pub(crate) use stacks::bound;
+pub(crate) use counters::bound;
 
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};

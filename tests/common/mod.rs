@@ -89,11 +89,12 @@ pub(crate) fn programs(folder: &str) -> Vec<String> {
 }
 
 /// Folders of the corpus with full-size programs; each program of a `-small` folder is one of these made small.
-pub(crate) const FULL: [&str; 10] = [
+pub(crate) const FULL: [&str; 11] = [
     "founding",
     "chunk",
     "direct-index",
     "dot-operands",
+    "flat-state",
     "loop-inputs",
     "loop-residuals",
     "own-slice",
@@ -103,7 +104,7 @@ pub(crate) const FULL: [&str; 10] = [
 ];
 
 /// Folders of the corpus with programs that can be run.
-pub(crate) const SMALL: [&str; 9] = [
+pub(crate) const SMALL: [&str; 10] = [
     "founding-small",
     "chunk-small",
     "direct-index-small",
@@ -111,6 +112,7 @@ pub(crate) const SMALL: [&str; 9] = [
     "loop-residuals-small",
     "roll-small",
     "dot-operands-small",
+    "flat-state-small",
     "row-index-small",
     "tie-small",
 ];

@@ -78,7 +78,7 @@ pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: 
         return Some(Node::Row(index));
     }
     if let Some(element) = body.element(module, value) {
-        return match (body.hands_on(module, element), element == body.counter) {
+        return match (body.hands_on(module, element), body.counts(element)) {
             (true, _) => Some(Node::Given(initial[element])),
             (false, true) => Some(Node::Counter),
             (false, false) if *looks_back => Some(Node::Before(initial[element], body.next(module, element)?)),

@@ -1,7 +1,8 @@
 //! Who reads the stacks of a loop behind it: loops that take single rows.
 
-use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode, edit, graph};
+use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, edit, graph};
 
+use super::counters::Counted;
 use super::grow;
 use super::stacks::{Body, Stacks};
 
@@ -70,7 +71,23 @@ pub(super) fn of(module: &Module, stacks: &Stacks) -> Readers {
     for site in loops {
         reader(module, site, &results, &mut readers);
     }
+    readers.list.iter_mut().for_each(|reader| share_numbers(module, reader));
     readers
+}
+
+/// Rows whose numbers follow from the step in the same way get the same number: each list of TensorFlow counts for itself.
+fn share_numbers(module: &Module, reader: &mut Reader) {
+    let Some(Counted { mut body, .. }) = Counted::of(module, reader.site) else { return };
+    let mut known: Vec<((i64, i64), ElementType, InstructionId)> = Vec::new();
+    for read in &mut reader.reads {
+        let value = body.top(module, read.row);
+        let Some(element) = module.instruction(read.row).array().map(|array| array.element_type) else { continue };
+        let Some(line) = body.affine(module, value) else { continue };
+        match known.iter().find(|known| (known.0, known.1) == (line, element)) {
+            Some(&(_, _, number)) => read.row = number,
+            None => known.push((line, element, read.row)),
+        }
+    }
 }
 
 /// The stack that an instruction takes out of the loop's final state.
@@ -142,7 +159,7 @@ fn open(module: &Module, site: InstructionId) -> Option<Opened> {
     if !alone || !grow::is_taken_apart(module, site) {
         return None;
     }
-    let mut inner = Body::new(module, body, usize::MAX)?;
+    let mut inner = Body::new(module, body)?;
     let operands = module.instruction(inst.operands[0]).operands.iter().copied().enumerate();
     let given = operands.filter(|&(element, _)| inner.hands_on(module, element)).collect();
     Some(Opened { site, initial: inst.operands[0], condition, body, parameter, given })
@@ -165,7 +182,7 @@ fn reads(module: &Module, site: InstructionId, opened: &Opened, stack: usize, el
     if !unused(condition, state) || !unused(inst.parent, site) {
         return None;
     }
-    let mut inner = Body::new(module, opened.body, usize::MAX)?;
+    let mut inner = Body::new(module, opened.body)?;
     let root = module.computation(opened.body).root;
     let mut found = Vec::new();
     let taken = module.instructions_of(opened.body).map(|(id, _)| id).filter(|&id| {

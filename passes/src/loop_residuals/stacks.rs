@@ -1,8 +1,11 @@
 //! The stacks of a loop: arrays of which step `t` writes row `t`.
 
+use std::collections::BTreeMap;
+
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
 
+use super::counters::{Counted, Counter};
 use crate::flow::{Frames, Value};
 
 /// An element of a loop's state that is written row by row.
@@ -47,25 +50,27 @@ pub(super) enum Order {
 }
 
 /// Numbers below this, and sums of them with counters of as many steps, fit an `s32`.
-const FAR: i64 = 1 << 30;
+pub(super) const FAR: i64 = 1 << 30;
 
 /// One side of a loop, calls looked through.
 pub(super) struct Body {
     pub(super) frames: Frames,
     pub(super) parameter: InstructionId,
     /// Operands of the root tuple; empty for a condition.
-    results: Vec<InstructionId>,
-    /// The element that counts the steps.
-    pub(super) counter: usize,
+    pub(super) results: Vec<InstructionId>,
+    /// Elements that follow from the number of the step.
+    pub(super) counters: BTreeMap<usize, Counter>,
+    /// How many steps there are, if that is known.
+    pub(super) steps: Option<i64>,
 }
 
 impl Body {
-    /// The body or condition `computation`.
-    pub(super) fn new(module: &Module, computation: ComputationId, counter: usize) -> Option<Self> {
+    /// The body or condition `computation`, without its counters.
+    pub(super) fn new(module: &Module, computation: ComputationId) -> Option<Self> {
         let [parameter] = module.parameters(computation)[..] else { return None };
         let root = module.instruction(module.computation(computation).root);
         let results = if root.opcode == Opcode::Tuple { root.operands.to_vec() } else { Vec::new() };
-        Some(Self { frames: Frames::new(Vec::new()), parameter, results, counter })
+        Some(Self { frames: Frames::new(Vec::new()), parameter, results, counters: BTreeMap::new(), steps: None })
     }
     /// The value an instruction of `value`'s chain of calls stands for.
     pub(super) fn resolve(&mut self, module: &Module, inst: InstructionId, like: Value) -> Value {
@@ -110,9 +115,9 @@ impl Body {
         let zeros = others.iter().all(|&start| self.is_integer(module, start, value, 0));
         zeros.then(|| self.resolve(module, row, value))
     }
-    /// Whether a value is the counter of the loop.
-    fn counts(&self, module: &Module, value: Value) -> bool {
-        self.element(module, value) == Some(self.counter)
+    /// Whether an element is the number of the step.
+    pub(super) fn counts(&self, element: usize) -> bool {
+        self.counters.get(&element) == Some(&Counter { step: 1, start: 0 })
     }
     /// The number of a row that a step looks at, if it goes through all rows.
     pub(super) fn order(&mut self, module: &Module, number: Value, rows: i64) -> Option<Order> {
@@ -122,11 +127,12 @@ impl Body {
             _ => None,
         }
     }
-    /// A value as a multiple of the counter and a constant, where nothing can overflow.
-    fn affine(&mut self, module: &Module, value: Value) -> Option<(i64, i64)> {
+    /// A value as a multiple of the number of the step and a constant, where nothing can overflow.
+    pub(super) fn affine(&mut self, module: &Module, value: Value) -> Option<(i64, i64)> {
+        let value = self.strip(module, value);
         let inst = module.instruction(value.inst);
-        if self.counts(module, value) {
-            return Some((1, 0));
+        if let Some(element) = self.element(module, value) {
+            return self.counters.get(&element).map(|counter| (counter.step, counter.start));
         }
         if let Some(constant) = scalar_integer(inst) {
             return i32::try_from(constant).ok().map(|constant| (0, constant.into()));
@@ -136,6 +142,11 @@ impl Body {
         let sign = match inst.opcode {
             Opcode::Add => 1,
             Opcode::Subtract => -1,
+            Opcode::Select => {
+                let holds = self.always(module, value)?;
+                let chosen = self.resolve(module, inst.operands[if holds { 1 } else { 2 }], value);
+                return self.affine(module, chosen);
+            }
             _ => return None,
         };
         let left = self.resolve(module, inst.operands[0], value);
@@ -143,6 +154,29 @@ impl Body {
         let (left, right) = (self.affine(module, left)?, self.affine(module, right)?);
         let sum = (left.0 + sign * right.0, left.1 + sign * right.1);
         (signed && sum.0.abs() <= 1 && sum.1.abs() <= FAR).then_some(sum)
+    }
+    /// Whether the predicate of a `select` holds in every step, or in none.
+    fn always(&mut self, module: &Module, select: Value) -> Option<bool> {
+        let last = self.steps.filter(|steps| (1..=FAR).contains(steps))? - 1;
+        let predicate = self.resolve(module, module.instruction(select.inst).operands[0], select);
+        let predicate = self.strip(module, predicate);
+        let compare = module.instruction(predicate.inst);
+        let direction = compare.word(&AttrKey::Direction).filter(|_| compare.opcode == Opcode::Compare)?;
+        let left = self.resolve(module, compare.operands[0], predicate);
+        let right = self.resolve(module, compare.operands[1], predicate);
+        let (left, right) = (self.affine(module, left)?, self.affine(module, right)?);
+        // The difference is a straight line: what holds at both ends holds between them.
+        let holds = [0, last].map(|t| {
+            let difference = (left.0 - right.0) * t + left.1 - right.1;
+            match direction {
+                "LT" => Some(difference < 0),
+                "LE" => Some(difference <= 0),
+                "GT" => Some(difference > 0),
+                "GE" => Some(difference >= 0),
+                _ => None,
+            }
+        });
+        holds[0].filter(|_| holds[0] == holds[1])
     }
 }
 
@@ -161,17 +195,9 @@ impl Stacks {
     }
     /// The stacks of a loop that counts from 0 in steps of one; `None` if it does not, or has no stack.
     pub(super) fn of(module: &Module, site: InstructionId) -> Option<Self> {
-        let inst = module.instruction(site);
-        let tuple = module.instruction(*inst.operands.first()?);
-        if tuple.opcode != Opcode::Tuple {
-            return None;
-        }
-        let initial = tuple.operands.to_vec();
-        let (counter, rows) = bound(module, inst.computation(&AttrKey::Condition)?)?;
-        let mut body = Body::new(module, inst.computation(&AttrKey::Body)?, counter)?;
-        if body.results.len() != initial.len() || !steps_by_one(module, &mut body, *initial.get(counter)?) {
-            return None;
-        }
+        let Counted { mut body, steps } = Counted::of(module, site)?;
+        let rows = steps?;
+        let initial = module.instruction(module.instruction(site).operands[0]).operands.to_vec();
         let found: Vec<(Stack, Order)> =
             (0..initial.len()).filter_map(|element| stack(module, &mut body, element, rows)).collect();
         let order = found.first()?.1;
@@ -179,33 +205,6 @@ impl Stacks {
         let known = list.len();
         Some(Self { site, initial, rows, order, list, known, looks_back: false, body })
     }
-}
-
-/// The element that a condition compares with a constant, and that constant: `element < constant`.
-pub(crate) fn bound(module: &Module, condition: ComputationId) -> Option<(usize, i64)> {
-    let mut side = Body::new(module, condition, usize::MAX)?;
-    let root = side.top(module, module.computation(condition).root);
-    let compare = module.instruction(root.inst);
-    if compare.opcode != Opcode::Compare || compare.word(&AttrKey::Direction) != Some("LT") {
-        return None;
-    }
-    let left = side.resolve(module, compare.operands[0], root);
-    let right = side.resolve(module, compare.operands[1], root);
-    let rows = scalar_integer(module.instruction(right.inst))?;
-    Some((side.element(module, left)?, i64::try_from(rows).ok()?))
-}
-
-fn steps_by_one(module: &Module, body: &mut Body, initial: InstructionId) -> bool {
-    let next = body.top(module, body.results[body.counter]);
-    let sum = module.instruction(next.inst);
-    if sum.opcode != Opcode::Add || scalar_integer(module.instruction(initial)) != Some(0) {
-        return false;
-    }
-    let (a, b) = (sum.operands[0], sum.operands[1]);
-    [(a, b), (b, a)].into_iter().any(|(state, step)| {
-        let value = body.resolve(module, state, next);
-        body.counts(module, value) && body.is_integer(module, step, next, 1)
-    })
 }
 
 /// The element as a stack, if a step writes a whole row and nothing else, and all steps together write all rows.

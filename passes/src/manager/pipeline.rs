@@ -19,6 +19,8 @@ pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
         Box::new(crate::own_slice::OwnSlice),
         // Changes nothing: it only speaks.
         Box::new(crate::replication::Replication),
+        // Elements of tuples inside a loop's state are seen by no pass that looks at loops. Before the next one: where this is enough, calls stay calls.
+        Box::new(Enabling(Box::new(crate::flat_state::FlatState))),
         // Calls hide producers from the rewrites above. A call is inlined only where a rewrite then gains; others stay calls.
         Box::new(Enabling(Box::new(InlineCalls::where_needed()))),
         // Rows that are batches can be cut into blocks.
