@@ -14,34 +14,52 @@ use indexmap::IndexSet;
 use crate::Target;
 pub use crate::cpu::FEWEST_ELEMENTS;
 
-/// The instructions whose work library fusions of XLA:CPU do, but for the results of the fusions; none for a scheduled module or another target.
-pub fn in_libraries(module: &Module, target: Target) -> IndexSet<InstructionId> {
-    if module.is_scheduled() || target != Target::Cpu {
-        return IndexSet::new();
-    }
-    let traced = crate::cpu::compile_traced(module, target);
-    let origin = |id: InstructionId| traced.origins.get(id.index()).copied().flatten();
-    let mut found: IndexSet<InstructionId> = inside(&traced.module).filter_map(origin).collect();
-    // Back from the last merge: what stands for two may itself have been merged later.
-    for &(one, other) in traced.merged.iter().rev() {
-        if found.contains(&one) {
-            found.insert(other);
-        }
-    }
-    found
+/// The instructions whose work library fusions of XLA:CPU do; none for a scheduled module or another target.
+#[derive(Clone, Default, Debug)]
+pub struct Libraries {
+    /// What the fusions compute on the way, which is never in memory.
+    pub inside: IndexSet<InstructionId>,
+    /// Their results, which are rounded where they go to memory.
+    pub results: IndexSet<InstructionId>,
 }
 
-/// Instructions of library fusions but for parameters and results.
-fn inside(compiled: &Module) -> impl Iterator<Item = InstructionId> + '_ {
+impl Libraries {
+    /// Those of a module.
+    pub fn of(module: &Module, target: Target) -> Self {
+        if module.is_scheduled() || target != Target::Cpu {
+            return Self::default();
+        }
+        let traced = crate::cpu::compile_traced(module, target);
+        let origin = |id: InstructionId| traced.origins.get(id.index()).copied().flatten();
+        let is_result = |id: &InstructionId| {
+            let parent = traced.module.instruction(*id).parent;
+            traced.module.computation(parent).root == *id
+        };
+        let (results, inside): (Vec<_>, Vec<_>) = fused(&traced.module).partition(is_result);
+        let given = |fused: Vec<InstructionId>| {
+            let mut found: IndexSet<InstructionId> = fused.into_iter().filter_map(origin).collect();
+            // Back from the last merge: what stands for two may itself have been merged later.
+            for &(one, other) in traced.merged.iter().rev() {
+                if found.contains(&one) {
+                    found.insert(other);
+                }
+            }
+            found
+        };
+        Self { inside: given(inside), results: given(results) }
+    }
+}
+
+/// Instructions of library fusions but for parameters.
+fn fused(compiled: &Module) -> impl Iterator<Item = InstructionId> + '_ {
     let body = |(_, inst): (InstructionId, &hlo_ir::Instruction)| -> Option<ComputationId> {
         let library = inst.opcode == Opcode::Fusion && inst.word(&AttrKey::Kind) == Some("kCustom");
         library.then(|| inst.computation(&AttrKey::Calls)).flatten()
     };
     let bodies: IndexSet<ComputationId> = compiled.live_instructions().filter_map(body).collect();
     bodies.into_iter().flat_map(move |body| {
-        let root = compiled.computation(body).root;
         let instructions = compiled.computation(body).instructions.iter().copied();
-        instructions.filter(move |&id| id != root && compiled.instruction(id).opcode != Opcode::Parameter)
+        instructions.filter(move |&id| compiled.instruction(id).opcode != Opcode::Parameter)
     })
 }
 
@@ -55,7 +73,7 @@ mod tests {
             "HloModule m\n%most (p: bf16[], q: bf16[]) -> bf16[] {{\n  %p = bf16[] parameter(0)\n  %q = bf16[] parameter(1)\n  ROOT %s = bf16[] maximum(%p, %q)\n}}\nENTRY %e {{\n  %x = bf16[512,512] parameter(0)\n  %low = bf16[] constant(-inf)\n  %double = bf16[512,512] add(%x, %x)\n  %square = bf16[512,512] multiply(%double, %double)\n  ROOT %max = bf16[512] reduce(%square, %low), dimensions={{1}}, to_apply=%most\n{read}}}\n"
         );
         let module = hlo_ir::text::parse(&text).expect("legal text");
-        in_libraries(&module, Target::Cpu).iter().map(|&id| module.instruction(id).name.to_string()).collect()
+        Libraries::of(&module, Target::Cpu).inside.iter().map(|&id| module.instruction(id).name.to_string()).collect()
     }
 
     #[test]

@@ -59,6 +59,7 @@
 
 mod accumulate;
 mod apply;
+mod behind;
 mod build;
 mod candidates;
 mod contract;

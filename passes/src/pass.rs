@@ -5,7 +5,8 @@ use std::cell::OnceCell;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{ElementType, InstructionId, Module};
-use hlo_memory::{Bytes, Estimate, Target, excess};
+use hlo_memory::excess::Libraries;
+use hlo_memory::{Bytes, Estimate, Target};
 use indexmap::IndexSet;
 
 /// How equal the results of a rewritten program are; each grade includes the ones before it.
@@ -107,7 +108,7 @@ pub struct Context<'a> {
     /// What the user asked for.
     pub options: &'a Options,
     /// What the compiler's library computes, once it was asked for.
-    pub libraries: OnceCell<IndexSet<InstructionId>>,
+    pub libraries: OnceCell<Libraries>,
 }
 
 impl<'a> Context<'a> {
@@ -115,14 +116,24 @@ impl<'a> Context<'a> {
     pub fn of_input(module: &'a Module, users: &'a Users, estimate: &'a Estimate, options: &'a Options) -> Self {
         Self { module, users, estimate, before: estimate.charged(), repeats: true, options, libraries: OnceCell::new() }
     }
+    /// What the compiler leaves to a library of its own.
+    fn libraries(&self) -> &Libraries {
+        self.libraries.get_or_init(|| Libraries::of(self.module, self.options.target))
+    }
     /// Instructions that the compiler leaves to a library of its own together with what reads them.
     pub fn in_libraries(&self) -> &IndexSet<InstructionId> {
-        self.libraries.get_or_init(|| excess::in_libraries(self.module, self.options.target))
+        &self.libraries().inside
     }
     /// Whether an instruction of 16 bits is computed in 32 and not rounded before others read it.
     pub fn is_kept_wide(&self, id: InstructionId) -> bool {
-        let array = self.module.instruction(id).array();
-        array.is_some_and(|array| array.element_type == ElementType::Bf16) && self.in_libraries().contains(&id)
+        self.is_short(id) && self.in_libraries().contains(&id)
+    }
+    /// Whether an instruction of 16 bits is computed in 32 from operands that are not rounded, and rounded once.
+    pub fn is_rounded_once(&self, id: InstructionId) -> bool {
+        self.is_short(id) && self.libraries().results.contains(&id)
+    }
+    fn is_short(&self, id: InstructionId) -> bool {
+        self.module.instruction(id).array().is_some_and(|array| array.element_type == ElementType::Bf16)
     }
     /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
     pub(crate) fn is_urgent(&self) -> bool {

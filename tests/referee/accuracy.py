@@ -3,7 +3,7 @@
     accuracy.py --tool target/release/hlo-opt
 
 Each family is rewritten by default and in small blocks; errors are the largest of a result over its largest magnitude, on normal data of three scales. Exit code 1 if
-a rewritten form is farther off than `hlo_opt.xla.accuracy` allows, or a NaN or infinity is lost.
+a rewritten form is more than twice as far off as its original, or a NaN or infinity is lost.
 """
 import argparse
 import os
@@ -16,7 +16,7 @@ sys.dont_write_bytecode = True
 import random_jobs  # noqa: E402
 import xla  # noqa: E402
 import child  # noqa: E402
-from hlo_opt.xla import accuracy  # noqa: E402
+from hlo_opt.xla import accuracy, truth  # noqa: E402
 
 SOFTMAX = """
 def softmax(s):
@@ -85,7 +85,8 @@ def row(tool, folder, name, dtype):
         cells = [f"{one['own']:.2e}, {one['new']:.2e}" for one in answer["rows"]]
         short = {"bfloat16": "bf16", "float16": "f16"}[dtype]
         print(f"| {name} | {short} | {way} | " + " | ".join(cells) + f" | {answer['lost']} |", flush=True)
-        bad |= bool(answer["worse"] or answer["lost"])
+        # Thousands of numbers: their largest error is no single draw, so no unit in the last place is granted.
+        bad |= bool(answer["lost"]) or any(one["new"] > truth.ALLOWED * one["own"] for one in answer["rows"])
     return bad
 
 

@@ -27,7 +27,7 @@ pub(super) fn apply(emitter: &mut Emitter<'_>, sinks: &[&Sink], accumulators: &[
                 own.iter().zip(rows).map(|(&all, rows)| put_back(emitter, sink, dim, all, rows)).collect()
             }
             (Kind::Write { dim }, _) => {
-                let rows = emitter.block(blocks[0]);
+                let rows = emitter.block_for(blocks[0], own[0]);
                 vec![put_back(emitter, sink, dim, own[0], rows)]
             }
             (Kind::Reduce { .. } | Kind::Dot { .. }, _) => {

@@ -12,7 +12,9 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::accumulate;
 use super::apply::{apply, is_zeros};
+use super::behind::Behind;
 use super::emit::{At, Done, Emitter, Memory, constant};
+use super::excess;
 use super::plan::Planned;
 use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink};
@@ -20,11 +22,21 @@ use super::size::BlockSize;
 use super::sum::{Sum, Term};
 use super::wide::{self, Combiners};
 use crate::flow::Value;
+use crate::{Context, Grade};
+
+/// What replaces the sinks of loops.
+pub(super) struct Built {
+    pub(super) patch: Patch,
+    /// How equal stays what is computed behind the loops.
+    pub(super) grade: Grade,
+}
 
 /// The patch that replaces the sinks of each plan by a loop over blocks; `None` if two loops would need each other's results.
-pub(super) fn build(module: &Module, target: Target, planned: &mut [Planned<'_>]) -> Option<Patch> {
+pub(super) fn build(context: &Context<'_>, planned: &mut [Planned<'_>]) -> Option<Built> {
+    let (module, target) = (context.module, context.options.target);
     let mut patch = Patch::new(module);
     let mut results = IndexMap::new();
+    let mut behind = Behind::of(planned);
     for plan in in_order(module, planned)? {
         let Planned { sinks, region, size, .. } = &mut planned[plan];
         let first = module.instruction(sinks[0].inst);
@@ -46,9 +58,11 @@ pub(super) fn build(module: &Module, target: Target, planned: &mut [Planned<'_>]
         let accumulators = builder.while_loop(region, &memory);
         let mut accumulators = builder.rest(region, &memory, accumulators);
         builder.retype(&mut accumulators, ElementType::Bf16);
-        builder.replace(&accumulators);
+        let written = builder.replace(region, &accumulators);
+        behind.follow(context, &mut patch, &mut results, written);
     }
-    Some(patch)
+    let grade = if behind.is_wide() { Grade::HloExact } else { Grade::Bitwise };
+    Some(Built { patch, grade })
 }
 
 /// Positions of the plans, each behind those whose results it needs.
@@ -171,7 +185,7 @@ impl Builder<'_> {
     }
 
     /// Operands that the sinks update, sink by sink.
-    fn initial(&mut self) -> Vec<InstructionId> {
+    fn initial(&mut self, region: &Region) -> Vec<InstructionId> {
         let mut initial = Vec::new();
         for sink in self.sinks {
             let operands = sink.outer_operands(self.module);
@@ -179,7 +193,7 @@ impl Builder<'_> {
                 (Kind::Scatter { .. }, Sum::Inside(term)) => initial.push(self.started_sum(sink, term)),
                 (Kind::Scatter { .. }, _) => initial.extend(operands.iter().map(|&operand| self.now(operand))),
                 (Kind::Write { .. } | Kind::Reduce { .. } | Kind::Dot { .. }, _) => {
-                    initial.extend(self.started(sink, operands.first().copied()));
+                    initial.extend(self.started(region, sink, operands.first().copied()));
                 }
             }
         }
@@ -197,10 +211,13 @@ impl Builder<'_> {
         }
     }
     /// An array of zeros to write into or add to, or of the initial value of a reduction.
-    fn started(&mut self, sink: &Sink, value: Option<InstructionId>) -> Option<InstructionId> {
-        let array = self.module.instruction(sink.inst).array()?;
+    fn started(&mut self, region: &Region, sink: &Sink, value: Option<InstructionId>) -> Option<InstructionId> {
+        let mut array = self.module.instruction(sink.inst).array()?.clone();
+        if is_written_wide(region, sink) {
+            array = array.with_element_type(ElementType::F32);
+        }
         let value = value.map(|value| self.now(value));
-        Some(accumulate::start(sink, array, value, |inst| self.add(self.parent, inst)))
+        Some(accumulate::start(sink, &array, value, |inst| self.add(self.parent, inst)))
     }
     /// `other + operand`, which is `other` itself when the scatter starts from zeros.
     fn started_sum(&mut self, sink: &Sink, term: Term) -> InstructionId {
@@ -217,7 +234,7 @@ impl Builder<'_> {
     /// Emits the `while` and returns the accumulators behind it.
     fn while_loop(&mut self, region: &mut Region, memory: &Memory) -> Vec<InstructionId> {
         let zero = self.patch.add(self.parent, constant(self.index_type, 0));
-        let mut initial = self.initial();
+        let mut initial = self.initial(region);
         self.retype(&mut initial, ElementType::F32);
         let held = memory.values.values().chain(memory.bits.values()).copied();
         let carried: Vec<InstructionId> = [zero].into_iter().chain(initial.iter().copied()).chain(held).collect();
@@ -329,14 +346,18 @@ impl Builder<'_> {
         results
     }
 
-    /// Lets the users of the sinks use the accumulators.
-    fn replace(&mut self, accumulators: &[InstructionId]) {
+    /// Lets the users of the sinks use the accumulators. Returns the arrays written in 32 bits that the sinks have in 16.
+    fn replace(&mut self, region: &Region, accumulators: &[InstructionId]) -> Vec<(InstructionId, InstructionId)> {
         let mut rest = accumulators;
+        let mut wide = Vec::new();
         for sink in self.sinks {
             let (own, others) = rest.split_at(sink.inputs(self.module));
             rest = others;
             let scatter = self.module.instruction(sink.inst);
-            let result = if let (Some(_), &[only]) = (scatter.array(), own) {
+            let result = if is_written_wide(region, sink) {
+                wide.push((sink.inst, own[0]));
+                excess::rounded(self.module, self.patch, own[0])
+            } else if let (Some(_), &[only]) = (scatter.array(), own) {
                 only
             } else {
                 let name = format_smolstr!("{}.results", scatter.name);
@@ -349,5 +370,11 @@ impl Builder<'_> {
             self.patch.replace(old, result);
             self.results.insert(old, result);
         }
+        wide
     }
+}
+
+/// Whether the blocks of a written array are computed in 32 bits and written so: behind the loop the compiler's library would have gone on with these.
+fn is_written_wide(region: &Region, sink: &Sink) -> bool {
+    matches!(sink.kind, Kind::Write { .. }) && region.wide.contains(&sink.inst)
 }

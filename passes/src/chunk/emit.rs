@@ -72,6 +72,12 @@ pub(super) struct Done {
 impl Emitter<'_> {
     /// Emits a block and all it needs, and returns it in the type that it has in the original.
     pub(super) fn block(&mut self, wanted: Block) -> InstructionId {
+        let block = self.block_as_computed(wanted);
+        self.narrow(block, wanted.value.inst)
+    }
+
+    /// Emits a block and all it needs, and returns it in the type in which it is computed.
+    pub(super) fn block_as_computed(&mut self, wanted: Block) -> InstructionId {
         let mut stack = vec![(wanted, false)];
         while let Some((block, operands_done)) = stack.pop() {
             if self.done.blocks.contains_key(&block) {
@@ -92,7 +98,7 @@ impl Emitter<'_> {
                 }));
             }
         }
-        self.narrow(self.done.blocks[&wanted], wanted.value.inst)
+        self.done.blocks[&wanted]
     }
 
     fn emit(&mut self, block: Block, source: &Source) -> InstructionId {

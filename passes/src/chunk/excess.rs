@@ -12,6 +12,8 @@ use indexmap::IndexMap;
 use smol_str::format_smolstr;
 
 use super::emit::Emitter;
+use super::faithful::metadata;
+use super::region::Block;
 use super::wide::in_type;
 
 impl Emitter<'_> {
@@ -22,12 +24,26 @@ impl Emitter<'_> {
         if first_is_wide && widens(inst) {
             return block.operands[0];
         }
-        let wide = is_short(inst) && (self.region.wide.contains(&op) || (first_is_wide && moves(inst.opcode)));
-        for (operand, &original) in block.operands.iter_mut().zip(&inst.operands) {
-            *operand = if wide { self.widen(*operand) } else { self.narrow(*operand, original) };
+        let any_is_wide = block.operands.iter().zip(&inst.operands).any(|(&id, &original)| self.is_wide(id, original));
+        if any_is_wide && self.region.rounded_once.contains(&op) && !is_product(inst.opcode) {
+            let wide = self.add_wide(op, block);
+            return self.narrow(wide, op);
         }
-        if !wide {
-            return self.add_faithfully(op, block);
+        let wide = is_short(inst) && (self.region.wide.contains(&op) || (first_is_wide && moves(inst.opcode)));
+        if wide {
+            return self.add_wide(op, block);
+        }
+        for (operand, &original) in block.operands.iter_mut().zip(&inst.operands) {
+            *operand = self.narrow(*operand, original);
+        }
+        self.add_faithfully(op, block)
+    }
+
+    /// Adds a block in 32 bits.
+    fn add_wide(&mut self, op: InstructionId, mut block: Instruction) -> InstructionId {
+        let inst = self.module.instruction(op);
+        for operand in &mut block.operands {
+            *operand = self.widen(*operand);
         }
         if inst.opcode == Opcode::Convert && self.element_type(block.operands[0]) == Some(ElementType::F32) {
             return block.operands[0];
@@ -39,6 +55,13 @@ impl Emitter<'_> {
             return self.add_in_order(block);
         }
         self.add_faithfully(op, block)
+    }
+
+    /// A block in the type of the elements of `all`, which it will be a part of.
+    pub(super) fn block_for(&mut self, wanted: Block, all: InstructionId) -> InstructionId {
+        let block = self.block_as_computed(wanted);
+        let wide = self.element_type(all) == Some(ElementType::F32);
+        if wide { self.widen(block) } else { self.narrow(block, wanted.value.inst) }
     }
 
     /// A block in the type of `original`, of which it is one.
@@ -79,8 +102,18 @@ impl Emitter<'_> {
     }
 }
 
+/// A value of 32 bits as one of 16, which goes again if nothing wants it so.
+pub(super) fn rounded(module: &Module, patch: &mut Patch, wide: InstructionId) -> InstructionId {
+    let parent = patch.instruction(module, wide).parent;
+    let Some(mut rounded) = in_type(module, patch, wide, ElementType::Bf16) else { return wide };
+    rounded.attributes.extend(metadata(patch.instruction(module, wide)));
+    let rounded = patch.add(parent, rounded);
+    patch.remove(rounded);
+    rounded
+}
+
 /// A computation that does in 32 bits what `narrow` does in 16.
-fn combiner(module: &Module, narrow: ComputationId, patch: &mut Patch) -> ComputationId {
+pub(super) fn combiner(module: &Module, narrow: ComputationId, patch: &mut Patch) -> ComputationId {
     let wide = patch.add_computation(format_smolstr!("{}.wide", module.computation(narrow).name));
     let mut made: IndexMap<InstructionId, InstructionId> = IndexMap::new();
     for id in graph::post_order(module, narrow) {
@@ -96,18 +129,23 @@ fn combiner(module: &Module, narrow: ComputationId, patch: &mut Patch) -> Comput
     wide
 }
 
-fn in_32_bits(shape: &Shape) -> hlo_ir::shape::ShapeRef {
+pub(super) fn in_32_bits(shape: &Shape) -> hlo_ir::shape::ShapeRef {
     let array = shape.as_array().expect("only arrays are wide");
     Shape::Array(array.with_element_type(ElementType::F32)).into()
 }
 
-fn is_short(inst: &Instruction) -> bool {
+pub(super) fn is_short(inst: &Instruction) -> bool {
     inst.array().is_some_and(|array| array.element_type == ElementType::Bf16)
 }
 
 /// Whether an instruction does nothing but to give 32 bits.
-fn widens(inst: &Instruction) -> bool {
+pub(super) fn widens(inst: &Instruction) -> bool {
     inst.opcode == Opcode::Convert && inst.array().is_some_and(|array| array.element_type == ElementType::F32)
+}
+
+/// Whether an instruction reads its operands in the type that they have, whatever computed them.
+pub(super) const fn is_product(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Dot | Opcode::Convolution)
 }
 
 /// Whether an instruction only moves elements of its first operand: XLA drops many of these, and rounds for none.

@@ -172,7 +172,7 @@ impl Emitter<'_> {
     }
 }
 
-fn metadata(inst: &Instruction) -> Option<Attribute> {
+pub(super) fn metadata(inst: &Instruction) -> Option<Attribute> {
     inst.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned()
 }
 

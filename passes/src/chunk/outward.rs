@@ -26,7 +26,7 @@ use join::join;
 use price::Price;
 use reach::Flow;
 
-use super::build::build;
+use super::build::{Built, build};
 use super::devices::{hoisted, unfit};
 use super::faithful;
 use super::plan::Planned;
@@ -318,7 +318,11 @@ fn finding(context: &Context<'_>, offer: Offer) -> Option<Finding> {
     let note = planned.iter().map(Planned::note).collect::<Vec<_>>().join("; ");
     let conditions = conditions(&planned);
     let instruction = *plan.members.keys().max_by_key(|&&value| hlo_memory::size::shape_size(module.shape(value)))?;
-    let patch = build(module, context.options.target, &mut planned)?;
+    let Built { patch, grade: behind } = build(context, &mut planned)?;
+    let grade = grade.max(behind);
+    if grade > context.options.exactness {
+        return None;
+    }
     let wasted = Bytes(price.gain);
     Some(Finding { instruction, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
 }

@@ -5,7 +5,7 @@ use hlo_memory::Bytes;
 use hlo_memory::size::shape_size;
 use indexmap::{IndexMap, IndexSet};
 
-use super::build::build;
+use super::build::{Built, build};
 use super::candidates::{self, Loop, missed};
 use super::contract::may_contract;
 use super::devices::unfit;
@@ -224,8 +224,10 @@ impl Planner<'_> {
         let grade = planned.iter().map(|plan| plan.grade(self.context)).fold(Grade::Bitwise, Grade::max);
         let note = planned.iter().map(Planned::note).collect::<Vec<_>>().join("; ");
         let conditions = conditions(&planned);
-        let patch = build(module, options.target, &mut planned)?;
-        Some(Finding { instruction, grade, wasted, outcome: Outcome::Rewrite { patch, note, conditions } })
+        let Built { patch, grade: behind } = build(self.context, &mut planned)?;
+        let grade = grade.max(behind);
+        let outcome = Outcome::Rewrite { patch, note, conditions };
+        (grade <= options.exactness).then_some(Finding { instruction, grade, wasted, outcome })
     }
 }
 

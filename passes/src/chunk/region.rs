@@ -62,6 +62,8 @@ pub(super) struct Region {
     pub(super) granule: i64,
     /// Instructions of 16 bits that are computed in 32, as the compiler computes them without the loop.
     pub(super) wide: IndexSet<InstructionId>,
+    /// Those that are computed from values in 32 bits and rounded then: what the compiler would do together with these comes out so.
+    pub(super) rounded_once: IndexSet<InstructionId>,
     /// Maxima and minima that must not meet the library of the compiler.
     pub(super) guarded: IndexSet<InstructionId>,
 }
@@ -174,6 +176,7 @@ impl<'a> Growth<'a> {
             grade: Grade::Bitwise,
             granule: 1,
             wide: IndexSet::new(),
+            rounded_once: IndexSet::new(),
             guarded: IndexSet::new(),
         };
         Self { context, module: context.module, inside, stops, rows: sinks[0].rows, work: Vec::new(), region }
@@ -214,6 +217,8 @@ impl<'a> Growth<'a> {
                     // What the library and what a loop make of it may differ in last bits.
                     self.region.grade = self.region.grade.max(Grade::HloExact);
                     self.region.wide.insert(op);
+                } else if self.context.is_rounded_once(op) {
+                    self.region.rounded_once.insert(op);
                 }
                 for part in parts.iter().rev() {
                     match part {
