@@ -95,7 +95,7 @@ def generate(entry, root):
         for ending, dump in (("before.hlo", "before_optimizations.txt"),
                              ("after.hlo", "cpu_after_optimizations.txt")):
             kept = ending == "before.hlo" and getattr(entry, "as_written", False)
-            text = filled_in(entry) if kept else scrub(xla.dumped(dump_dir, dump), first_line)
+            text = scrub(printed(filled_in(entry)) if kept else xla.dumped(dump_dir, dump), first_line)
             (target / f"{entry.name}.{ending}").write_text(text, encoding="utf-8")
         facts = {**counts, "jaxlib": jax.lib.__version__, "program": source}
         (target / f"{entry.name}.xla.json").write_text(json.dumps(facts, indent=1) + "\n")
@@ -121,6 +121,11 @@ def filled_in(entry):
     for key, value in entry.values.items():
         text = text.replace(f"@{key}@", str(value))
     return text
+
+
+def printed(text):
+    """The text as XLA prints it."""
+    return xla.parse(text).to_string()
 
 
 def compile_raw(jax, entry, dump_dir):

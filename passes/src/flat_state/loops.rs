@@ -30,8 +30,8 @@ impl Loops {
         }
         let callers = graph::callers(module);
         let is_shared = |flat: &IndexSet<InstructionId>, id: InstructionId| {
-            let mut callees = module.instruction(id).called_computations();
-            callees.any(|callee| callers[callee].iter().any(|caller| !flat.contains(caller)))
+            let mut run = module.instruction(id).called_computations();
+            run.any(|callee| callers[callee].iter().any(|caller| !flat.contains(caller)))
         };
         while let Some(&shared) = flat.iter().find(|&&id| is_shared(&flat, id)) {
             flat.shift_remove(&shared);

@@ -181,7 +181,7 @@ impl Rewriter<'_> {
         let [Tree::Leaf(operand)] = operands else { return None };
         let plain = inst.attribute(&AttrKey::Sharding).is_none() && inst.control_predecessors().is_empty();
         let before = self.patch.instruction(self.module, *operand);
-        if !plain || inst.array().is_none_or(|array| array.is_dynamic()) {
+        if !plain || inst.array().is_none_or(hlo_ir::ArrayShape::is_dynamic) {
             return None;
         }
         let same = before.shape == inst.shape;
