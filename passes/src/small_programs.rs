@@ -52,3 +52,68 @@ pub(crate) fn least_gain(context: &Context<'_>, all: Bytes) -> (Bytes, &'static 
 pub(crate) fn possible(context: &Context<'_>, wasted: Bytes) -> Bytes {
     if recycles_memory(context) { wasted.min(Bytes(beside_floor(context))) } else { wasted }
 }
+
+#[cfg(test)]
+mod tests {
+    use hlo_ir::edit::Patch;
+    use hlo_ir::graph::Users;
+    use hlo_ir::{Module, text};
+
+    use super::*;
+    use crate::Grade;
+
+    /// Whether a rewrite of a pass of this kind is made in a program that needed so many bytes, of which none are the floor's.
+    fn is_made(may_cost_time: bool, before: Bytes, options: &Options) -> bool {
+        struct Any(bool);
+        impl Pass for Any {
+            fn name(&self) -> &'static str {
+                "any"
+            }
+            fn summary(&self) -> &'static str {
+                "any"
+            }
+            fn explanation(&self) -> &'static str {
+                "any"
+            }
+            fn kind(&self) -> PassKind {
+                PassKind::Rewrite
+            }
+            fn may_cost_time(&self) -> bool {
+                self.0
+            }
+            fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+                let module: &Module = context.module;
+                let outcome =
+                    Outcome::Rewrite { patch: Patch::new(module), note: String::new(), conditions: Vec::new() };
+                let instruction = module.computation(module.entry()).root;
+                vec![Finding { instruction, grade: Grade::Bitwise, wasted: Bytes(1), outcome }]
+            }
+        }
+        let module = text::parse("HloModule m\nENTRY %e {\n  ROOT %p = f32[0] parameter(0)\n}\n").expect("it is legal");
+        let (users, estimate) = (Users::of(&module), hlo_memory::estimate::estimate(&module, Target::Cpu));
+        let estimate = estimate.expect("the module has an estimate");
+        let context = Context { before, ..Context::of_input(&module, &users, &estimate, options) };
+        let pass = Any(may_cost_time);
+        let findings = kept_fast(&pass, &context, pass.find(&context));
+        matches!(findings[0].outcome, Outcome::Rewrite { .. })
+    }
+
+    #[test]
+    fn no_pass_may_cost_a_small_program_time() {
+        let plain = Options::default();
+        let small = Bytes((32 << 20) - 1);
+        assert!(!is_made(true, small, &plain));
+        assert!(is_made(false, small, &plain), "what costs no time is made");
+        assert!(is_made(true, Bytes(32 << 20), &plain), "the system gets larger pieces back after each run");
+    }
+
+    #[test]
+    fn who_asks_for_memory_gets_it() {
+        let asked = [
+            Options { chunk_bytes: Some(Bytes(1)), ..Options::default() },
+            Options { min_saving: Bytes(1), ..Options::default() },
+            Options { target: Target::Gpu, ..Options::default() },
+        ];
+        assert!(asked.iter().all(|options| is_made(true, Bytes(1), options)));
+    }
+}

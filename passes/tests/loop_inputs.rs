@@ -74,21 +74,6 @@ fn rewritten(mut module: Module) -> String {
     diff(&before, &after)
 }
 
-/// Loops that are read again and again would compute rows that a small program has in fast memory (`chunk`'s `small.rs`).
-#[test]
-fn small_programs_keep_their_inputs() {
-    let (module, options) =
-        (with(&[("4,8", "4,65536"), ("1,8", "1,65536"), ("s32[8]", "s32[65536]")]), Options::default());
-    let users = Users::of(&module);
-    let of = |before: u64| {
-        let estimate = estimate(Bytes(1), Vec::new());
-        let context = Context { before: Bytes(before), ..Context::of_input(&module, &users, &estimate, &options) };
-        LoopInputs.find(&context).len()
-    };
-    assert_eq!(of((32 << 20) - 1), 0);
-    assert!(of(32 << 20) > 0);
-}
-
 #[test]
 fn rows_are_computed_where_they_are_read() {
     let module = with(&[]);

@@ -54,7 +54,7 @@ const ALLOWANCE: f64 = 0.3;
 /// machine, and can as well have larger blocks where there are products.
 const SMALL_ALLOWANCE: f64 = 0.15;
 const SMALL: Bytes = Bytes(1 << 30);
-/// The same where memory is recycled from run to run (see `small.rs`), in which loops win nothing.
+/// The same where memory is recycled from run to run (see `small_programs.rs`), in which loops win nothing.
 const RECYCLED_ALLOWANCE: f64 = 0.1;
 /// Traffic there, and inside loops, of a byte that a loop writes: it is filled before, and copied by one thread.
 const WRITTEN: f64 = 3.0;
