@@ -342,7 +342,8 @@ impl RawArgs {
             verify_each: self.verify_each,
             budget: self.watch.budget(),
             bisect_limit: self.watch.bisect_limit(),
-            advise: true,
+            // Nobody would read it.
+            advise: !self.quiet || self.report.is_some(),
             source_root: self.source_root.clone(),
         })
     }

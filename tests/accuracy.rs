@@ -30,7 +30,8 @@ fn source(lines: &str) -> String {
 }
 
 fn rewrite(text: &str, chunk_bytes: u64) -> Optimized {
-    let options = Options { chunk_bytes: Some(Bytes(chunk_bytes)), min_saving: Bytes(1), ..Options::default() };
+    let options =
+        Options { chunk_bytes: Some(Bytes(chunk_bytes)), min_saving: Bytes(1), advise: false, ..Options::default() };
     let outcome = optimize(text, &Pipeline::standard(), &options).unwrap_or_else(|failure| panic!("{failure}\n{text}"));
     assert!(!outcome.report.rewrites.is_empty(), "nothing was rewritten in\n{text}");
     outcome
@@ -101,7 +102,8 @@ fn blocks_of_16_bits_are_computed_in_32_where_the_library_does_so() {
 #[test]
 fn a_bitwise_run_leaves_what_the_library_keeps_in_32_bits_alone() {
     let text = source(&(softmax("multiply") + WEIGHTED));
-    let options = Options { exactness: hlo_opt::Grade::Bitwise, min_saving: Bytes(1), ..Options::default() };
+    let options =
+        Options { exactness: hlo_opt::Grade::Bitwise, min_saving: Bytes(1), advise: false, ..Options::default() };
     let outcome = optimize(&text, &Pipeline::standard(), &options).unwrap();
     let answer = asked("short-bitwise", "same", &text, &outcome.text);
     assert_eq!(answer["bitwise"], json!(true), "{answer}");

@@ -31,7 +31,7 @@ fn rewrite(folder: &str, name: &str, list: Option<&str>, options: &Options) -> O
 }
 
 fn assuming_bounds() -> Options {
-    Options { assumptions: vec![Assumption::IndicesInBounds], ..Options::default() }
+    Options { assumptions: vec![Assumption::IndicesInBounds], advise: false, ..Options::default() }
 }
 
 /// Writes a module for the referee.
@@ -127,7 +127,7 @@ fn xla_needs_for_the_result_what_we_say() {
     let mut rows = Vec::new();
     for group in FULL {
         for name in programs(group) {
-            let outcome = rewrite(group, &name, None, &Options::default());
+            let outcome = rewrite(group, &name, None, &Options { advise: false, ..Options::default() });
             let file = save(&folder, &format!("{group}-{name}.hlo"), &outcome.text);
             rows.push((group, name, outcome, file));
         }
@@ -190,7 +190,7 @@ impl fmt::Display for Row<'_> {
 /// Ways to rewrite a small program: passes, options, and how many data sets the results must agree on. The first data set keeps every index
 /// in bounds, the later ones do not.
 fn ways() -> Vec<(&'static str, Option<&'static str>, Options, u32)> {
-    let eager = Options { min_saving: Bytes(1), verify_each: true, ..Options::default() };
+    let eager = Options { min_saving: Bytes(1), verify_each: true, advise: false, ..Options::default() };
     let blocks = |bytes| Options { chunk_bytes: Some(Bytes(bytes)), ..eager.clone() };
     let assume = Options { min_saving: Bytes(1), ..assuming_bounds() };
     vec![
@@ -305,7 +305,7 @@ fn results_stay_equal_where_sums_leave_dimensions_out() {
 #[test]
 fn results_stay_equal_on_several_devices() {
     let folder = workspace("devices");
-    let eager = Options { min_saving: Bytes(1), verify_each: true, ..Options::default() };
+    let eager = Options { min_saving: Bytes(1), verify_each: true, advise: false, ..Options::default() };
     let mut compared = 0;
     for name in programs(DEVICES) {
         let outcome = rewrite(DEVICES, &name, None, &eager);

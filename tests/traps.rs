@@ -58,7 +58,7 @@ fn rewrite(text: &str, options: &Options) -> Optimized {
 }
 
 fn small_blocks(bytes: u64, exactness: Grade) -> Options {
-    Options { chunk_bytes: Some(Bytes(bytes)), min_saving: Bytes(1), exactness, ..Options::default() }
+    Options { chunk_bytes: Some(Bytes(bytes)), min_saving: Bytes(1), exactness, advise: false, ..Options::default() }
 }
 
 fn save(folder: &Path, name: &str, text: &str) -> PathBuf {

@@ -119,6 +119,7 @@ fn options(bytes: &[u8]) -> Options {
         chunk_bytes: blocks[bytes.len() % blocks.len()],
         min_saving: Bytes::ZERO,
         verify_each: true,
+        advise: false,
         ..Options::default()
     }
 }
