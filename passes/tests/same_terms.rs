@@ -59,7 +59,8 @@ fn argument(shape: &ArrayShape, random: &mut Random) -> Tensor {
 /// The program as the default pipeline rewrites it in blocks of about so many bytes; `None` if it stays or a sum is regrouped.
 fn rewritten(module: &Module, chunk_bytes: u64) -> Option<Module> {
     let mut module = text::parse(&text::print(module)).expect("our own print");
-    let options = Options { min_saving: Bytes(1), chunk_bytes: Some(Bytes(chunk_bytes)), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), chunk_bytes: Some(Bytes(chunk_bytes)), advise: false, ..Options::default() };
     let report =
         run(&mut module, &default_pipeline(), &options, &ModelEstimator::default()).expect("it has an estimate");
     let grade = report.rewrites.iter().map(|rewrite| rewrite.grade).max()?;
