@@ -109,6 +109,8 @@ pub(super) struct Search<'a> {
     foreseen: Foreseen,
     /// Searches for waste that are left.
     searches_left: usize,
+    /// Whether the search is over: loops are only given their final form.
+    is_settled: bool,
 }
 
 impl<'a> Search<'a> {
@@ -153,6 +155,7 @@ impl<'a> Search<'a> {
             savings: Savings::default(),
             foreseen: Foreseen::default(),
             searches_left: usize::MAX,
+            is_settled: false,
         })
     }
 
@@ -181,11 +184,13 @@ impl<'a> Search<'a> {
     /// Searches, obeys the user's limit, and says what is to be said of the end.
     fn search_and_say(&mut self) -> Result<Vec<Remark>, RunError> {
         self.search()?;
+        // What passes say of loops in their final form is about that form, not about the program.
+        self.drop_touches()?;
         self.end()?;
-        if !self.left_out.is_empty() {
-            self.polish()?;
-        }
-        Ok(remarks::collect(self))
+        let remarks = remarks::collect(self);
+        self.is_settled = true;
+        self.polish()?;
+        Ok(remarks)
     }
 
     /// Searches, and gives the loops their final form.

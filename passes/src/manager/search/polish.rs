@@ -67,6 +67,17 @@ impl Search<'_> {
         }
         Ok(false)
     }
+    /// Takes back the changes that were made last for the sake of run time.
+    pub(super) fn drop_touches(&mut self) -> Result<(), RunError> {
+        let last = self.steps.iter().rposition(|step| step.made.is_some());
+        let kept = last.map_or(0, |last| last + 1);
+        if kept < self.steps.len() {
+            self.roll_back(kept);
+            self.now = self.statistics.estimates.measure(|| self.estimator.estimate(self.module))?;
+            self.pay();
+        }
+        Ok(())
+    }
     /// Whether an instruction stands in a loop that keeps less than every bit: a product in a kernel of its own is rounded, which it was not
     /// where it was summed on the fly. Loops of the input are not touched.
     fn is_of_loose_loop(&self, id: InstructionId) -> bool {
@@ -82,7 +93,7 @@ impl Search<'_> {
         }
         self.pay();
         let touched = self.steps.len();
-        if !self.fits() && self.left_out.is_empty() {
+        if !self.fits() && !self.is_settled {
             self.descend_repeatedly()?;
         }
         let went_on = self.steps.len() > touched;
