@@ -327,7 +327,7 @@ fn products_keep_two_rows_where_one_would_be_added_up_term_by_term() {
 }
 
 /// Random programs of an ordinary run, and the minutes they may take. Long runs are in docs/testing.md.
-const RANDOM_HALVES: &str = "5";
+const RANDOM_HALVES: &str = "3";
 const RANDOM_MINUTES: &str = "1";
 
 #[test]
