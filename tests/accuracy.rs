@@ -143,6 +143,153 @@ fn the_step_of_a_convolutional_network_keeps_its_nan() {
     assert!(answer["tolerated"] == json!(true), "{answer}");
 }
 
+/// A loss of each row from scores of `bf16`, with `logsumexp` as JAX writes it. The library knows no cosine, so the scores are in memory.
+const LOSS: &str = "  %x = bf16[4096,64] parameter(0)
+  %u = bf16[64,4096] parameter(1)
+  %p = bf16[4096,4096] dot(%x, %u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %low = bf16[] constant(-inf)
+  %c = bf16[4096,4096] cosine(%p)
+  %y = bf16[4096] reduce(%c, %low), dimensions={1}, to_apply=%most_short
+  %zero = f32[] constant(0)
+  %top = bf16[4096] reduce(%p, %low), dimensions={1}, to_apply=%most_short
+  %tops = bf16[4096,4096] broadcast(%top), dimensions={0}
+  %s = bf16[4096,4096] subtract(%p, %tops)
+  %e = bf16[4096,4096] exponential(%s)
+  %f = f32[4096,4096] convert(%e)
+  %t = f32[4096] reduce(%f, %zero), dimensions={1}, to_apply=%sum
+  %b = bf16[4096] convert(%t)
+  %l = bf16[4096] log(%b)
+  %a = bf16[4096] add(%l, %top)
+  ROOT %r = bf16[4096] subtract(%a, %y)";
+
+#[test]
+fn what_the_library_kept_wide_stays_so_behind_a_loop() {
+    let text = source(LOSS);
+    assert!(rewrite(&text, 256 << 10).text.contains("f32[4096] log("), "the logarithm is rounded");
+    let answer = stays_accurate("loss", &text, 256 << 10);
+    for row in answer["rows"].as_array().unwrap() {
+        // No unit in the last place is granted: rounded one by one, the results are nearly three times as far off.
+        assert!(row["new"].as_f64().unwrap() <= 2.0 * row["own"].as_f64().unwrap(), "{answer}");
+    }
+}
+
+/// A loop over steps `%k` of a state that holds the lines' arrays, in HLO.
+fn looped(name: &str, state: &str, steps: i64, lines: &str) -> String {
+    format!(
+        "%{name}.body (s: {state}) -> {state} {{\n  %s = {state} parameter(0)\n  %k = s32[] get-tuple-element(%s), index=0\n  %one = s32[] constant(1)\n  %next = s32[] add(%k, %one)\n  %zero = s32[] constant(0)\n{lines}}}\n%{name}.more (s: {state}) -> pred[] {{\n  %s = {state} parameter(0)\n  %k = s32[] get-tuple-element(%s), index=0\n  %end = s32[] constant({steps})\n  ROOT %c = pred[] compare(%k, %end), direction=LT\n}}\n"
+    )
+}
+
+/// The sums of rows of what is larger than zero: computed in front of a loop that reads it step by step, or stacked by a loop before.
+fn stacked(stacks: bool) -> String {
+    let rows = "  %rows = f32[1,512,512] dynamic-slice(%m, %k, %zero, %zero), dynamic_slice_sizes={1,512,512}
+  %row = f32[512,512] reshape(%rows)
+  %none = f32[] constant(0)
+  %t = f32[512] reduce(%row, %none), dimensions={1}, to_apply=%sum
+  %t1 = f32[1,512] reshape(%t)
+  %sums = f32[16,512] dynamic-update-slice(%so_far, %t1, %k, %zero)
+";
+    let summing = "(s32[], f32[16,512], f32[16,512,512])";
+    let taken = "  %so_far = f32[16,512] get-tuple-element(%s), index=1\n  %m = f32[16,512,512] get-tuple-element(%s), index=2\n";
+    let entry = "  %x = f32[512,512] parameter(0)\n  %w = f32[16,512,512] parameter(1)\n  %zero = s32[] constant(0)\n  %none = f32[] constant(0)\n  %empty = f32[16,512] broadcast(%none), dimensions={}\n  %nones = f32[16,512,512] broadcast(%none), dimensions={}\n";
+    if !stacks {
+        let body = format!("{taken}{rows}  ROOT %all = {summing} tuple(%next, %sums, %m)\n");
+        let end = format!(
+            "{entry}  %m = f32[16,512,512] maximum(%w, %nones)\n  %start = {summing} tuple(%zero, %empty, %m)\n  %loop = {summing} while(%start), condition=%sums.more, body=%sums.body\n  ROOT %r = f32[16,512] get-tuple-element(%loop), index=1"
+        );
+        return source(&end).replacen("ENTRY", &(looped("sums", summing, 16, &body) + "ENTRY"), 1);
+    }
+    let making = "(s32[], f32[512,512], f32[16,512,512], f32[16,512,512], f32[16,512,512])";
+    let make = format!(
+        "  %h = f32[512,512] get-tuple-element(%s), index=1
+  %w = f32[16,512,512] get-tuple-element(%s), index=2
+  %zs = f32[16,512,512] get-tuple-element(%s), index=3
+  %ms = f32[16,512,512] get-tuple-element(%s), index=4
+  %v = f32[1,512,512] dynamic-slice(%w, %k, %zero, %zero), dynamic_slice_sizes={{1,512,512}}
+  %u = f32[512,512] reshape(%v)
+  %z = f32[512,512] dot(%h, %u), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %none = f32[] constant(0)
+  %nones = f32[512,512] broadcast(%none), dimensions={{}}
+  %m = f32[512,512] maximum(%z, %nones)
+  %z1 = f32[1,512,512] reshape(%z)
+  %m1 = f32[1,512,512] reshape(%m)
+  %more_z = f32[16,512,512] dynamic-update-slice(%zs, %z1, %k, %zero, %zero)
+  %more_m = f32[16,512,512] dynamic-update-slice(%ms, %m1, %k, %zero, %zero)
+  ROOT %all = {making} tuple(%next, %h, %w, %more_z, %more_m)
+"
+    );
+    let state = "(s32[], f32[16,512], f32[16,512,512], f32[16,512,512], f32[16,512])";
+    let body = format!(
+        "{taken}{rows}  %z = f32[16,512,512] get-tuple-element(%s), index=3
+  %before = f32[16,512] get-tuple-element(%s), index=4
+  %z1 = f32[1,512,512] dynamic-slice(%z, %k, %zero, %zero), dynamic_slice_sizes={{1,512,512}}
+  %z2 = f32[512,512] reshape(%z1)
+  %c = f32[512,512] cosine(%z2)
+  %q = f32[512] reduce(%c, %none), dimensions={{1}}, to_apply=%sum
+  %q1 = f32[1,512] reshape(%q)
+  %cosines = f32[16,512] dynamic-update-slice(%before, %q1, %k, %zero)
+  ROOT %all = {state} tuple(%next, %sums, %m, %z, %cosines)
+"
+    );
+    let end = format!(
+        "{entry}  %first = {making} tuple(%zero, %x, %w, %nones, %nones)
+  %made = {making} while(%first), condition=%make.more, body=%make.body
+  %zs = f32[16,512,512] get-tuple-element(%made), index=3
+  %ms = f32[16,512,512] get-tuple-element(%made), index=4
+  %start = {state} tuple(%zero, %empty, %ms, %zs, %empty)
+  %loop = {state} while(%start), condition=%sums.more, body=%sums.body
+  %r = f32[16,512] get-tuple-element(%loop), index=1
+  %q = f32[16,512] get-tuple-element(%loop), index=4
+  ROOT %both = (f32[16,512], f32[16,512]) tuple(%r, %q)"
+    );
+    source(&end).replacen(
+        "ENTRY",
+        &(looped("make", making, 16, &make) + &looped("sums", state, 16, &body) + "ENTRY"),
+        1,
+    )
+}
+
+#[test]
+fn what_loops_compute_anew_keeps_its_nan() {
+    for (stacks, pass) in [(false, "loop-inputs"), (true, "loop-residuals")] {
+        let text = stacked(stacks);
+        let outcome = rewrite(&text, 4 << 20);
+        assert!(outcome.report.rewrites.iter().any(|rewrite| rewrite.pass == pass), "{:?}", outcome.report.rewrites);
+        stays_accurate(pass, &text, 4 << 20);
+    }
+}
+
+/// Steps of the same work whose results meet in a maximum, some of whose numbers are NaN in every step.
+fn steps_that_meet() -> String {
+    let step = |k: i64| {
+        let end = k + 1;
+        format!(
+            "  %x{k} = f32[1,8192,64] slice(%x), slice={{[{k}:{end}], [0:8192], [0:64]}}
+  %m{k} = f32[8192,64] reshape(%x{k})
+  %p{k} = f32[8192,512] dot(%m{k}, %y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %c{k} = f32[8192,512] cosine(%p{k})
+  %t{k} = f32[8192] reduce(%c{k}, %none), dimensions={{1}}, to_apply=%sum
+  %v{k} = f32[8192] multiply(%t{k}, %w)
+"
+        )
+    };
+    let meet = |k: i64, before: &str| format!("  %r{k} = f32[8192] maximum({before}, %v{k})\n");
+    let mut lines = "  %x = f32[6,8192,64] parameter(0)\n  %y = f32[64,512] parameter(1)\n  %w = f32[8192] parameter(2)\n  %none = f32[] constant(0)\n".to_owned();
+    lines.extend((0..6).map(step));
+    lines.push_str(&meet(1, "%v0"));
+    lines.extend((2..6).map(|k| meet(k, &format!("%r{}", k - 1))));
+    lines.push_str("  ROOT %r = f32[8192] copy(%r5)");
+    source(&lines)
+}
+
+#[test]
+fn rolled_steps_keep_their_nan() {
+    let text = steps_that_meet();
+    let outcome = rewrite(&text, 4 << 20);
+    assert!(outcome.report.rewrites.iter().any(|rewrite| rewrite.pass == "roll"), "{:?}", outcome.report.rewrites);
+    stays_accurate("rolled", &text, 4 << 20);
+}
+
 #[test]
 fn initial_values_of_small_blocks_count_once() {
     let sum = "  %x = f32[4096] parameter(0)
@@ -182,7 +329,7 @@ fn products_keep_two_rows_where_one_would_be_added_up_term_by_term() {
 }
 
 /// Random programs of an ordinary run, and the minutes they may take. Long runs are in docs/testing.md.
-const RANDOM_HALVES: &str = "6";
+const RANDOM_HALVES: &str = "3";
 const RANDOM_MINUTES: &str = "1";
 
 #[test]

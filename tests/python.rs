@@ -101,6 +101,48 @@ fn nothing_is_written_when_xla_disagrees_or_cannot_be_asked() {
     }
 }
 
+/// A program that magnifies rounding: on normal data its own results are noise.
+const MAGNIFIED: &str = "HloModule m
+
+ENTRY %main {
+  %x = f32[4096,256] parameter(0)
+  %y = f32[256,1024] parameter(1)
+  %v = f32[1024,8] parameter(2)
+  %p = f32[4096,1024] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %k = f32[] constant(10000)
+  %ks = f32[4096,1024] broadcast(%k), dimensions={}
+  %q = f32[4096,1024] multiply(%p, %ks)
+  %c = f32[4096,1024] cosine(%q)
+  ROOT %r = f32[4096,8] dot(%c, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+";
+
+#[cfg(unix)]
+#[test]
+fn noise_of_the_original_is_told_from_a_mistake() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    // The rewritten module comes with another constant: one that is off by a rounding of the product, and a wrong one.
+    for (constant, code, sentence) in
+        [("10000.001", 0, "the original is noise on"), ("10001", 3, "computes other results")]
+    {
+        let folder = session::workspace(&format!("verify-noise-{constant}"));
+        let (input, python) = (folder.join("before.hlo"), folder.join("python"));
+        std::fs::write(&input, MAGNIFIED).unwrap();
+        let script = format!(
+            "#!/bin/sh\nfor after; do :; done\nsed -i.old 's/constant(10000)/constant({constant})/' \"$after\"\nexec '{}' \"$@\"\n",
+            session::python().display()
+        );
+        std::fs::write(&python, script).unwrap();
+        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hlo-opt"));
+        command.args(["--verify-with-xla", "--chunk-bytes=256KiB", "-o"]).arg(folder.join("after.hlo")).arg(input);
+        let output = command.env("HLO_OPT_PYTHON", &python).env("PYTHONPATH", root().join("python")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && said.contains(sentence), "{constant}: {said}");
+    }
+}
+
 #[test]
 fn older_versions_of_jax_pass_too() {
     // The referee runs with one XLA, the newest.

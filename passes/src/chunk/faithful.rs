@@ -20,7 +20,7 @@ use super::emit::Emitter;
 use super::region::{Block, Part, Region, Source};
 use super::sink::{Kind, Sink};
 use crate::Context;
-use crate::flow::{is_fusible, producer};
+use crate::flow::{is_for_library, is_fusible, picks, producer, selection};
 
 /// Maxima and minima of floats in a region that a reduction, of the region or behind it, reads, and that no library computes without the loop.
 pub(super) fn guarded(context: &Context<'_>, region: &Region, sinks: &[&Sink]) -> IndexSet<InstructionId> {
@@ -59,13 +59,6 @@ fn computed_from(source: &Source) -> Vec<Block> {
     parts.iter().filter_map(block).collect()
 }
 
-/// Whether an instruction picks the larger or smaller of two floats in a type that the library computes with.
-fn picks(inst: &Instruction) -> bool {
-    use ElementType as T;
-    matches!(inst.opcode, Opcode::Maximum | Opcode::Minimum)
-        && inst.array().is_some_and(|array| matches!(array.element_type, T::F32 | T::F64 | T::Bf16))
-}
-
 /// Most terms that a sum in `f32` may add up one by one: each addition rounds by half of 2^-23 at most, and all of them may be off by 1e-5 (docs/grades.md).
 const MOST_TERMS: i64 = 168;
 
@@ -99,37 +92,13 @@ fn becomes_row(module: &Module, block: &Block) -> bool {
 impl Emitter<'_> {
     /// Adds `block`, a block of what `op` computes, in the spelling that XLA:CPU computes as it does `op`.
     pub(super) fn add_faithfully(&mut self, op: InstructionId, block: Instruction) -> InstructionId {
-        let large = block.array().and_then(hlo_ir::ArrayShape::elements) >= Some(FEWEST_ELEMENTS);
-        if self.for_cpu && large && self.region.guarded.contains(&op) {
-            return self.selection(block);
+        if self.for_cpu && is_for_library(&block) && self.region.guarded.contains(&op) {
+            return selection(self.module, self.patch, self.target, block);
         }
         match self.neutral_start(op, &block) {
             Some(start) => self.started_apart(block, start),
             None => self.add_in_order(block),
         }
-    }
-
-    /// `a > b or a is NaN ? a : b`. An operand that repeats one number comes second: of two zeros of different sign the second one is taken.
-    fn selection(&mut self, block: Instruction) -> InstructionId {
-        let repeats = |this: &Self, id| this.patch.instruction(this.module, id).opcode == Opcode::Broadcast;
-        let (mut a, mut b) = (block.operands[0], block.operands[1]);
-        if repeats(self, a) && !repeats(self, b) {
-            (a, b) = (b, a);
-        }
-        let direction = if block.opcode == Opcode::Maximum { "GT" } else { "LT" };
-        let array = block.array().expect("a maximum is an array").with_element_type(ElementType::Pred);
-        let flags = std::sync::Arc::new(Shape::Array(array));
-        let flag = |this: &mut Self, opcode, operands: [InstructionId; 2], direction: Option<&str>| {
-            let mut flag = Instruction::new(block.name.clone(), flags.clone(), opcode, operands);
-            flag.attributes.extend(direction.map(|word| Attribute::word(AttrKey::Direction, word)));
-            flag.attributes.extend(metadata(&block));
-            this.patch.add(this.target, flag)
-        };
-        let beyond = flag(self, Opcode::Compare, [a, b], Some(direction));
-        let nan = flag(self, Opcode::Compare, [a, a], Some("NE"));
-        let first = flag(self, Opcode::Or, [beyond, nan], None);
-        let select = Instruction { opcode: Opcode::Select, operands: [first, a, b].into_iter().collect(), ..block };
-        self.patch.add(self.target, select)
     }
 
     /// The neutral element of a sum that starts from something else and becomes small enough for XLA:CPU to count that several times.

@@ -12,7 +12,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::cone::{Cone, Form, Node};
 use super::readers::{Reader, Taken};
-use crate::flow::{block_shape, restrict};
+use crate::flow::{add_anew, block_shape, restrict};
 
 /// What a computation calls each leaf.
 type Carried = IndexMap<InstructionId, InstructionId>;
@@ -221,7 +221,7 @@ impl Writer<'_> {
     }
 
     fn add(&mut self, body: ComputationId, inst: Instruction, from: InstructionId) -> InstructionId {
-        let new = self.patch.add(body, inst);
+        let new = add_anew(self.module, &mut self.patch, body, inst);
         self.patch.stems_from(new, from);
         new
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hlo_ir::edit::Patch;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_memory::Target;
 
 use super::cone::{self, Cone, Moment, Node};
 use super::grow::{self, Outlets};
@@ -13,6 +14,7 @@ use super::rows::Rows;
 use super::slots::Slots;
 use super::stacks::Stacks;
 use crate::Options;
+use crate::flow::add_anew;
 
 /// The change that drops as many of `dropped` as can be computed in every loop that reads them, and which these are.
 pub(super) fn patch(
@@ -61,6 +63,7 @@ fn attempt(
             let fresh = || Writer {
                 module,
                 reader,
+                target: options.target,
                 results: results.clone(),
                 added: added.clone(),
                 rows: Rows::new(module, reader.body, read.row, stacks),
@@ -95,6 +98,7 @@ fn is_result(module: &Module, id: InstructionId, (site, element): (InstructionId
 struct Writer<'a> {
     module: &'a Module,
     reader: &'a Reader,
+    target: Target,
     /// Where each stack is found behind the first loop: the loop and an index.
     results: Vec<(InstructionId, i64)>,
     /// The last of the stacks, those that are added, behind the first loop.
@@ -151,7 +155,8 @@ impl Writer<'_> {
             Node::Operation(_) => {
                 let operands: Vec<InstructionId> = node.needs(at).iter().map(|operand| self.made[operand]).collect();
                 let copy = Instruction { operands: operands.into(), ..inst.clone() };
-                Some(patch.add(body, copy))
+                let for_cpu = self.target == Target::Cpu;
+                Some(if for_cpu { add_anew(module, patch, body, copy) } else { patch.add(body, copy) })
             }
         }
     }

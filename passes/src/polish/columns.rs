@@ -32,7 +32,7 @@ use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, 
 use indexmap::{IndexMap, IndexSet};
 
 use super::is_plain_block;
-use crate::flow::{is_real, is_rounded, is_slow};
+use crate::flow::{is_real, is_rounded, is_slow, picks, reduces};
 
 /// Most instructions between a block and its slices: each is computed for each column.
 const MOST_BETWEEN: usize = 64;
@@ -225,12 +225,14 @@ impl<'a> Columns<'a> {
 }
 
 /// Whether the bits never depend on what else a function computes. XLA:CPU contracts floats with what they are computed from, or leaves out a
-/// rounding between two steps, where both stand in one function: a slice that stood between them may have kept them apart.
+/// rounding between two steps, where both stand in one function: a slice that stood between them may have kept them apart, or a maximum from a reduction.
 fn is_exact(module: &Module, id: InstructionId) -> bool {
     use Opcode as O;
     let chosen =
         [O::Abs, O::Ceil, O::Clamp, O::Copy, O::Floor, O::Maximum, O::Minimum, O::Negate, O::Select, O::Transpose];
-    !is_real(module, id) || (chosen.contains(&module.instruction(id).opcode) && !is_rounded(module, id))
+    let inst = module.instruction(id);
+    let for_library = || picks(inst) && reduces(module, inst.parent);
+    !is_real(module, id) || (chosen.contains(&inst.opcode) && !is_rounded(module, id) && !for_library())
 }
 
 /// Whether a slice is put back beside its neighbour: XLA makes one slice of both, and the block itself of all.
