@@ -227,7 +227,7 @@ impl Planner<'_> {
         let Built { patch, grade: behind } = build(self.context, &mut planned)?;
         let grade = grade.max(behind);
         let outcome = Outcome::Rewrite { patch, note, conditions };
-        (grade <= options.exactness).then_some(Finding { instruction, grade, wasted, outcome })
+        Some(Finding { instruction, grade, wasted, outcome })
     }
 }
 
