@@ -43,7 +43,9 @@ fn notes_with(options: &Options, program: &str) -> Vec<String> {
 
 fn report(options: &Options, program: &str) -> RunReport {
     let estimator = ModelEstimator { target: options.target };
-    run(&mut parse(program), &default_pipeline(), options, &estimator).expect("it has an estimate")
+    // What other flags would give is no matter of these tests.
+    let options = Options { advise: false, ..options.clone() };
+    run(&mut parse(program), &default_pipeline(), &options, &estimator).expect("it has an estimate")
 }
 
 #[test]
