@@ -69,7 +69,7 @@ mod tests {
     const STACK: &str = "HloModule m
 
 FileNames
-1 \"/home/me/train.py\"
+1 \"/model/train.py\"
 2 \"/usr/lib/python3.12/site-packages/flax/linen/linear.py\"
 3 \"/usr/lib/python3.12/functools.py\"
 
@@ -117,7 +117,7 @@ ENTRY %e {
         let flax = lines(Some("/usr/lib/python3.12/site-packages/flax"));
         assert_eq!(flax[0], (Some(700), None), "who works on a library sees its lines");
         assert_eq!(flax[3], (None, Some(3)));
-        assert_eq!(lines(Some("/home/me/"))[0], (Some(7), Some(700)));
-        assert_eq!(lines(Some("/home/m"))[0], (Some(700), None), "no whole folder");
+        assert_eq!(lines(Some("/model/"))[0], (Some(7), Some(700)));
+        assert_eq!(lines(Some("/mod"))[0], (Some(700), None), "no whole folder");
     }
 }
