@@ -8,13 +8,12 @@ use hlo_memory::Bytes;
 
 use super::super::RunError;
 use super::super::remarks::Trial;
-use super::{Candidate, Search};
+use super::{Candidate, RISE, Search};
 use crate::{Outcome, PassKind};
 
 /// First steps that are tried.
 const MOST_FIRST: usize = 2;
-/// What a first step may raise the total by, and must reckon to save, as parts of it.
-const RISE: u64 = 100;
+/// What a first step must reckon to save, as a part of the total.
 const GAIN: u64 = 20;
 
 impl Search<'_> {
