@@ -4,6 +4,7 @@
 //! or thrown away. Applying it appends the new entities, redirects uses, drops what became dead *through the patch*, and puts the lists
 //! back into definition-before-use order; text the patch does not touch keeps its place.
 
+mod rebase;
 mod same;
 
 use indexmap::{IndexMap, IndexSet};

@@ -7,6 +7,8 @@
 //!   credit: unless the total falls by at least `min_saving` afterwards, it is put back. Several may follow each other, where several places hold as
 //!   much as the peak.
 //! - Behind an enabling change only rewrites that it lets be found are measured: what was measured without it saves what it saved.
+//! - Rewrites that a pass found alike at several places, such as the layers of a model, are made in one step and measured together. In large modules one of
+//!   them is tried, and enabling changes are made all at once instead of one after the other: no search is repeated for each layer.
 //! - Where less lies above the floor than `min_saving`, no rewrite can pay, and none is tried.
 //! - A change of [form](crate::PassKind::Form) that the user names comes first and stays, whatever the form needs.
 //! - After every patch the module is verified; in debug builds and with `verify_each` its structural hash must have changed too, because

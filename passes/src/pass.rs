@@ -109,12 +109,20 @@ pub struct Context<'a> {
     pub options: &'a Options,
     /// What the compiler's library computes, once it was asked for.
     pub libraries: OnceCell<Libraries>,
+    /// Whether the module will be partitioned, once it was asked for.
+    pub partitioned: OnceCell<bool>,
 }
 
 impl<'a> Context<'a> {
     /// A module as it was given, of which everything is asked.
     pub fn of_input(module: &'a Module, users: &'a Users, estimate: &'a Estimate, options: &'a Options) -> Self {
-        Self { module, users, estimate, before: estimate.charged(), repeats: true, options, libraries: OnceCell::new() }
+        let (libraries, partitioned) = (OnceCell::new(), OnceCell::new());
+        let before = estimate.charged();
+        Self { module, users, estimate, before, repeats: true, options, libraries, partitioned }
+    }
+    /// Whether the module will be partitioned ([`Module::is_partitioned`], which looks at every instruction).
+    pub fn is_partitioned(&self) -> bool {
+        *self.partitioned.get_or_init(|| self.module.is_partitioned())
     }
     /// What the compiler leaves to a library of its own.
     fn libraries(&self) -> &Libraries {

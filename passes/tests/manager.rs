@@ -20,7 +20,7 @@ const TWO_PEAKS: &str = "  %p = f32[4]{0} parameter(0)
   ROOT %t = f32[1,4]{1,0} slice(%d), slice={[0:1], [0:4]}";
 
 fn options(min_saving: u64) -> Options {
-    Options { min_saving: Bytes(min_saving), ..Options::default() }
+    Options { min_saving: Bytes(min_saving), advise: false, ..Options::default() }
 }
 
 /// Replaces the instruction by one with `rows` rows of zeros, or what the test wants to have in its place.
@@ -120,7 +120,7 @@ fn a_rise_is_undone_and_told() {
     let mut module = module(TWO_PEAKS);
     let report = run_on(&mut module, &[shrinker("worse", PassKind::Rewrite, "t", 8192)], 1024);
     assert_eq!(report.remarks[0].code, "no-gain");
-    assert_eq!(report.remarks[0].message, "would raise the peak from 64.00 KiB to 128.00 KiB (worse)");
+    assert_eq!(report.remarks[0].message, "would raise the peak of 64.00 KiB by 64.00 KiB (worse)");
 }
 
 #[test]

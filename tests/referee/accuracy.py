@@ -1,6 +1,6 @@
-"""The table of docs/accuracy.md: how far programs of 16 bits are from double precision, as they are and rewritten.
+"""The page docs/accuracy.md: how far programs of 16 bits are from double precision, as they are and rewritten.
 
-    accuracy.py --tool target/release/hlo-opt
+    accuracy.py --tool target/release/hlo-opt > docs/accuracy.md
 
 Each family is rewritten by default and in small blocks; errors are the largest of a result over its largest magnitude, on normal data of three scales. Exit code 1 if
 a rewritten form is more than twice as far off as its original, or a NaN or infinity is lost.
@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 
 sys.dont_write_bytecode = True
 
@@ -18,6 +19,15 @@ import xla  # noqa: E402
 import child  # noqa: E402
 from hlo_opt.xla import accuracy, truth  # noqa: E402
 
+PAGE = """# Accuracy of 16 bits
+
+How far programs of 16 bits are from the same programs in double precision, as they are and rewritten at the default grade: the largest error of a result over its largest magnitude (original, rewritten),
+on normal data of three scales, and how many NaN and infinities are lost when one in a thousand numbers is one. Made by
+
+    target/referee-venv/bin/python tests/referee/accuracy.py --tool target/release/hlo-opt > docs/accuracy.md
+
+with jaxlib {jaxlib}, XLA:CPU, on commit {commit}. Exit code 1 if a rewritten form is off by more than twice the original's error, or loses a NaN or infinity.
+"""
 SOFTMAX = """
 def softmax(s):
     e = jnp.exp(s - s.max(-1, keepdims=True))
@@ -57,11 +67,18 @@ def main():
     parser.add_argument("--tool", required=True)
     options = parser.parse_args()
     xla.import_quietly()
+    print(PAGE.format(jaxlib=version("jaxlib"), commit=commit()))
     print("| Program | Type | Blocks | " + " | ".join(f"scale {scale}" for scale in accuracy.SCALES) + " | NaN lost |")
     print("|---|---|---|" + "---|" * (len(accuracy.SCALES) + 1))
     with tempfile.TemporaryDirectory() as folder:
         bad = [row(options.tool, folder, name, dtype) for name in FAMILIES for dtype in ("bfloat16", "float16")]
     sys.exit(1 if any(bad) else 0)
+
+
+def commit():
+    """The commit that this file stands in."""
+    command = ["git", "-C", os.path.dirname(os.path.abspath(__file__)), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def row(tool, folder, name, dtype):

@@ -209,7 +209,7 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
             return None;
         }
         let region = grow(context, &all, &all, &IndexSet::new(), Some(allowed)).ok()?;
-        if sharded(context.module, &all, &region).is_some() || unfit(context, &all, &region).is_some() {
+        if sharded(context, &all, &region).is_some() || unfit(context, &all, &region).is_some() {
             return None;
         }
         regions.push(region);

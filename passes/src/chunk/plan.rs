@@ -115,7 +115,7 @@ impl Planner<'_> {
             }
         };
         self.withheld(&region);
-        if let Some(reason) = sharded(self.context.module, sinks, &region) {
+        if let Some(reason) = sharded(self.context, sinks, &region) {
             self.miss(sinks[0], reason);
             return Err(Vec::new());
         }

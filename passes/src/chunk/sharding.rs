@@ -5,13 +5,14 @@ use indexmap::IndexSet;
 
 use super::region::{Block, Region, Source};
 use super::sink::Sink;
-use crate::Reason;
 use crate::flow::producer;
+use crate::{Context, Reason};
 
 /// Cutting a dimension that lies across devices would fetch every block from all of them. In a partitioned module each value read in
 /// blocks must say that the dimension is not cut, and no value of the region may say that it is.
-pub(super) fn sharded(module: &Module, sinks: &[&Sink], region: &Region) -> Option<Reason> {
-    if !module.is_partitioned() || is_manual(module, module.instruction(sinks[0].inst).parent) {
+pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> Option<Reason> {
+    let module = context.module;
+    if !context.is_partitioned() || is_manual(module, module.instruction(sinks[0].inst).parent) {
         return None;
     }
     if let Some(sink) = sinks.iter().find(|sink| sink.batch_dim.is_some()) {

@@ -150,8 +150,9 @@ impl Search<'_> {
         }
         for (id, inst) in self.module.live_instructions() {
             if inst.opcode == Opcode::Call && self.hidden(id) >= least && body::obstacle(self.module, id).is_none() {
-                hidden += self.hidden(id);
                 let around = self.calls_around(inst.parent);
+                // What an inner call hides, the call around it does.
+                hidden += if around.is_empty() { self.hidden(id) } else { Bytes::ZERO };
                 calls.extend(if around.is_empty() { vec![id] } else { around });
             }
         }

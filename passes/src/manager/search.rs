@@ -2,6 +2,8 @@
 
 mod advice;
 mod again;
+mod alike;
+mod behind;
 mod companions;
 mod findings;
 mod freedom;
@@ -18,6 +20,7 @@ use std::time::Instant;
 use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::{InstructionId, Module, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Target};
+use indexmap::IndexSet;
 
 use super::origin::Origins;
 use super::remarks::{self, Trial, Tried};
@@ -25,7 +28,7 @@ use super::said::Said;
 use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
 use super::{Remark, Rewrite, RunError, RunReport};
-use crate::{Condition, Finding, Grade, Options, Outcome, Pass, PassKind};
+use crate::{Finding, Grade, Options, Outcome, Pass, PassKind};
 use again::Forks;
 use freedom::Freedom;
 use known::Foreseen;
@@ -49,10 +52,6 @@ const PATIENCE: usize = 8;
 const MOST_ON_CREDIT: usize = 8;
 const RISE: u64 = 100;
 
-/// Enabling changes that are compared at a time, in modules of at most so many instructions.
-const MOST_LOOKS: usize = 3;
-const MOST_FOR_LOOKS: usize = 5000;
-
 /// A rewrite that was made and is kept out of the result by [`Options::bisect_limit`].
 pub(super) struct LeftOut {
     pub(super) number: usize,
@@ -66,6 +65,16 @@ pub(super) struct LeftOut {
 pub(super) struct Candidate {
     pub(super) pass: usize,
     pub(super) finding: Finding,
+}
+
+impl Candidate {
+    /// The change that it makes, if it is a rewrite.
+    const fn patch(&self) -> Option<&Patch> {
+        match &self.finding.outcome {
+            Outcome::Rewrite { patch, .. } => Some(patch),
+            Outcome::Withheld { .. } | Outcome::Missed(_) => None,
+        }
+    }
 }
 
 /// The state of one run.
@@ -106,6 +115,8 @@ pub(super) struct Search<'a> {
     /// Ways that were not taken.
     forks: Forks,
     savings: Savings,
+    /// Enabling changes that led to nothing better than what was found without them.
+    in_vain: IndexSet<lazy::Key>,
     foreseen: Foreseen,
     /// Searches for waste that are left.
     searches_left: usize,
@@ -153,6 +164,7 @@ impl<'a> Search<'a> {
             left_out: Vec::new(),
             forks: Forks::default(),
             savings: Savings::default(),
+            in_vain: IndexSet::new(),
             foreseen: Foreseen::default(),
             searches_left: usize::MAX,
             is_settled: false,
@@ -230,7 +242,7 @@ impl<'a> Search<'a> {
     fn descend(&mut self) -> Result<(), RunError> {
         while !self.fits() && self.room() >= self.least().max(Bytes(1)) {
             let Some(candidate) = self.next_step()? else { break };
-            self.take(candidate)?;
+            self.take_with_likes(candidate)?;
         }
         self.roll_back(self.paid);
         self.now = self.paid_estimate.clone();
@@ -255,90 +267,6 @@ impl<'a> Search<'a> {
     /// Whether the user named a budget and the peak is within it, with all that XLA may need beyond the estimate.
     pub(super) fn fits(&self) -> bool {
         self.options.budget.is_some_and(|budget| self.now.certain() <= budget)
-    }
-
-    /// The next rewrite to take; an enabling change that leads to one, or to a better one, is taken on the way.
-    fn next_step(&mut self) -> Result<Option<Candidate>, RunError> {
-        let changes = self.gather(PassKind::Enabling);
-        let found = self.best(&[])?;
-        let measured = std::mem::take(&mut self.measured);
-        if let Some((score, candidate)) = found {
-            // One look behind the change that hides most: a lesser rewrite now could stand in the way of a greater one then. Changes that accompany
-            // others are tried beside that one.
-            let accompanies = |change: &Candidate| self.passes[change.pass].accompanies();
-            let largest = changes.into_iter().max_by_key(|change| (!accompanies(change), change.finding.wasted));
-            let better = match largest {
-                Some(change) => self.best_behind(change, Some(score), &measured)?.map(|(_, candidate)| candidate),
-                None => None,
-            };
-            return Ok(Some(better.unwrap_or(candidate)));
-        }
-        match self.best_of(changes, &measured)? {
-            Some(candidate) => Ok(Some(candidate)),
-            None => self.best_of_two(),
-        }
-    }
-
-    /// Makes the enabling change behind which the best rewrite is found, of the first few that lead to one, and returns that rewrite. What
-    /// one change shows can stand in the way of what another one would have shown.
-    fn best_of(&mut self, changes: Vec<Candidate>, measured: &[(usize, Patch)]) -> Result<Option<Candidate>, RunError> {
-        let looks = if self.statistics.instructions.0 <= MOST_FOR_LOOKS { MOST_LOOKS } else { 1 };
-        let (taken, estimate) = (self.steps.len(), self.now.clone());
-        let mut found: Vec<(Score, Candidate)> = Vec::new();
-        for change in changes {
-            if found.len() == looks {
-                break;
-            }
-            if let Some((score, candidate)) = self.best_behind(change.clone(), None, measured)? {
-                if looks == 1 {
-                    return Ok(Some(candidate));
-                }
-                found.push((score, change));
-                self.roll_back(taken);
-                self.now = estimate.clone();
-            }
-        }
-        let Some((_, change)) = found.into_iter().min_by_key(|(score, _)| *score) else { return Ok(None) };
-        Ok(self.best_behind(change, None, measured)?.map(|(_, candidate)| candidate))
-    }
-
-    /// Makes an enabling change and returns the best rewrite that it lets be found, other than those measured without it; the change is put
-    /// back if there is none better than `plain`.
-    fn best_behind(
-        &mut self,
-        change: Candidate,
-        plain: Option<Score>,
-        measured: &[(usize, Patch)],
-    ) -> Result<Option<(Score, Candidate)>, RunError> {
-        if self.steps.len() >= MOST_STEPS {
-            self.limited = true;
-            return Ok(None);
-        }
-        let (taken, estimate) = (self.steps.len(), self.now.clone());
-        if !self.take(change)? {
-            return Ok(None);
-        }
-        let found = self.best(measured)?;
-        if let Some((score, candidate)) = self.with_companions(found, measured)? {
-            let least = self.least().max(Bytes(1));
-            let enough = match plain {
-                Some(plain) => score.beats(plain, least),
-                // What saves next to nothing is not worth a change of its own beside it.
-                None => {
-                    score.total >= estimate.charged()
-                        || score.total + Bytes(estimate.charged().get() / 100) <= estimate.charged()
-                }
-            };
-            if enough {
-                return Ok(Some((score, candidate)));
-            }
-            if let Some(plain) = plain {
-                self.note_fork_behind(Score::of(&estimate, false), plain, (score, candidate));
-            }
-        }
-        self.roll_back(taken);
-        self.now = estimate;
-        Ok(None)
     }
 
     /// The smallest saving that counts: what the user says, and where the model is rough no less than its errors can be.
@@ -370,7 +298,7 @@ impl<'a> Search<'a> {
         let now = Score::of(&self.now, self.rises(&self.now));
         let mut best: Option<(Score, Candidate)> = None;
         let mut second: Option<(Score, Candidate)> = None;
-        let mut in_vain = 0;
+        let (mut in_vain, mut fine) = (0, Vec::<Candidate>::new());
         self.tried.retain(|tried| tried.state >= self.paid_state);
         self.measured.clear();
         let mut candidates = self.gather(PassKind::Rewrite);
@@ -389,12 +317,19 @@ impl<'a> Search<'a> {
             if let Outcome::Rewrite { patch, .. } = &candidate.finding.outcome {
                 self.measured.push((candidate.pass, patch.clone()));
             }
+            // Its like would save as much; both are made together.
+            if fine.iter().any(|other| alike::are_alike(other, &candidate)) {
+                continue;
+            }
             let saved = now.total - goal;
             if lazy && best.as_ref().is_some_and(|(_, best)| self.savings.is_outdone(&candidate, best, saved)) {
                 continue;
             }
             let Some(estimate) = self.try_out(&candidate)? else { continue };
             let score = Score::of(&estimate, self.rises(&estimate));
+            if !self.is_small() && score.improves(now, self.least(), Bytes::ZERO) {
+                fine.push(candidate.clone());
+            }
             self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             if score.improves(now, self.least(), self.credit()) && better {
@@ -452,14 +387,8 @@ impl<'a> Search<'a> {
         let claim = self.claim(&candidate);
         let again = candidate.clone();
         let foreseen = self.foreseen.recall(self.said.state(), &candidate);
-        let Outcome::Rewrite { patch, note, conditions } = candidate.finding.outcome else { return Ok(false) };
-        let mut rewrite = self.describe(claim, candidate.finding.grade);
-        rewrite.note = self.origins.in_input_names(self.module, &note);
-        let named = |condition: Condition| Condition {
-            text: self.origins.in_input_names(self.module, &condition.text),
-            ..condition
-        };
-        rewrite.conditions = conditions.into_iter().map(named).collect();
+        let mut rewrite = self.rewrite_of(&candidate, claim);
+        let Outcome::Rewrite { patch, .. } = candidate.finding.outcome else { return Ok(false) };
         let Some((undo, estimate)) = self.apply_and_estimate(claim, patch, rewrite.grade, foreseen)? else {
             return Ok(false);
         };
@@ -562,22 +491,6 @@ impl<'a> Search<'a> {
     fn claim(&self, candidate: &Candidate) -> Claim {
         let pass = &self.passes[candidate.pass];
         Claim::of(pass.name(), pass.kind(), &candidate.finding)
-    }
-
-    /// The report's entry for a rewrite, named as in the input.
-    fn describe(&self, claim: Claim, grade: Grade) -> Rewrite {
-        let origin = self.origins.of(claim.instruction);
-        let inst = self.module.instruction(origin);
-        Rewrite {
-            pass: claim.pass,
-            computation: self.module.computation(inst.parent).name.clone(),
-            instruction: inst.name.clone(),
-            grade,
-            saved: Bytes::ZERO,
-            source: remarks::source(self.module, claim.instruction, origin),
-            note: String::new(),
-            conditions: Vec::new(),
-        }
     }
 }
 

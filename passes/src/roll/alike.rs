@@ -130,15 +130,14 @@ impl Likeness {
     /// Whether two instructions do the same to operands that may differ: equal but for names, slice positions and scalar values.
     pub(super) fn alike(&mut self, module: &Module, a: InstructionId, b: InstructionId) -> bool {
         let (one, other) = (module.instruction(a), module.instruction(b));
+        let constant = one.opcode == Opcode::Constant;
         // Values that the dump left out may be any.
-        if [one, other].into_iter().any(literal::is_elided) {
-            return false;
-        }
-        let constant = one.opcode == Opcode::Constant && is_scalar(one);
+        let elided = || constant && [one, other].into_iter().any(literal::is_elided);
         one.opcode == other.opcode
             && one.shape == other.shape
             && one.operands.len() == other.operands.len()
-            && (constant || one.payload == other.payload)
+            && !elided()
+            && (constant && is_scalar(one) || one.payload == other.payload)
             && self.same_attributes(module, one, other)
     }
 

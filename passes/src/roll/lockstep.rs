@@ -105,6 +105,10 @@ impl Copies {
         let mut undecided = Vec::new();
         while next < self.columns.len() {
             if !self.decide(module, likeness, next) {
+                // What stays outside in every copy is never what the copy before computed.
+                if !likeness.movable(module.instruction(self.columns[next].ids[1])) {
+                    return Err(self.mismatch(module, likeness, next));
+                }
                 undecided.push(next);
             }
             next += 1;

@@ -50,7 +50,7 @@ impl<'m> Graph<'m> {
             uses: SideTable::new(Vec::new()),
             outside: SideTable::new(false),
             held: SideTable::new(false),
-            total: (!context.module.is_partitioned()).then(|| context.estimate.charged().get()),
+            total: (!context.is_partitioned()).then(|| context.estimate.charged().get()),
         };
         for (id, inst) in module.instructions_of(computation).filter(|&(id, _)| alive[id]) {
             let Value { inst: behind, .. } = frames.resolve(module, id, 0);

@@ -38,6 +38,7 @@ impl Search<'_> {
             repeats: self.repeats,
             options: &self.told,
             libraries: OnceCell::new(),
+            partitioned: OnceCell::new(),
         };
         let mut found = Vec::new();
         for (index, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind) {

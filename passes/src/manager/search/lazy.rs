@@ -18,7 +18,10 @@ const SHORT: usize = 50_000;
 
 /// What candidates saved when they were last tried.
 #[derive(Default)]
-pub(super) struct Savings(IndexMap<(usize, InstructionId, String), Bytes>);
+pub(super) struct Savings(IndexMap<Key, Bytes>);
+
+/// What tells a candidate from others in all states of a module: its pass, its instruction, and what is done there.
+pub(super) type Key = (usize, InstructionId, String);
 
 impl Savings {
     /// Notes what a candidate saves.
@@ -56,7 +59,7 @@ impl Savings {
     }
 }
 
-fn key(candidate: &Candidate) -> (usize, InstructionId, String) {
+pub(super) fn key(candidate: &Candidate) -> Key {
     (candidate.pass, candidate.finding.instruction, label(&candidate.finding.outcome).to_owned())
 }
 

@@ -93,7 +93,7 @@ impl Search<'_> {
         }
         self.pay();
         let touched = self.steps.len();
-        if !self.fits() && !self.is_settled {
+        if !self.fits() && !self.is_settled && self.is_small() {
             self.descend_repeatedly()?;
         }
         let went_on = self.steps.len() > touched;

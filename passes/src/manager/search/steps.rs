@@ -2,8 +2,12 @@
 
 use hlo_ir::InstructionId;
 use hlo_ir::edit::Undo;
+use hlo_memory::Bytes;
 
+use super::super::remarks;
+use super::super::trial::Claim;
 use super::{Candidate, Rewrite, Search};
+use crate::{Condition, Outcome};
 
 /// A change and how to take it back.
 pub(super) struct Step {
@@ -25,6 +29,28 @@ pub(super) struct Made {
 }
 
 impl Search<'_> {
+    /// The report's entry for a rewrite, named as in the input; what it saves is not known yet.
+    pub(super) fn rewrite_of(&self, candidate: &Candidate, claim: Claim) -> Rewrite {
+        let origin = self.origins.of(claim.instruction);
+        let inst = self.module.instruction(origin);
+        let in_input_names = |text: &str| self.origins.in_input_names(self.module, text);
+        let (note, conditions) = match &candidate.finding.outcome {
+            Outcome::Rewrite { note, conditions, .. } => (in_input_names(note), conditions.clone()),
+            Outcome::Withheld { .. } | Outcome::Missed(_) => (String::new(), Vec::new()),
+        };
+        let named = |condition: Condition| Condition { text: in_input_names(&condition.text), ..condition };
+        Rewrite {
+            pass: claim.pass,
+            computation: self.module.computation(inst.parent).name.clone(),
+            instruction: inst.name.clone(),
+            grade: candidate.finding.grade,
+            saved: Bytes::ZERO,
+            source: remarks::source(self.module, claim.instruction, origin),
+            note,
+            conditions: conditions.into_iter().map(named).collect(),
+        }
+    }
+
     /// What passes made, in order.
     pub(super) fn made(&self) -> impl DoubleEndedIterator<Item = &Made> {
         self.steps.iter().filter_map(|step| step.made.as_ref())

@@ -1,0 +1,117 @@
+//! Rewrites that a pass found alike at several places, such as the layers of a model, are made in one step: searching for waste again behind each of them
+//! would take time that grows with the square of the number of layers.
+
+use hlo_ir::InstructionId;
+use hlo_ir::arena::SideTable;
+use hlo_ir::edit::Patch;
+use hlo_memory::Bytes;
+
+use super::super::RunError;
+use super::super::trial;
+use super::known::label;
+use super::steps::{Made, Step};
+use super::{Candidate, MOST_STEPS, Search};
+use crate::{Outcome, PassKind};
+
+impl Search<'_> {
+    /// Makes `first` and, if it pays, its likes as well: those that its pass found beside it, of the same bytes, for which the same is to be done, at
+    /// places that none of the others changes. They stay if they lower the peak further. `false`, and nothing changed, if there is no estimate of the first.
+    pub(super) fn take_with_likes(&mut self, first: Candidate) -> Result<bool, RunError> {
+        let beside = self.said.recall(PassKind::Rewrite).unwrap_or_default();
+        let likes: Vec<Candidate> = beside.into_iter().filter(|other| are_alike(&first, other)).collect();
+        if !self.take(first)? {
+            return Ok(false);
+        }
+        let pays = self.paid == self.steps.len();
+        // A budget may be met by some of them.
+        if pays && !likes.is_empty() && self.options.budget.is_none() {
+            self.take_likes(likes)?;
+        }
+        Ok(true)
+    }
+
+    /// Makes all of these that can still be made, and estimates the result once.
+    fn take_likes(&mut self, likes: Vec<Candidate>) -> Result<(), RunError> {
+        let (start, now) = (self.steps.len(), self.now.clone());
+        self.make_unmeasured(likes, start - 1)?;
+        if self.steps.len() == start {
+            return Ok(());
+        }
+        let estimate = self.statistics.estimates.measure(|| self.estimator.estimate(self.module));
+        match estimate {
+            Ok(estimate) if estimate.charged() + self.least() < now.charged() && !self.rises(&estimate) => {
+                self.share(now.charged() - estimate.charged(), start);
+                self.now = estimate;
+                self.pay();
+            }
+            _ => {
+                self.roll_back(start);
+                self.now = now;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes those of these changes, all found when there were `found` steps, that leave alone what later steps changed.
+    pub(super) fn make_unmeasured(&mut self, candidates: Vec<Candidate>, found: usize) -> Result<(), RunError> {
+        let mut changed = SideTable::new(false);
+        let mut seen = found;
+        for candidate in candidates {
+            for step in &self.steps[seen..] {
+                step.undo.changed().for_each(|id| changed.set(id, true));
+            }
+            seen = self.steps.len();
+            if seen < MOST_STEPS {
+                self.make_one_unmeasured(candidate, &changed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one change that was found before others, which overwrote the instructions `changed`, if they left its place alone.
+    fn make_one_unmeasured(
+        &mut self,
+        candidate: Candidate,
+        changed: &SideTable<InstructionId, bool>,
+    ) -> Result<(), RunError> {
+        let Some(patch) = candidate.patch().and_then(|patch| patch.rebased(self.module, changed)) else {
+            return Ok(());
+        };
+        let claim = self.claim(&candidate);
+        let (rewrite, grade) = (self.rewrite_of(&candidate, claim), candidate.finding.grade);
+        let origins = patch.clone();
+        let again = with_patch(candidate, patch.clone());
+        let undo = trial::apply(self.module, claim, patch, self.options)?;
+        self.origins.extend(&origins, claim.instruction, grade);
+        self.statistics.passes[again.pass].made += 1;
+        self.observer.applied(self.made().count() + 1, &rewrite, self.module);
+        let before = self.said.step();
+        let made = Made { rewrite, pass: again.pass, instruction: claim.instruction, candidate: again };
+        self.steps.push(Step { undo, before, made: Some(made) });
+        Ok(())
+    }
+
+    /// Each of the steps from `start` on saves the same part of what all of them do.
+    fn share(&mut self, saved: Bytes, start: usize) {
+        let count = (self.steps.len() - start) as u64;
+        for (index, step) in self.steps[start..].iter_mut().enumerate() {
+            if let Some(made) = &mut step.made {
+                made.rewrite.saved = Bytes(saved.get() / count + u64::from((index as u64) < saved.get() % count));
+            }
+        }
+    }
+}
+
+fn with_patch(mut candidate: Candidate, moved: Patch) -> Candidate {
+    if let Outcome::Rewrite { patch, .. } = &mut candidate.finding.outcome {
+        *patch = moved;
+    }
+    candidate
+}
+
+/// Whether the same is done at another place.
+pub(super) fn are_alike(one: &Candidate, other: &Candidate) -> bool {
+    let (a, b) = (&one.finding, &other.finding);
+    let same = one.pass == other.pass && a.grade == b.grade && a.wasted == b.wasted && a.instruction != b.instruction;
+    same && other.patch().is_some() && label(&a.outcome) == label(&b.outcome)
+}
