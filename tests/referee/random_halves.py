@@ -9,21 +9,19 @@ came out before. (A NaN more is counted as `kept-nan`: the library of XLA:CPU dr
 
 Exit code 0 when everything passed, 1 otherwise, also when no program was rewritten; the last line counts.
 """
-import argparse
-import collections
 import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 
 import random_batch  # noqa: E402
 import random_half_source  # noqa: E402
 import random_jobs  # noqa: E402
+import random_run  # noqa: E402
 import xla  # noqa: E402
 from hlo_opt.xla import accuracy  # noqa: E402
 
@@ -115,26 +113,10 @@ def check(tool, seeds, counts, fail):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tool", required=True)
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=0, help="stop after that time; 0: never")
-    parser.add_argument("--batch", type=int, default=10, help="programs that share a process")
+    parser = random_run.parser(__doc__, batch=10)
     options = parser.parse_args()
-    xla.import_quietly()
-    counts, failed, start = collections.Counter(), [], time.monotonic()
-
-    def fail(seed, text):
-        failed.append(seed)
-        print(f"seed {seed}: {text}\n{random_half_source.draw(seed)[0]}\n", flush=True)
-
-    end = options.seed + options.count
-    for first in range(options.seed, end, options.batch):
-        if options.minutes and time.monotonic() - start > 60 * options.minutes:
-            break
-        check(options.tool, list(range(first, min(first + options.batch, end))), counts, fail)
-        print(f"seeds below {min(first + options.batch, end)}: {len(failed)} failed; {dict(counts)}", flush=True)
+    batch = lambda seeds, counts, fail: check(options.tool, seeds, counts, fail)  # noqa: E731
+    failed, counts = random_run.run(options, batch, lambda seed: random_half_source.draw(seed)[0])
     sys.exit(1 if failed or not counts["rewritten"] else 0)
 
 

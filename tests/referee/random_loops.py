@@ -12,19 +12,17 @@ near the results in double precision as the original, on tame and negative data.
 A batch of programs shares one process for tracing and one for judging; one that dies is replaced.
 Exit code 0 when everything passed, 1 otherwise, also when no program could be traced; the last line counts.
 """
-import argparse
-import collections
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 
 import random_batch  # noqa: E402
 import random_jobs  # noqa: E402
+import random_run  # noqa: E402
 import random_loop_judge  # noqa: E402
 import xla  # noqa: E402
 import random_loop_source  # noqa: E402
@@ -113,27 +111,11 @@ def check(tool, kind, seeds, counts, fail):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tool", required=True)
+    parser = random_run.parser(__doc__, batch=25)
     parser.add_argument("--scans", action="store_const", const="scans", default="loops", dest="kind", help="scans instead of unrolled loops")
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=0, help="stop after that time; 0: never")
-    parser.add_argument("--batch", type=int, default=25, help="programs that share a process")
     options = parser.parse_args()
-    xla.import_quietly()
-    counts, failed, start = collections.Counter(), [], time.monotonic()
-
-    def fail(seed, text):
-        failed.append(seed)
-        print(f"seed {seed}: {text}\n{DRAW[options.kind](seed)[0]}\n", flush=True)
-
-    end = options.seed + options.count
-    for first in range(options.seed, end, options.batch):
-        if options.minutes and time.monotonic() - start > 60 * options.minutes:
-            break
-        check(options.tool, options.kind, list(range(first, min(first + options.batch, end))), counts, fail)
-        print(f"seeds below {min(first + options.batch, end)}: {len(failed)} failed; {dict(counts)}", flush=True)
+    batch = lambda seeds, counts, fail: check(options.tool, options.kind, seeds, counts, fail)  # noqa: E731
+    failed, counts = random_run.run(options, batch, lambda seed: DRAW[options.kind](seed)[0])
     sys.exit(1 if failed or not counts["programs"] else 0)
 
 
