@@ -4,9 +4,10 @@
 //! estimate each, every candidate gets a bound first, from the buffers alive at the peak that it touches (see
 //! [`hlo_memory::outlook`]); those that could save most are estimated first, and the others only as long as they could still win.
 
+use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
-use hlo_ir::{InstructionId, Module};
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Outlook};
 use indexmap::IndexSet;
 
@@ -16,6 +17,23 @@ const EXHAUSTIVE: usize = 1_000_000;
 /// Whether a step with so many candidates on a module of so many instructions begins with bounds.
 pub(super) fn is_large(candidates: usize, instructions: usize) -> bool {
     candidates.saturating_mul(instructions) > EXHAUSTIVE
+}
+
+/// Instructions that run from the entry, those of computations it calls once for each call.
+pub(super) fn inlined_size(module: &Module) -> usize {
+    let mut sizes: SideTable<ComputationId, usize> = SideTable::new(0);
+    // Callees stand before their callers.
+    for &id in module.computation_ids() {
+        let called = module.instructions_of(id).map(|(_, inst)| match inst.opcode {
+            Opcode::Call | Opcode::While | Opcode::Conditional => {
+                inst.called_computations().fold(1_usize, |sum, callee| sum.saturating_add(sizes[callee]))
+            }
+            _ => 1,
+        });
+        let size = called.fold(0, usize::saturating_add);
+        sizes.set(id, size);
+    }
+    sizes[module.entry()]
 }
 
 /// What is known about a module before any candidate is tried.

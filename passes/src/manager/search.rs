@@ -25,6 +25,7 @@ use indexmap::IndexSet;
 use super::origin::Origins;
 use super::remarks::{self, Trial, Tried};
 use super::said::Said;
+use super::scope;
 use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
 use super::{Remark, Rewrite, RunError, RunReport};
@@ -120,6 +121,8 @@ pub(super) struct Search<'a> {
     foreseen: Foreseen,
     /// Searches for waste that are left.
     searches_left: usize,
+    /// Instructions of the input, those of called computations once for each call: what it grows to where calls are inlined.
+    inlined_size: usize,
     /// Whether the search is over: loops are only given their final form.
     is_settled: bool,
 }
@@ -141,6 +144,7 @@ impl<'a> Search<'a> {
         let before = statistics.estimates.measure(|| estimator.estimate(module))?;
         Ok(Self {
             origins: Origins::new(module),
+            inlined_size: scope::inlined_size(module),
             module,
             passes,
             options,
@@ -173,7 +177,7 @@ impl<'a> Search<'a> {
 
     /// Searches of the passes may look at so many instructions together.
     pub(super) fn searched_at_most(&mut self, instructions: usize) {
-        self.searches_left = instructions / self.statistics.instructions.0;
+        self.searches_left = instructions / self.inlined_size.max(1);
     }
 
     /// Searches to the end. On error the module is as it was at the beginning.
@@ -304,7 +308,7 @@ impl<'a> Search<'a> {
         let mut candidates = self.gather(PassKind::Rewrite);
         candidates.retain(|candidate| !known::is_known(known, candidate));
         let promising = self.by_promise(candidates);
-        let (ordered, lazy) = self.savings.order(promising, self.statistics.instructions.0);
+        let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
         for (candidate, most) in ordered {
             let goal = best.as_ref().filter(|(score, _)| !score.rises).map_or(now.total, |(score, _)| score.total);
             if most.is_some_and(|most| now.total - most > goal || most < self.least()) {

@@ -58,7 +58,7 @@ impl Search<'_> {
     /// Makes the enabling change behind which the best rewrite is found, of the first few that lead to one, and returns that rewrite. What
     /// one change shows can stand in the way of what another one would have shown.
     fn best_of(&mut self, changes: Vec<Candidate>, measured: &[(usize, Patch)]) -> Result<Option<Candidate>, RunError> {
-        if self.statistics.instructions.0 > MOST_FOR_LOOKS {
+        if self.inlined_size > MOST_FOR_LOOKS {
             return self.best_behind_all(changes, measured);
         }
         let (taken, estimate) = (self.steps.len(), self.now.clone());
