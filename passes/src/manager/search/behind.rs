@@ -32,7 +32,10 @@ impl Search<'_> {
         }
         match self.best_of(changes, &measured)? {
             Some(candidate) => Ok(Some(candidate)),
-            None => self.best_of_two(),
+            None => match self.best_of_likes()? {
+                Some(candidate) => Ok(Some(candidate)),
+                None => self.best_of_two(),
+            },
         }
     }
 

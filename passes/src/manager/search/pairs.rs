@@ -1,5 +1,7 @@
 //! Two rewrites that save something only together: each lets go of what stands at the peak, and the peak is then where the other one's values stand.
 //!
+//! The same holds for many: where each layer of a model holds as much as the peak, the peak falls once all of them are rewritten.
+//!
 //! (The standard deviation of segments needs two loops: the mean reads copied indices, and so does the sum of squares.)
 
 use std::cmp::Reverse;
@@ -8,6 +10,7 @@ use hlo_memory::Bytes;
 
 use super::super::RunError;
 use super::super::remarks::Trial;
+use super::alike::are_alike;
 use super::{Candidate, RISE, Search};
 use crate::{Outcome, PassKind};
 
@@ -35,6 +38,56 @@ impl Search<'_> {
             self.now = estimate.clone();
         }
         Ok(None)
+    }
+
+    /// Where no rewrite helps by itself: makes one of those that reckon to save most together with [its likes](super::alike), all but the last, which it
+    /// returns. The module is left as it is if they do not help together.
+    pub(super) fn best_of_likes(&mut self) -> Result<Option<Candidate>, RunError> {
+        if !super::again::is_far(&self.now) {
+            return Ok(None);
+        }
+        let (taken, estimate) = (self.steps.len(), self.now.clone());
+        for all in self.groups_of_likes() {
+            self.make_unmeasured(all, taken)?;
+            if self.steps.len() > taken + 1 && self.pays_now()? {
+                let last = self.steps.last().and_then(|step| step.made.as_ref()).map(|made| made.candidate.clone());
+                self.roll_back(self.steps.len() - 1);
+                return Ok(last);
+            }
+            self.roll_back(taken);
+            self.now = estimate.clone();
+        }
+        Ok(None)
+    }
+
+    /// Whether the module as it is now needs less than after the last step that paid.
+    fn pays_now(&mut self) -> Result<bool, RunError> {
+        if self.trials_left == 0 {
+            self.limited = true;
+            return Ok(false);
+        }
+        self.trials_left -= 1;
+        let estimate = self.statistics.estimates.measure(|| self.estimator.estimate(self.module));
+        let least = self.least().max(Bytes(1));
+        Ok(estimate.is_ok_and(|now| now.charged() + least <= self.paid_estimate.charged() && !self.rises(&now)))
+    }
+
+    /// Rewrites that are alike, those first that reckon to save most together, if that is worth it.
+    fn groups_of_likes(&mut self) -> Vec<Vec<Candidate>> {
+        let mut groups: Vec<Vec<Candidate>> = Vec::new();
+        for candidate in self.gather(PassKind::Rewrite) {
+            match groups.iter_mut().find(|group| are_alike(&group[0], &candidate)) {
+                Some(group) => group.push(candidate),
+                None => groups.push(vec![candidate]),
+            }
+        }
+        let wasted =
+            |group: &[Candidate]| group.iter().map(|one| one.finding.wasted.get()).fold(0, u64::saturating_add);
+        let least = self.now.charged().get() / GAIN;
+        groups.retain(|group| group.len() > 1 && wasted(group) >= least);
+        groups.sort_by_key(|group| Reverse(wasted(group)));
+        groups.truncate(MOST_FIRST);
+        groups
     }
 
     /// Rewrites that were tried and did not help, but hardly harm.
