@@ -83,8 +83,17 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     offers.sort_by_key(|offer| std::cmp::Reverse((offer.price.gain, offer.rest())));
     // A limit on the command line is an order: run time is not asked for.
     let mut offers = if context.options.chunk_bytes.is_some() { offers } else { affordable(offers) };
-    offers.truncate(MOST_OFFERS);
+    keep_best(&mut offers);
     offers.into_iter().filter_map(|offer| finding(context, offer)).collect()
+}
+
+/// Keeps the first [`MOST_OFFERS`] offers, those aside that do the same at another place, as in another layer of a model.
+fn keep_best(offers: &mut Vec<Offer>) {
+    let mut kinds = IndexSet::new();
+    offers.retain(|offer| {
+        let kind = (offer.price.gain, offer.sizes.clone());
+        kinds.contains(&kind) || kinds.len() < MOST_OFFERS && kinds.insert(kind)
+    });
 }
 
 /// The offers without those to which another one that saves almost as much is clearly preferable for its run time.
@@ -124,7 +133,11 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
             let dims = graph.dims(seed);
             let cut = (0..dims.len()).filter(|&dim| dims[dim] > 1);
             if !cut.clone().all(|dim| grown.of.contains_key(&(seed, dim))) {
-                if shapes.len() == MOST_SEEDS || shapes.iter().filter(|&&other| other == dims).count() >= MOST_ALIKE {
+                let alike = shapes.iter().filter(|&&other| other == dims).count();
+                // Layers of a model have seeds of one shape: all are looked at as long as what was reached is not as much as the whole.
+                if (shapes.len() >= MOST_SEEDS || alike >= MOST_ALIKE)
+                    && !(graph.is_short() && grown.reached < graph.ops.len())
+                {
                     continue;
                 }
                 shapes.push(dims);
@@ -147,6 +160,8 @@ struct Grown {
     /// The plan that cuts a value in a dimension.
     of: IndexMap<(InstructionId, usize), usize>,
     joined: IndexSet<(usize, usize)>,
+    /// Values reached from all seeds together.
+    reached: usize,
 }
 
 impl Grown {
@@ -156,8 +171,11 @@ impl Grown {
             return known;
         }
         let reach = flow.reach(seed, dim, least);
+        self.reached += reach.cuts.len();
         let number = self.plans.len();
-        self.plans.push(close(flow, &reach, least, self.again));
+        let mut plans = close(flow, &reach, least, self.again).into_iter();
+        self.plans.push(plans.next());
+        self.plans.extend(plans.map(Some));
         for (&value, cut) in &reach.cuts {
             self.of.entry((value, cut.dim)).or_insert(number);
         }

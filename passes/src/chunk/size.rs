@@ -3,7 +3,7 @@
 use hlo_memory::{Bytes, Target};
 
 /// The blocks of a loop: `count` blocks of `rows` rows, then `rest` rows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct BlockSize {
     /// Rows per block.
     pub(super) rows: i64,

@@ -7,6 +7,8 @@ use hlo_ir::InstructionId;
 use hlo_ir::arena::SideTable;
 use indexmap::{IndexMap, IndexSet};
 
+#[cfg(doc)]
+use super::graph::Graph;
 use super::reach::{Cut, Flow, Reach};
 use crate::Grade;
 use crate::chunk::sink::{Kind, Sink};
@@ -68,33 +70,84 @@ struct Closure<'a, 'b, 'm> {
     least: u64,
     /// Whether a later loop computes again what can round differently there, rather than reading what an earlier one wrote.
     again: bool,
+    /// What is looked at; everything if there is none.
+    part: Option<Values>,
     members: IndexMap<InstructionId, Cut>,
     sinks: IndexMap<InstructionId, Sink>,
     /// The loop that computes an instruction of the plan, or after which another one can run.
     level: SideTable<InstructionId, usize>,
 }
 
+/// Which values belong to something.
+type Values = SideTable<InstructionId, bool>;
+
 /// Most loops of one plan.
 const MOST_LOOPS: usize = 3;
 
-/// The plan for everything of at least `least` bytes that was reached; `None` if it would be empty or need too many loops. With `again`, its
-/// later loops read nothing that they can compute again.
-pub(super) fn close(flow: &Flow<'_, '_>, reach: &Reach, least: u64, again: bool) -> Option<Plan> {
-    let mut closure = Closure {
-        flow,
-        reach,
-        least,
-        again,
-        members: IndexMap::new(),
-        sinks: IndexMap::new(),
-        level: SideTable::new(0),
-    };
-    closure.choose();
-    closure.set_levels();
-    closure.plan()
+/// The plan for everything of at least `least` bytes that was reached. Where that would need too many loops, as where each layer of a model needs all rows
+/// of the layer before, there is a plan for each part of it, in computations that are [short enough](Graph::is_short). With `again`, later loops of a plan
+/// read nothing that they can compute again.
+pub(super) fn close(flow: &Flow<'_, '_>, reach: &Reach, least: u64, again: bool) -> Vec<Plan> {
+    let whole = Closure::of(flow, reach, least, again, None);
+    match whole.plan() {
+        Ok(plan) => plan.into_iter().collect(),
+        Err(TooManyLoops) if flow.graph.is_short() => {
+            let parts = whole.parts().into_iter();
+            parts.filter_map(|part| Closure::of(flow, reach, least, again, Some(part)).plan().ok().flatten()).collect()
+        }
+        Err(TooManyLoops) => Vec::new(),
+    }
+}
+
+/// A plan would need more than [`MOST_LOOPS`].
+struct TooManyLoops;
+
+impl<'a, 'b, 'm> Closure<'a, 'b, 'm> {
+    /// Of what was reached, or of a part of it, what is worth computing on blocks.
+    fn of(flow: &'a Flow<'b, 'm>, reach: &'a Reach, least: u64, again: bool, part: Option<Values>) -> Self {
+        let (members, sinks, level) = (IndexMap::new(), IndexMap::new(), SideTable::new(0));
+        let mut closure = Closure { flow, reach, least, again, part, members, sinks, level };
+        closure.choose();
+        closure.set_levels();
+        closure
+    }
 }
 
 impl Closure<'_, '_, '_> {
+    /// Whether a value belongs to the part that is looked at.
+    fn is_part(&self, value: InstructionId) -> bool {
+        self.part.as_ref().is_none_or(|part| part[value])
+    }
+    /// Large members that read each other, each with the small members that are computed in the same loops.
+    fn parts(&self) -> Vec<Values> {
+        let graph = self.flow.graph;
+        let is_big = |value: InstructionId| self.flow.is_big(value, self.least);
+        let mut members: Vec<InstructionId> = self.members.keys().copied().collect();
+        members.sort_unstable_by_key(|&value| graph.place(value));
+        let mut group: IndexMap<InstructionId, usize> = IndexMap::new();
+        let mut groups: Vec<IndexSet<InstructionId>> = Vec::new();
+        for &value in members.iter().filter(|&&value| is_big(value)) {
+            group.insert(value, groups.len());
+            groups.push(IndexSet::from([value]));
+            for operand in self.links(graph.op(value)) {
+                let Some(&other) = group.get(&operand).filter(|&&other| other != group[&value]) else { continue };
+                let (from, into) = (group[&value].max(other), group[&value].min(other));
+                let moved = std::mem::take(&mut groups[from]);
+                moved.iter().for_each(|&value| _ = group.insert(value, into));
+                groups[into].extend(moved);
+            }
+        }
+        let with_small = |large: IndexSet<InstructionId>| {
+            let levels: BTreeSet<usize> = large.iter().map(|&value| self.level[graph.op(value)]).collect();
+            let mut part = Values::new(false);
+            for &value in &members {
+                let small = !is_big(value) && levels.contains(&self.level[graph.op(value)]);
+                part.set(value, small || large.contains(&value));
+            }
+            part
+        };
+        groups.into_iter().filter(|large| !large.is_empty()).map(with_small).collect()
+    }
     /// Whether operand `number` of the member `op` is needed in the very blocks in which it was reached.
     fn linked(&self, op: InstructionId, number: usize) -> Option<InstructionId> {
         let graph = self.flow.graph;
@@ -131,11 +184,12 @@ impl Closure<'_, '_, '_> {
     /// Large values, small ones that read them, and whatever lies between two of these or between one and a sink.
     fn choose(&mut self) {
         let graph = self.flow.graph;
-        let big = |value: &InstructionId| self.flow.is_big(*value, self.least);
+        let big = |value: &InstructionId| self.is_part(*value) && self.flow.is_big(*value, self.least);
         let sinks: Vec<&Sink> =
             self.reach.sinks.values().filter(|sink| self.sink_links(sink).iter().any(big)).collect();
         let mut need: IndexSet<InstructionId> = IndexSet::new();
-        let mut reached: Vec<InstructionId> = self.reach.cuts.keys().copied().collect();
+        let mut reached: Vec<InstructionId> =
+            self.reach.cuts.keys().copied().filter(|&value| self.is_part(value)).collect();
         reached.sort_unstable_by_key(|&value| graph.place(value));
         for &value in &reached {
             if big(&value) || (!self.flow.free[value] && self.links(graph.op(value)).iter().any(big)) {
@@ -160,7 +214,7 @@ impl Closure<'_, '_, '_> {
             .reach
             .cuts
             .iter()
-            .filter(|(value, _)| after.contains(*value) && before.contains(*value))
+            .filter(|(value, _)| after.contains(*value) && before.contains(*value) && self.is_part(**value))
             .map(|(&value, &cut)| (value, cut))
             .collect();
         let sinks = sinks.into_iter().map(|sink| (sink.inst, sink.clone())).collect();
@@ -248,7 +302,8 @@ impl Closure<'_, '_, '_> {
         places > cut
     }
 
-    fn plan(self) -> Option<Plan> {
+    /// The plan; none if it would be empty, or write what a loop could go on with if a call were inlined.
+    fn plan(&self) -> Result<Option<Plan>, TooManyLoops> {
         let graph = self.flow.graph;
         let wanted: IndexMap<InstructionId, Wanted> =
             self.members.keys().map(|&value| (value, self.wanted(value))).collect();
@@ -257,8 +312,11 @@ impl Closure<'_, '_, '_> {
         let written: IndexSet<InstructionId> = wanted.iter().filter_map(is_written).collect();
         let ends = written.iter().map(|&value| graph.op(value)).chain(self.sinks.keys().copied());
         let levels: BTreeSet<usize> = ends.map(|op| self.level[op]).collect();
-        if levels.is_empty() || levels.len() > MOST_LOOPS {
-            return None;
+        if levels.is_empty() {
+            return Ok(None);
+        }
+        if levels.len() > MOST_LOOPS {
+            return Err(TooManyLoops);
         }
         let mut plan = Plan { members: self.members.clone(), loops: Vec::new(), allowed: Vec::new(), wanted };
         for level in levels {
@@ -283,6 +341,6 @@ impl Closure<'_, '_, '_> {
         };
         // Once the call is inlined, the loop can go on where it would now have to write.
         let hidden = written.iter().any(hidden);
-        (!hidden).then_some(plan)
+        Ok((!hidden).then_some(plan))
     }
 }

@@ -33,7 +33,14 @@ pub(super) struct Graph<'m> {
     total: Option<u64>,
 }
 
+/// Most instructions of a computation in which every layer of a model is looked at: that takes time with the square of their number, here a second.
+const SHORT: usize = 1000;
+
 impl<'m> Graph<'m> {
+    /// Whether there is time to look at every place that is like others.
+    pub(super) fn is_short(&self) -> bool {
+        self.ops.len() <= SHORT
+    }
     pub(super) fn of(context: &Context<'m>, computation: ComputationId) -> Self {
         let module = context.module;
         let alive = alive(context, computation);
