@@ -61,6 +61,10 @@ struct Offer {
 }
 
 impl Offer {
+    /// What tells one thing that is done from another, wherever it is done.
+    fn kind(&self) -> (u64, Vec<BlockSize>) {
+        (self.price.gain, self.sizes.clone())
+    }
     /// What the plan saves, less the blocks that are there instead.
     fn rest(&self) -> u64 {
         let blocks =
@@ -81,19 +85,14 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     let flow = Flow::new(context, &graph);
     let mut offers: Vec<Offer> = plans(&flow).into_iter().filter_map(|plan| offer(&flow, plan)).collect();
     offers.sort_by_key(|offer| std::cmp::Reverse((offer.price.gain, offer.rest())));
+    let (offers, mut likes): (Vec<Offer>, Vec<Offer>) = offers.into_iter().partition(|offer| !offer.plan.is_like);
     // A limit on the command line is an order: run time is not asked for.
     let mut offers = if context.options.chunk_bytes.is_some() { offers } else { affordable(offers) };
-    keep_best(&mut offers);
+    likes.splice(..0, offers.split_off(offers.len().min(MOST_OFFERS)));
+    // What is done at one place may be done at all that are like it.
+    let kinds: IndexSet<_> = offers.iter().map(Offer::kind).collect();
+    offers.extend(likes.into_iter().filter(|like| kinds.contains(&like.kind())));
     offers.into_iter().filter_map(|offer| finding(context, offer)).collect()
-}
-
-/// Keeps the first [`MOST_OFFERS`] offers, those aside that do the same at another place, as in another layer of a model.
-fn keep_best(offers: &mut Vec<Offer>) {
-    let mut kinds = IndexSet::new();
-    offers.retain(|offer| {
-        let kind = (offer.price.gain, offer.sizes.clone());
-        kinds.contains(&kind) || kinds.len() < MOST_OFFERS && kinds.insert(kind)
-    });
 }
 
 /// The offers without those to which another one that saves almost as much is clearly preferable for its run time.
@@ -134,10 +133,9 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
             let cut = (0..dims.len()).filter(|&dim| dims[dim] > 1);
             if !cut.clone().all(|dim| grown.of.contains_key(&(seed, dim))) {
                 let alike = shapes.iter().filter(|&&other| other == dims).count();
-                // Layers of a model have seeds of one shape: all are looked at as long as what was reached is not as much as the whole.
-                if (shapes.len() >= MOST_SEEDS || alike >= MOST_ALIKE)
-                    && !(graph.is_short() && grown.reached < graph.ops.len())
-                {
+                // Layers of a model have seeds of one shape: likes of what is offered are looked for until the whole was reached in each dimension.
+                grown.likes = shapes.len() >= MOST_SEEDS || alike >= MOST_ALIKE;
+                if grown.likes && !(graph.is_short() && grown.reached < graph.ops.len() * dims.len()) {
                     continue;
                 }
                 shapes.push(dims);
@@ -162,6 +160,8 @@ struct Grown {
     joined: IndexSet<(usize, usize)>,
     /// Values reached from all seeds together.
     reached: usize,
+    /// Whether seeds are looked at only for what they have in common with others.
+    likes: bool,
 }
 
 impl Grown {
@@ -173,7 +173,8 @@ impl Grown {
         let reach = flow.reach(seed, dim, least);
         self.reached += reach.cuts.len();
         let number = self.plans.len();
-        let mut plans = close(flow, &reach, least, self.again).into_iter();
+        let is_like = self.likes;
+        let mut plans = close(flow, &reach, least, self.again).into_iter().map(|plan| Plan { is_like, ..plan });
         self.plans.push(plans.next());
         self.plans.extend(plans.map(Some));
         for (&value, cut) in &reach.cuts {

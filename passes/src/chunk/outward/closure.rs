@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) allowed: Vec<SideTable<InstructionId, bool>>,
     /// For each member, whether results of the computation need it, and who else needs more of it than blocks.
     pub(super) wanted: IndexMap<InstructionId, Wanted>,
+    /// Whether it is offered only beside another one that does the same at another place.
+    pub(super) is_like: bool,
 }
 
 /// Who needs a member beyond the blocks of its plan.
@@ -318,7 +320,8 @@ impl Closure<'_, '_, '_> {
         if levels.len() > MOST_LOOPS {
             return Err(TooManyLoops);
         }
-        let mut plan = Plan { members: self.members.clone(), loops: Vec::new(), allowed: Vec::new(), wanted };
+        let members = self.members.clone();
+        let mut plan = Plan { members, loops: Vec::new(), allowed: Vec::new(), wanted, is_like: false };
         for level in levels {
             let here = |op: InstructionId| self.level[op] == level;
             let writes = written.iter().filter(|&&value| here(graph.op(value))).map(|&value| {

@@ -1,0 +1,86 @@
+//! Layers of a model, each of which holds as much as the peak: none of them is worth rewriting alone, all of them together are, and the search takes no longer
+//! for more layers.
+
+use hlo_memory::{ModelEstimator, Target};
+use hlo_passes::manager::{RunReport, default_pipeline, run};
+use hlo_passes::{Grade, Options};
+
+const SCALARS: &str = "HloModule m
+%most (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %m = f32[] maximum(%a, %b)
+}
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+ENTRY %main {
+  %low = f32[] constant(-inf)
+  %zero = f32[] constant(0)
+  %x0 = f32[4096,64] parameter(0)
+  %eighth = f32[] constant(0.125)
+  %scale = f32[4096,4096] broadcast(%eighth), dimensions={}
+";
+
+/// Attention in `%x{k}` with weights of its own, in HLO text.
+fn layer(k: usize) -> String {
+    format!(
+        "  %w{k} = f32[64,64] parameter({first})
+  %up{k} = f32[64,64] parameter({second})
+  %o{k} = f32[64,64] parameter({third})
+  %h{k} = f32[4096,64] dot(%x{k}, %w{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %q{k} = f32[4096,64] tanh(%h{k})
+  %g{k} = f32[4096,64] dot(%x{k}, %up{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %k{k} = f32[4096,64] tanh(%g{k})
+  %v{k} = f32[4096,64] dot(%x{k}, %o{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %y{k} = f32[4096,4096] dot(%q{k}, %k{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  %z{k} = f32[4096,4096] multiply(%y{k}, %scale)
+  %m{k} = f32[4096] reduce(%z{k}, %low), dimensions={{1}}, to_apply=%most
+  %n{k} = f32[4096,4096] broadcast(%m{k}), dimensions={{0}}
+  %d{k} = f32[4096,4096] subtract(%z{k}, %n{k})
+  %e{k} = f32[4096,4096] exponential(%d{k})
+  %sums{k} = f32[4096] reduce(%e{k}, %zero), dimensions={{1}}, to_apply=%sum
+  %t{k} = f32[4096,4096] broadcast(%sums{k}), dimensions={{0}}
+  %p{k} = f32[4096,4096] divide(%e{k}, %t{k})
+  %r{k} = f32[4096,64] dot(%p{k}, %v{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %x{next} = f32[4096,64] sine(%r{k})
+",
+        next = k + 1,
+        first = 3 * k + 1,
+        second = 3 * k + 2,
+        third = 3 * k + 3
+    )
+}
+
+fn rewritten(layers: usize) -> RunReport {
+    let body: String = (0..layers).map(layer).collect();
+    let text = format!("{SCALARS}{body}  ROOT %result = f32[4096,64] negate(%x{layers})\n}}\n");
+    let mut module = hlo_ir::text::parse(&text).expect("the test's module is legal");
+    let options = Options { advise: false, ..Options::default() };
+    let report = run(&mut module, &default_pipeline(), &options, &ModelEstimator { target: Target::Cpu });
+    report.expect("the run is sound")
+}
+
+#[test]
+fn layers_are_rewritten_together() {
+    let report = rewritten(6);
+    assert_eq!(report.rewrites.len(), 6, "{:#?}", report.rewrites);
+    assert!(report.rewrites.iter().all(|rewrite| rewrite.pass == "chunk" && rewrite.grade <= Grade::HloExact));
+    let (before, after) = (report.before.charged().get(), report.after.charged().get());
+    assert!(before > 128 << 20 && after < before / 8, "{before} -> {after}");
+    let saved: u64 = report.rewrites.iter().map(|rewrite| rewrite.saved.get()).sum();
+    assert_eq!(saved, before - after, "what rewrites save is the fall of the peak");
+}
+
+#[test]
+fn more_layers_take_no_more_searches() {
+    let searches = |layers| {
+        let report = rewritten(layers);
+        let chunk = report.statistics.passes.iter().find(|pass| pass.name == "chunk").expect("it ran").searches.count;
+        assert_eq!(report.rewrites.len(), layers);
+        chunk
+    };
+    assert_eq!(searches(5), searches(10));
+}
