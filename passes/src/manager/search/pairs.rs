@@ -49,7 +49,7 @@ impl Search<'_> {
         let (taken, estimate) = (self.steps.len(), self.now.clone());
         for all in self.groups_of_likes() {
             self.make_unmeasured(all, taken)?;
-            if self.steps.len() > taken + 1 && self.pays_now()? {
+            if self.steps.len() > taken + 1 && self.pays_now() {
                 let last = self.steps.last().and_then(|step| step.made.as_ref()).map(|made| made.candidate.clone());
                 self.roll_back(self.steps.len() - 1);
                 return Ok(last);
@@ -61,15 +61,15 @@ impl Search<'_> {
     }
 
     /// Whether the module as it is now needs less than after the last step that paid.
-    fn pays_now(&mut self) -> Result<bool, RunError> {
+    fn pays_now(&mut self) -> bool {
         if self.trials_left == 0 {
             self.limited = true;
-            return Ok(false);
+            return false;
         }
         self.trials_left -= 1;
         let estimate = self.statistics.estimates.measure(|| self.estimator.estimate(self.module));
         let least = self.least().max(Bytes(1));
-        Ok(estimate.is_ok_and(|now| now.charged() + least <= self.paid_estimate.charged() && !self.rises(&now)))
+        estimate.is_ok_and(|now| now.charged() + least <= self.paid_estimate.charged() && !self.rises(&now))
     }
 
     /// Rewrites that are alike, those first that reckon to save most together, if that is worth it.
