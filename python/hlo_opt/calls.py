@@ -29,7 +29,6 @@ def optimize(
     verify_each: bool = False,
     budget: int | None = None,
     bisect_limit: int | None = None,
-    advise: bool = True,
 ) -> Optimized:
     """Rewrites a module so that it needs less memory and computes the same.
 
@@ -39,7 +38,6 @@ def optimize(
     the data: "indices-in-bounds". `passes` replaces the standard ones, in order; "" runs none. `chunk_bytes` bounds the block temporaries of
     each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.
     Rewriting stops when the peak fits `budget` bytes; `bisect_limit` keeps only that many rewrites, the first ones.
-    With `advise`, remarks say what a weaker grade or a budget would give, which may take a second.
 
     Raises HloError for a module that cannot be read or is not legal (with line and column), EstimateError if the memory model cannot handle
     it, ValueError for an option that makes no sense, InternalError for a fault of this tool.
@@ -48,7 +46,7 @@ def optimize(
     text, proto, report = _native.optimize(
         _data(module), target=target, exactness=exactness, assume=list(assume), passes=listed,
         chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each, budget=budget,
-        bisect_limit=bisect_limit, advise=advise)
+        bisect_limit=bisect_limit)
     return Optimized(text, proto, Report.from_json(report))
 
 

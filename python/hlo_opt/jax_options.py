@@ -55,6 +55,6 @@ class Options:
             object.__setattr__(self, "passes", ",".join(self.passes))
 
     def of_call(self, target: str) -> dict:
-        """The keywords of `hlo_opt.optimize`; what other flags would give is looked at when somebody asks (`explain`)."""
+        """The keywords of `hlo_opt.optimize`."""
         return {"target": self.target or target, "exactness": self.exactness, "assume": self.assume, "passes": self.passes,
-                "chunk_bytes": self.chunk_bytes, "min_saving": self.min_saving, "advise": False}
+                "chunk_bytes": self.chunk_bytes, "min_saving": self.min_saving}

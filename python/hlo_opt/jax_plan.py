@@ -1,14 +1,12 @@
 """Decides what runs in place of a lowered program, and keeps the books: bytes by the compiler and by the model, times, reasons."""
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from . import calls
 from .errors import EstimateError, HloError, InternalError
@@ -20,14 +18,12 @@ from .report import Memory, Remark, Report
 class Verdict:
     """What the compiler said: how many of the rewrites to keep (None: all, 0: the original), and its bytes of both forms.
 
-    Bytes are None of a form that does not fit the device, which XLA:TPU then does not compile; `refusal` is what it said of the original. `asked` is
-    whether the original was compiled: where the model is sure of its bytes nobody has to."""
+    Bytes are None of a form that does not fit the device, which XLA:TPU then does not compile; `refusal` is what it said of the original."""
 
     limit: int | None
     before: Bytes | None
     after: Bytes | None
     refusal: str | None = None
-    asked: bool = True
 
 
 # Verdicts of the judge, so that a program that is jitted again (a new closure, a new session object) is not judged again.
@@ -44,8 +40,7 @@ class MemoryReport:
 
     `kept` is "rewritten", "original" (nothing to gain, or the compiler found the rewrite worse) or "fallback" (with a `reason`). `before` and
     `after` are the compiler's own bytes of the original and of what runs now; None where nothing was compiled (judge="model", or nothing to
-    rewrite), and of an original that does not fit the device, which the compiler refuses (`refusal`). An original of whose bytes the model is sure is
-    compiled when `before` is first read. `model` is the memory model's report with
+    rewrite), and of an original that does not fit the device, which the compiler refuses (`refusal`). `model` is the memory model's report with
     rewrites and remarks; None in a fallback. Seconds: `optimize_seconds` spent here, `compile_seconds` spent in the compiler to judge (one of the
     two compilations would have happened anyway). Of a program over several devices all figures are those of one device.
     """
@@ -54,6 +49,7 @@ class MemoryReport:
     target: str
     kept: str
     reason: str | None = None
+    before: Bytes | None = None
     after: Bytes | None = None
     model: Report | None = None
     optimize_seconds: float = 0.0
@@ -61,25 +57,6 @@ class MemoryReport:
     judged: bool = False
     attempts: tuple[str, ...] = field(default=())
     refusal: str | None = None
-    _before: Bytes | None = field(default=None, repr=False)
-    _original: Callable[[], Bytes | None] | None = field(default=None, repr=False, compare=False)
-    _advise: Callable[[], Report] | None = field(default=None, repr=False, compare=False)
-
-    def advice(self) -> list[Remark]:
-        """What a weaker grade or a budget would give: asked for once, since it may take a second."""
-        if self.model is None:
-            return []
-        if self._advise is not None:
-            found = [remark for remark in self._advise().remarks if remark.code == "more-freedom"]
-            self.model, self._advise = replace(self.model, remarks=(*found, *self.model.remarks)), None
-        return [remark for remark in self.model.remarks if remark.code == "more-freedom"]
-
-    @property
-    def before(self) -> Bytes | None:
-        """The compiler's bytes of the original, which is compiled now if it was not yet."""
-        if self._original is not None:
-            self._before, self._original = self._original(), None
-        return self._before
 
     @property
     def before_bytes(self) -> int | None:
@@ -96,7 +73,7 @@ class MemoryReport:
     @property
     def floor_bytes(self) -> int | None:
         """Arguments + outputs - donated arguments."""
-        known = self.after or self.before
+        known = self.before or self.after
         return known.floor if known else self.model.before.floor if self.model else None
 
     def _beside(self) -> str:
@@ -143,23 +120,16 @@ def decide(lowering: Lowering, options: Options, name: str) -> MemoryReport:
     if reason:
         return _fallback(report, reason)
     try:
-        keywords = options.of_call(lowering.target)
-        found = calls.optimize(proto, **keywords)
+        found = calls.optimize(proto, **options.of_call(lowering.target))
     except EstimateError as error:
         return _fallback(report, str(error))
     except (HloError, InternalError) as error:
         return _fallback(report, f"hlo-opt cannot handle the module: {error}")
     report.optimize_seconds = time.perf_counter() - begin
     report.model = found.report
-    report._advise = functools.partial(_advised, proto, keywords)
     if found.report.rewrites:
         _choose(lowering, options, proto, found, report)
     return report
-
-
-def _advised(proto: bytes, keywords: dict) -> Report:
-    """The report of the same run, which also looks at what other flags would give."""
-    return calls.optimize(proto, **{**keywords, "advise": True}).report
 
 
 def _fallback(report: MemoryReport, reason: str) -> MemoryReport:
@@ -187,44 +157,33 @@ def _judge(lowering: Lowering, options: Options, proto: bytes, found: calls.Opti
     """Lets the compiler say which form needs fewer bytes, and keeps that one."""
     key = _key(lowering, options)
     verdict = _recall(key)
-    original = lowering.private().inner
     if verdict is None:
         verdict = _compared(lowering, options, proto, found, report)
         _remember(key, verdict)
     elif verdict.limit != 0:
         _keep(lowering, report, _limited(lowering, options, proto, found, verdict.limit))
-    report.judged, report._before, report.after, report.refusal = True, verdict.before, verdict.after, verdict.refusal
-    if not verdict.asked:
-        report._original = functools.partial(measured, original, lowering.target)
+    report.judged, report.before, report.after, report.refusal = True, verdict.before, verdict.after, verdict.refusal
     report.kept = "original" if verdict.limit == 0 else "rewritten"
     if verdict.limit == 0:
         report.reason = f"neither form compiles: {verdict.refusal}" if verdict.refusal else "the compiler found the rewritten program no better"
 
 
 def _compared(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, report: MemoryReport) -> Verdict:
-    """Compiles the rewritten form, the original where the model is not sure of it, and fewer rewrites if those are not what the model promised; leaves the
-    best in place.
+    """Compiles the original and the rewritten form, and fewer rewrites if those are not what the model promised; leaves the best in place.
 
     What library calls take for themselves is known by the model only, and counts: the process needs it whatever the compiler says."""
     everything = len(found.report.rewrites)
-
-    def compiled(form: calls.Optimized, limit: int) -> tuple:
-        computation = lowering.rewritten(form.proto)
-        after, no = _figures(computation, lowering.target)
-        report.attempts += (f"{limit} of {everything} rewrites: {size(after.total) if after else no}",)
-        return form, computation, after
-
-    first = compiled(found, everything)
-    if _is_surely_better(found.report, first[2]):
-        _keep(lowering, report, *first[:2])
-        return Verdict(None, None, first[2], asked=False)
     before, refusal = _figures(lowering.inner, lowering.target)
     tried = {0: before.total + found.report.before.hidden if before else math.inf}
     least = tried[0]
     best = Verdict(0, before, before, refusal)
 
-    def weigh(limit: int, form: calls.Optimized, computation, after: Bytes | None) -> None:
+    def attempt(limit: int) -> None:
         nonlocal best, least
+        form = _limited(lowering, options, proto, found, None if limit == everything else limit)
+        computation = lowering.rewritten(form.proto)
+        after, no = _figures(computation, lowering.target)
+        report.attempts += (f"{limit} of {everything} rewrites: {size(after.total) if after else no}",)
         # Equal donation: a rewrite that lost a donated buffer would change what callers may do with their arrays.
         tried[limit] = tried[0]
         if after is not None and (before is None or after.aliased == before.aliased):
@@ -234,23 +193,13 @@ def _compared(lowering: Lowering, options: Options, proto: bytes, found: calls.O
             best = Verdict(None if limit == everything else limit, before, after, refusal)
             _keep(lowering, report, form, computation)
 
-    weigh(everything, *first)
+    attempt(everything)
     low, high = 0, everything
     while high - low > 1 and (best.after is None or best.after.total > _TRUST * found.report.after.total_bytes):
         middle = (low + high) // 2
-        weigh(middle, *compiled(_limited(lowering, options, proto, found, middle), middle))
+        attempt(middle)
         low, high = (middle, high) if tried[middle] < tried[low] else (low, middle)
     return best
-
-
-def _is_surely_better(model: Report, after: Bytes | None) -> bool:
-    """Whether the compiler needs as few bytes for the rewritten form as promised, and the model is sure that the original needs more: nobody has to
-    compile that."""
-    before = model.before
-    if after is None or before.model not in ("exact", "predicted") or before.caveats or after.aliased != before.aliased:
-        return False
-    kept = after.total <= _TRUST * model.after.total_bytes
-    return kept and after.total + model.after.hidden < before.total_bytes + before.hidden
 
 
 def _figures(computation, target: str) -> tuple[Bytes | None, str | None]:
@@ -296,7 +245,6 @@ def _remember(key: str, verdict: Verdict) -> None:
 def explanation(report: MemoryReport) -> str:
     """Everything worth saying about one program: who owns the peak, what was done, what was refused, what it cost."""
     lines = [str(report)]
-    report.advice()
     if report.model is not None:
         model = report.model
         lines += _owners("at the peak", model.before) + _deeds(model)

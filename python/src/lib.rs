@@ -10,7 +10,7 @@ use options::Settings;
 
 /// Rewrites a module given as HLO text or as a serialized proto; gives the text, the proto and the report as JSON.
 #[pyfunction]
-#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, bisect_limit, advise))]
+#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, bisect_limit))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python call")]
 fn optimize(
     py: Python<'_>,
@@ -24,20 +24,9 @@ fn optimize(
     verify_each: bool,
     budget: Option<u64>,
     bisect_limit: Option<usize>,
-    advise: bool,
 ) -> PyResult<(String, Vec<u8>, String)> {
-    let settings = Settings {
-        target,
-        exactness,
-        assume,
-        passes,
-        chunk_bytes,
-        min_saving,
-        verify_each,
-        budget,
-        bisect_limit,
-        advise,
-    };
+    let settings =
+        Settings { target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, bisect_limit };
     // Other threads of Python run while this one works.
     py.detach(|| calls::optimize(data, &settings)).map_err(|stop| stop.raise(py))
 }

@@ -24,8 +24,6 @@ pub(crate) struct Settings<'a> {
     pub(crate) budget: Option<u64>,
     /// Most rewrites to keep.
     pub(crate) bisect_limit: Option<usize>,
-    /// Whether to look at what weaker grades and a budget would give.
-    pub(crate) advise: bool,
 }
 
 impl Settings<'_> {
@@ -44,7 +42,6 @@ impl Settings<'_> {
             verify_each: self.verify_each,
             budget: self.budget.map(Bytes),
             bisect_limit: self.bisect_limit,
-            advise: self.advise,
             ..Options::default()
         })
     }
