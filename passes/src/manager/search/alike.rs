@@ -25,17 +25,17 @@ impl Search<'_> {
         let pays = self.paid == self.steps.len();
         // A budget may be met by some of them.
         if pays && !likes.is_empty() && self.options.budget.is_none() {
-            self.take_likes(likes)?;
+            self.take_likes(likes);
         }
         Ok(true)
     }
 
     /// Makes all of these that can still be made, and estimates the result once.
-    fn take_likes(&mut self, likes: Vec<Candidate>) -> Result<(), RunError> {
+    fn take_likes(&mut self, likes: Vec<Candidate>) {
         let (start, now) = (self.steps.len(), self.now.clone());
-        self.make_unmeasured(likes, start - 1)?;
+        self.make_unmeasured(likes, start - 1);
         if self.steps.len() == start {
-            return Ok(());
+            return;
         }
         let estimate = self.statistics.estimates.measure(|| self.estimator.estimate(self.module));
         match estimate {
@@ -49,11 +49,10 @@ impl Search<'_> {
                 self.now = now;
             }
         }
-        Ok(())
     }
 
     /// Makes those of these changes, all found when there were `found` steps, that leave alone what later steps changed.
-    pub(super) fn make_unmeasured(&mut self, candidates: Vec<Candidate>, found: usize) -> Result<(), RunError> {
+    pub(super) fn make_unmeasured(&mut self, candidates: Vec<Candidate>, found: usize) {
         let mut changed = SideTable::new(false);
         let mut seen = found;
         for candidate in candidates {
@@ -62,33 +61,28 @@ impl Search<'_> {
             }
             seen = self.steps.len();
             if seen < MOST_STEPS {
-                self.make_one_unmeasured(candidate, &changed)?;
+                self.make_one_unmeasured(candidate, &changed);
             }
         }
-        Ok(())
     }
 
     /// Makes one change that was found before others, which overwrote the instructions `changed`, if they left its place alone.
-    fn make_one_unmeasured(
-        &mut self,
-        candidate: Candidate,
-        changed: &SideTable<InstructionId, bool>,
-    ) -> Result<(), RunError> {
+    fn make_one_unmeasured(&mut self, candidate: Candidate, changed: &SideTable<InstructionId, bool>) {
         let Some(patch) = candidate.patch().and_then(|patch| patch.rebased(self.module, changed)) else {
-            return Ok(());
+            return;
         };
         let claim = self.claim(&candidate);
         let (rewrite, grade) = (self.rewrite_of(&candidate, claim), candidate.finding.grade);
         let origins = patch.clone();
         let again = with_patch(candidate, patch.clone());
-        let undo = trial::apply(self.module, claim, patch, self.options)?;
+        // Each of two changes may be fine and both together not: two loops that read each other's results. The module is as it was then.
+        let Ok(undo) = trial::apply(self.module, claim, patch, self.options) else { return };
         self.origins.extend(&origins, claim.instruction, grade);
         self.statistics.passes[again.pass].made += 1;
         self.observer.applied(self.made().count() + 1, &rewrite, self.module);
         let before = self.said.step();
         let made = Made { rewrite, pass: again.pass, instruction: claim.instruction, candidate: again };
         self.steps.push(Step { undo, before, made: Some(made) });
-        Ok(())
     }
 
     /// Each of the steps from `start` on saves the same part of what all of them do.

@@ -32,7 +32,7 @@ impl Search<'_> {
         }
         match self.best_of(changes, &measured)? {
             Some(candidate) => Ok(Some(candidate)),
-            None => match self.best_of_likes()? {
+            None => match self.best_of_likes() {
                 Some(candidate) => Ok(Some(candidate)),
                 None => self.best_of_two(),
             },
@@ -111,7 +111,7 @@ impl Search<'_> {
         let mut wanted = if leading.is_empty() { accompanying } else { leading };
         // Of changes that overlap the one that contains the others is made.
         wanted.sort_by_key(|change| Reverse(change.patch().map_or(0, |patch| patch.touched().count())));
-        self.make_unmeasured(wanted, taken)?;
+        self.make_unmeasured(wanted, taken);
         if self.steps.len() == taken {
             return Ok(None);
         }

@@ -42,22 +42,22 @@ impl Search<'_> {
 
     /// Where no rewrite helps by itself: makes one of those that reckon to save most together with [its likes](super::alike), all but the last, which it
     /// returns. The module is left as it is if they do not help together.
-    pub(super) fn best_of_likes(&mut self) -> Result<Option<Candidate>, RunError> {
+    pub(super) fn best_of_likes(&mut self) -> Option<Candidate> {
         if !super::again::is_far(&self.now) {
-            return Ok(None);
+            return None;
         }
         let (taken, estimate) = (self.steps.len(), self.now.clone());
         for all in self.groups_of_likes() {
-            self.make_unmeasured(all, taken)?;
+            self.make_unmeasured(all, taken);
             if self.steps.len() > taken + 1 && self.pays_now() {
                 let last = self.steps.last().and_then(|step| step.made.as_ref()).map(|made| made.candidate.clone());
                 self.roll_back(self.steps.len() - 1);
-                return Ok(last);
+                return last;
             }
             self.roll_back(taken);
             self.now = estimate.clone();
         }
-        Ok(None)
+        None
     }
 
     /// Whether the module as it is now needs less than after the last step that paid.
