@@ -15,6 +15,7 @@ use super::apply::{apply, is_zeros};
 use super::behind::Behind;
 use super::emit::{At, Done, Emitter, Memory, constant};
 use super::excess;
+use super::faithful::guarded;
 use super::plan::Planned;
 use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink};
@@ -39,6 +40,8 @@ pub(super) fn build(context: &Context<'_>, planned: &mut [Planned<'_>]) -> Optio
     let mut behind = Behind::of(planned);
     for plan in in_order(module, planned)? {
         let Planned { sinks, region, size, .. } = &mut planned[plan];
+        // Asked for what is made only: it takes to know what the library computes.
+        region.guarded = guarded(context, region, sinks);
         let first = module.instruction(sinks[0].inst);
         let wide = wide::combiners(module, target, sinks, &mut patch);
         let mut builder = Builder {

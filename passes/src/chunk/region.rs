@@ -6,7 +6,6 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode, graph};
 use indexmap::{IndexMap, IndexSet};
 
-use super::faithful::guarded;
 use super::sink::Sink;
 use crate::flow::{
     Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, exactness_on_blocks, float_product, is_float_sum,
@@ -122,10 +121,7 @@ pub(super) fn grow(
     for _ in 0..=context.module.instruction_count() {
         let mut growth = Growth::new(context, &inside, &stops, sinks);
         match growth.run(sinks).and_then(|()| growth.emitted_once()) {
-            Ok(()) => {
-                growth.region.guarded = guarded(context, &growth.region, sinks);
-                return Ok(growth.region);
-            }
+            Ok(()) => return Ok(growth.region),
             Err(Stop::OpaqueCall(call)) => stops.calls.insert(call),
             Err(Stop::Leaf(inst)) => stops.leaves.insert(inst),
             Err(Stop::Refused(barrier)) => return Err(barrier),

@@ -210,13 +210,27 @@ impl<'a> Search<'a> {
     }
 
     /// Searches, and gives the loops their final form.
-    pub(super) fn search(&mut self) -> Result<(), RunError> {
-        self.change_form()?;
+    fn search(&mut self) -> Result<(), RunError> {
+        self.prepare()?;
         if self.fits() {
             return self.polish().map(|_| ());
         }
-        self.clean_up()?;
         self.descend_freely()
+    }
+
+    /// Searches once with this much freedom: never again from a step that was not taken.
+    fn search_once(&mut self, freedom: Freedom) -> Result<(), RunError> {
+        self.prepare()?;
+        self.allow(freedom);
+        self.descend()?;
+        self.is_settled = true;
+        self.polish().map(|_| ())
+    }
+
+    /// Writes the module in the form that is searched.
+    fn prepare(&mut self) -> Result<(), RunError> {
+        self.change_form()?;
+        if self.fits() { Ok(()) } else { self.clean_up() }
     }
 
     /// Obeys the user's limit, measures what the remarks speak of, and verifies the result.

@@ -8,6 +8,7 @@ use hlo_memory::{Bytes, Estimator};
 
 use super::Search;
 use super::again::is_far;
+use super::freedom::Freedom;
 use crate::manager::watch::Nobody;
 use crate::manager::{Remark, RemarkKind, remarks};
 use crate::{Grade, Options, Pass};
@@ -103,13 +104,14 @@ fn collect(search: &Search<'_>, input: &Module, passes: &[Box<dyn Pass>], estima
     found.into_iter().map(|(flags, peak)| remark(search, flags, peak)).collect()
 }
 
-/// The peak that a run with these options reaches, if it can be run.
+/// The peak that a search with all the freedom of these options reaches, if it can be run. A run goes up to that freedom step by step and keeps the lowest
+/// end, so it ends there or lower; the steps before would use up what may be searched here.
 fn lowest(input: &Module, passes: &[Box<dyn Pass>], options: &Options, estimator: &dyn Estimator) -> Option<Bytes> {
     let mut module = input.clone();
     let mut nobody = Nobody;
     let mut search = Search::begin(&mut module, passes, options, estimator, &mut nobody).ok()?;
     search.searched_at_most(INSTRUCTIONS_SEARCHED);
-    search.search().ok()?;
+    search.search_once(Freedom::full(options, options.budget.is_some())).ok()?;
     Some(search.now.total)
 }
 

@@ -94,7 +94,7 @@ impl Search<'_> {
     }
 
     /// Passes are told of this much freedom from now on.
-    fn allow(&mut self, freedom: Freedom) {
+    pub(super) fn allow(&mut self, freedom: Freedom) {
         self.told = freedom.of(self.options);
         (self.repeats, self.limited) = (false, false);
         self.said.forget();
