@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
 use hlo_ir::text::Style;
 use hlo_memory::{Bytes, Target};
-use hlo_passes::{Assumption, Grade, Options, Pass};
+use hlo_passes::{Assumption, Grade, Machine, Options, Pass};
 use regex::Regex;
 
 use crate::input::Source;
 use crate::output::{self, Sink};
 use crate::report::Format;
 use crate::watch_flags::{Watch, WatchFlags};
-use crate::{Pipeline, pipeline, size};
+use crate::{Pipeline, machine_flags, pipeline, size};
 
 /// Lower the peak memory of an XLA program: HLO text in, HLO text with the same results out.
 ///
@@ -64,9 +65,13 @@ pub(crate) struct RawArgs {
     /// Promises about the run-time data that rewrites may rely on
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
     assume: Vec<Promise>,
-    /// The compiler that will run the result [default: cpu; --analyze reads it off a scheduled module]
-    #[arg(long, value_enum, value_name = "TARGET")]
-    target: Option<Compiler>,
+    /// The compiler that will run the result [default: cpu; --analyze reads it off a scheduled module]. With a machine, its memory and speed count: gpu:h100,
+    /// gpu:h200, gpu:a100, gpu:b200, tpu:v5e, tpu:v5p, tpu:v4, tpu:v6e [default: h100 and v5e]
+    #[arg(long, value_name = "TARGET", value_parser = PossibleValuesParser::new(machine_flags::targets()))]
+    target: Option<String>,
+    /// A file that describes the machine, as `python -m hlo_opt.xla calibrate` prints it
+    #[arg(long, value_name = "FILE")]
+    machine: Option<PathBuf>,
     /// Most bytes of block temporaries per loop [default: chosen for each loop]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     chunk_bytes: Option<Bytes>,
@@ -139,17 +144,6 @@ pub(crate) enum Stage {
     BufferAssignment,
 }
 
-/// `--target`.
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum Compiler {
-    /// XLA:CPU
-    Cpu,
-    /// XLA:TPU (memory by a rough model)
-    Tpu,
-    /// XLA:GPU (memory by a rough model)
-    Gpu,
-}
-
 /// `--format`.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Form {
@@ -179,16 +173,6 @@ pub(crate) enum ErrorForm {
     Human,
     /// One JSON object per line, see docs/messages.md
     Json,
-}
-
-impl Compiler {
-    const fn target(self) -> Target {
-        match self {
-            Self::Cpu => Target::Cpu,
-            Self::Tpu => Target::Tpu,
-            Self::Gpu => Target::Gpu,
-        }
-    }
 }
 
 /// `--color`.
@@ -324,8 +308,9 @@ impl RawArgs {
     fn job(&self) -> Result<Job, UsageError> {
         let report = self.report.clone().map(|path| report_file(path, self.output.as_ref())).transpose()?;
         let source = Source::new(self.input.clone());
-        let (module, stage, target) = (self.module.clone(), self.stage, self.target.map(Compiler::target));
         let (split, options) = (self.split_input_file, self.options()?);
+        let target = (self.target.is_some() || self.machine.is_some()).then_some(options.target);
+        let (module, stage) = (self.module.clone(), self.stage);
         Ok(Job { source, split, report, module, stage, target, options })
     }
 
@@ -333,8 +318,10 @@ impl RawArgs {
         if self.chunk_bytes == Some(Bytes::ZERO) {
             return Err(UsageError("--chunk-bytes must be more than 0".to_owned()));
         }
+        let (target, machine) = self.target_and_machine()?;
         Ok(Options {
-            target: self.target(),
+            target,
+            machine,
             exactness: self.grade(),
             assumptions: self.assumptions(),
             chunk_bytes: self.chunk_bytes,
@@ -348,8 +335,19 @@ impl RawArgs {
         })
     }
 
-    fn target(&self) -> Target {
-        self.target.map_or(Target::Cpu, Compiler::target)
+    /// The compiler, and what runs its result if that was said.
+    fn target_and_machine(&self) -> Result<(Target, Option<Machine>), UsageError> {
+        let named = self.target.as_deref().map(machine_flags::target);
+        let Some(path) = &self.machine else { return Ok(named.unwrap_or((Target::Cpu, None))) };
+        let machine = machine_flags::read(path)?;
+        match named {
+            Some((target, _)) if target != machine.target => {
+                let (file, own, other) =
+                    (path.display(), machine_flags::name(machine.target), machine_flags::name(target));
+                Err(UsageError(format!("--machine {file} describes a machine for {own}, and --target is {other}")))
+            }
+            _ => Ok((machine.target, Some(machine))),
+        }
     }
 
     const fn grade(&self) -> Grade {

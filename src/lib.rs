@@ -21,6 +21,7 @@ mod exit;
 mod folder;
 mod guard;
 mod input;
+mod machine_flags;
 mod messages;
 mod output;
 mod pipeline;

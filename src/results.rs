@@ -68,7 +68,7 @@ impl Run<'_> {
         for result in self.results {
             let fits = result.fits(&self.job.options);
             if !quiet || !fits {
-                messages.remark(&summary::text(&result.module, &result.report));
+                messages.remark(&summary::text(&result.module, &result.report, self.job.options.machine.as_ref()));
             }
             if !fits {
                 let (after, budget) = (&result.report.after, self.job.options.budget.unwrap_or_default());

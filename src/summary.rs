@@ -1,13 +1,14 @@
 //! The short summary that ends a rewriting run on standard error.
 
 use hlo_memory::Bytes;
+use hlo_passes::Machine;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, RunReport};
 use indexmap::IndexMap;
 
 use crate::report::made_at;
 
-/// One line for the peak, one per rewrite, one per missed chance that is worth more than 1 % of the remaining peak.
-pub(crate) fn text(module: &str, report: &RunReport) -> String {
+/// One line for the peak, one for the memory of the machine if one was named, one per rewrite, one per missed chance that is worth more than 1 % of the remaining peak.
+pub(crate) fn text(module: &str, report: &RunReport, machine: Option<&Machine>) -> String {
     // A form that was asked for and not made is worth a line whatever it would save.
     let form = |remark: &&Remark| remark.kind == RemarkKind::Missed && remark.pass == "unfuse";
     let missed = report.remarks.iter().filter(|remark| worth_saying(remark, report.after.total) || form(remark));
@@ -18,7 +19,9 @@ pub(crate) fn text(module: &str, report: &RunReport) -> String {
     let rewrites = report.rewrites.iter().map(rewrite_line);
     let notes = report.remarks.iter().filter(|remark| remark.code == "scheduled");
     let notes = notes.map(|remark| format!("  {}\n", remark.message));
-    let lines = [headline(module, report)].into_iter().chain(rewrites).chain(missed.map(missed_line)).chain(left);
+    let fits = machine.and_then(|machine| fits(report.after.certain(), machine));
+    let lines =
+        [headline(module, report)].into_iter().chain(fits).chain(rewrites).chain(missed.map(missed_line)).chain(left);
     lines.chain(caveats).chain(notes).collect()
 }
 
@@ -30,6 +33,13 @@ fn headline(module: &str, report: &RunReport) -> String {
         return format!("{module}: peak {before} (floor {floor}, {trust}){hidden}, nothing rewritten\n");
     }
     format!("{module}: peak {before} -> {after} (floor {floor}, {trust}){hidden}\n")
+}
+
+/// Whether the program fits the memory of a machine, with all that the compiler may need beyond the estimate.
+fn fits(bytes: Bytes, machine: &Machine) -> Option<String> {
+    let memory = machine.memory?;
+    let verb = if bytes <= memory { "fits" } else { "does not fit" };
+    Some(format!("  {verb} the {memory} of {}\n", machine.name))
 }
 
 /// What XLA's peak leaves out, if it would count.

@@ -25,6 +25,21 @@ fn version_is_printed() {
 }
 
 #[test]
+fn machines_are_named_or_described() {
+    let fits = |target: &str| run([S32, "--target", target, "-o", "-"]).stderr;
+    assert!(fits("gpu:h200").contains("\n  fits the 131.32 GiB of h200\n"), "{}", fits("gpu:h200"));
+    assert!(fits("gpu:h100").contains("\n  does not fit the 74.51 GiB of h100\n"), "{}", fits("gpu:h100"));
+    let unknown = run([S32, "--target", "gpu:abacus"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("gpu:h100"), "{unknown}");
+    let described = |extra: &[&str]| run([&[S32, "--machine", "tests/machines/server.toml", "-q"], extra].concat());
+    assert_eq!(described(&[]).code, 0);
+    let other = described(&["--target", "tpu"]);
+    assert!(other.code == 2 && other.stderr.contains("describes a machine for cpu, and --target is tpu"), "{other}");
+    let wrong = run([S32, "--machine", "README.md"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("line 1, column"), "{wrong}");
+}
+
+#[test]
 fn packagers_get_completions_and_a_manual() {
     for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef hlo-opt"), ("fish", "complete -c hlo-opt")] {
         let run = run(["--completions", shell]);

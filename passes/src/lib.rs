@@ -14,6 +14,7 @@ pub mod header;
 pub mod inline_calls;
 pub mod loop_inputs;
 pub mod loop_residuals;
+pub mod machine;
 pub mod manager;
 pub mod own_slice;
 pub mod pass;
@@ -26,6 +27,7 @@ mod small_programs;
 pub mod tie;
 pub mod unfuse;
 
+pub use machine::Machine;
 pub use pass::{Assumption, Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
 
 /// Every pass, in alphabetical order; the folder and this list are compared by a test.

@@ -47,6 +47,7 @@ use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
+use cut::Prices;
 use grow::Outlets;
 use readers::Readers;
 use stacks::{Order, Stack, Stacks};
@@ -72,10 +73,7 @@ impl Pass for LoopResiduals {
             return Vec::new();
         }
         let loops = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
-        loops
-            .filter_map(|(id, _)| of_loop(module, id, context.options))
-            .filter(|finding| worth(finding, context))
-            .collect()
+        loops.filter_map(|(id, _)| of_loop(context, id)).filter(|finding| worth(finding, context)).collect()
     }
 }
 
@@ -84,13 +82,15 @@ fn worth(finding: &Finding, context: &Context<'_>) -> bool {
 }
 
 /// What can be dropped of one loop's stacks.
-fn of_loop(module: &Module, id: InstructionId, options: &Options) -> Option<Finding> {
+fn of_loop(context: &Context<'_>, id: InstructionId) -> Option<Finding> {
+    let (module, options) = (context.module, context.options);
     let mut stacks = Stacks::of(module, id)?;
     let readers = readers::of(module, &stacks);
     if readers.list.is_empty() {
         return None;
     }
-    let change = change(module, &mut stacks, &readers, options)?;
+    let missing = options.budget.map_or(Bytes::ZERO, |budget| context.estimate.total - budget);
+    let change = change(module, &mut stacks, &readers, options, missing)?;
     let more = if change.added == 0 { String::new() } else { format!(", from {} more", change.added) };
     let note = format!(
         "{} of {} stacks of {} rows are computed again where they are read{more}",
@@ -136,29 +136,61 @@ impl Change {
     }
 }
 
-/// The change that saves most: with rows that follow from those of the step before or without, and with products computed again, if they are few, or
-/// without. If none can be made as a whole, what can be of one without new stacks.
-fn change(module: &Module, stacks: &mut Stacks, readers: &Readers, options: &Options) -> Option<Change> {
+/// How many times its usual price memory is worth, one after the other, until a budget is met. What is worth 16 is every product of less than a thousand `bf16` numbers
+/// or two thousand `f32`, what is worth 256 is everything that can be computed again.
+const WORTHS: [u64; 3] = [1, 16, 256];
+
+/// The change that saves most, at a price of memory that is no higher than it must be to spare the bytes that are `missing` to a budget. If none can be made as a whole,
+/// what can be of one without new stacks.
+fn change(
+    module: &Module,
+    stacks: &mut Stacks,
+    readers: &Readers,
+    options: &Options,
+    missing: Bytes,
+) -> Option<Change> {
     let outlets = Outlets::of(module, stacks);
+    let mut best: Option<Change> = None;
+    for memory in WORTHS {
+        if memory > 1 && best.as_ref().map_or(Bytes::ZERO, |best| best.saved) >= missing {
+            break;
+        }
+        best = at_price(module, stacks, readers, options, &outlets, memory)
+            .filter(|change| change.beats(best.as_ref()))
+            .or(best);
+    }
+    best.or_else(|| {
+        stacks.begin(false);
+        let (outlets, prices) = (Outlets::default(), Prices { products: false, memory: 1 });
+        let chosen = cut::choose(module, stacks, readers, options, &outlets, prices);
+        let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen, options)?;
+        Some(Change::new(module, stacks, patch, &dropped))
+    })
+}
+
+/// The change that saves most at one price of memory: with rows that follow from those of the step before or without, and with products computed again, if they are few, or
+/// without.
+fn at_price(
+    module: &Module,
+    stacks: &mut Stacks,
+    readers: &Readers,
+    options: &Options,
+    outlets: &Outlets,
+    memory: u64,
+) -> Option<Change> {
     let mut best: Option<Change> = None;
     for (looks_back, products) in [(false, true), (false, false), (true, true), (true, false)] {
         stacks.begin(looks_back);
-        let chosen = cut::choose(module, stacks, readers, options, &outlets, products);
+        let chosen = cut::choose(module, stacks, readers, options, outlets, Prices { products, memory });
         if products && !products::are_few(module, stacks, readers, &chosen, options) {
             continue;
         }
-        let made = emit::patch(module, stacks, readers, &outlets, chosen.clone(), options);
+        let made = emit::patch(module, stacks, readers, outlets, chosen.clone(), options);
         let change = made.filter(|(_, dropped)| *dropped == chosen);
         let change = change.map(|(patch, dropped)| Change::new(module, stacks, patch, &dropped));
         best = change.filter(|change| change.beats(best.as_ref())).or(best);
     }
-    best.or_else(|| {
-        stacks.begin(false);
-        let outlets = Outlets::default();
-        let chosen = cut::choose(module, stacks, readers, options, &outlets, false);
-        let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen, options)?;
-        Some(Change::new(module, stacks, patch, &dropped))
-    })
+    best
 }
 
 fn conditions(module: &Module, stacks: &Stacks, looks_back: bool) -> Vec<Condition> {

@@ -9,6 +9,8 @@ use hlo_memory::excess::Libraries;
 use hlo_memory::{Bytes, Estimate, Target};
 use indexmap::IndexSet;
 
+use crate::Machine;
+
 /// How equal the results of a rewritten program are; each grade includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Grade {
@@ -55,6 +57,8 @@ impl Assumption {
 pub struct Options {
     /// The compiler that will run the result.
     pub target: Target,
+    /// The machine that runs the result; `None` for the one that the target means alone.
+    pub machine: Option<Machine>,
     /// The weakest grade allowed (never [`Grade::Assume`], which needs `assumptions`).
     pub exactness: Grade,
     /// Promises of the user.
@@ -79,6 +83,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             target: Target::Cpu,
+            machine: None,
             exactness: Grade::HloExact,
             assumptions: Vec::new(),
             chunk_bytes: None,
@@ -89,6 +94,16 @@ impl Default for Options {
             advise: true,
             source_root: None,
         }
+    }
+}
+
+impl Options {
+    /// What runs the result.
+    pub fn machine(&self) -> &Machine {
+        self.machine
+            .as_ref()
+            .filter(|machine| machine.target == self.target)
+            .unwrap_or_else(|| Machine::of(self.target))
     }
 }
 

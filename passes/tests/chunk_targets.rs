@@ -9,7 +9,7 @@ use hlo_ir::{Module, Opcode};
 use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
-use hlo_passes::{Context, Options, Outcome, Pass};
+use hlo_passes::{Context, Machine, Options, Outcome, Pass};
 
 use chunking::{find, missed, options, rewrite};
 use common::parse;
@@ -97,6 +97,44 @@ fn loops_are_short_where_iterations_cost_compile_time() {
     assert_eq!(counts, [1 << 16, 1 << 14, 1 << 12], "even if the blocks are larger than asked for");
 }
 
+/// Sums of exponentials of the scores of 65,536 words, 8192 times: each block of rows reads all weights again.
+const SCORES: &str = "HloModule m
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+ENTRY %main {
+  %x = f32[8192,1024] parameter(0)
+  %w = f32[1024,65536] parameter(1)
+  %s = f32[8192,65536] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %e = f32[8192,65536] exponential(%s)
+  %zero = f32[] constant(0)
+  ROOT %y = f32[8192] reduce(%e, %zero), dimensions={1}, to_apply=%add
+}
+";
+
+/// Iterations of the first loop on a machine.
+fn iterations_on(machine: Machine) -> i64 {
+    let target = machine.target;
+    let options = Options { target, machine: Some(machine), ..Options::default() };
+    let mut module = parse(SCORES);
+    let report = run(&mut module, &default_pipeline(), &options, &ModelEstimator { target }).expect("an estimate");
+    let note = &report.rewrites.first().expect("scores are not kept").note;
+    note.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{note}"))
+}
+
+#[test]
+fn devices_have_the_blocks_that_pay_for_their_iterations() {
+    let h100 = Machine::of(Target::Gpu).clone();
+    let usual = iterations_on(h100.clone());
+    assert!((2..=32).contains(&usual), "{usual} iterations read 256 MiB each");
+    let slow = Machine { iteration: 10 * h100.iteration, ..h100.clone() };
+    assert!(iterations_on(slow) < usual);
+    let large = Machine { cache: Bytes(1 << 30), iteration: 0, kernel: 0, ..h100 };
+    assert!(iterations_on(large) > usual, "weights that stay in a cache are read for nothing");
+}
+
 #[test]
 fn blocks_of_a_tpu_are_whole_tiles() {
     let rows = 1_000_000;
@@ -142,7 +180,9 @@ fn a_tpu_makes_no_loop_for_less_than_the_copy_of_what_it_multiplies() {
   ROOT %s = f32[65536] reduce(%e, %zero), dimensions={{1}}, to_apply=%sum"
         );
         let module = chunking::outward::program(&lines);
-        let options = Options { target, ..Options::default() };
+        // Iterations are for nothing, so that only the copy counts.
+        let machine = Some(Machine { kernel: 0, iteration: 0, ..Machine::of(target).clone() });
+        let options = Options { target, machine, ..Options::default() };
         let estimate = common::estimate(Bytes(256 << 20), Vec::new());
         let users = Users::of(&module);
         Chunk.find(&Context::of_input(&module, &users, &estimate, &options)).len()

@@ -377,6 +377,24 @@ fn few_products_are_computed_again() {
 }
 
 #[test]
+fn layers_are_computed_again_as_far_as_a_budget_asks() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/loop-residuals");
+    let module = parse(&std::fs::read_to_string(folder.join("keeps-product.before.hlo")).expect("a file"));
+    let saved = |budget: Option<u64>| {
+        let (users, estimate) = (Users::of(&module), estimate(Bytes(6 << 30), Vec::new()));
+        let options = Options { budget: budget.map(Bytes), ..Options::default() };
+        LoopResiduals
+            .find(&Context::of_input(&module, &users, &estimate, &options))
+            .iter()
+            .map(|found| found.wasted)
+            .sum::<Bytes>()
+    };
+    assert_eq!(saved(None), Bytes::ZERO, "a product that sums up a thousand numbers is stored");
+    assert_eq!(saved(Some(6 << 30)), Bytes::ZERO, "the budget is met");
+    assert_eq!(saved(Some(5 << 30)), Bytes(24 * 32768 * 1024 * 4));
+}
+
+#[test]
 fn rows_of_floats_that_only_move_may_be_rounded_otherwise_behind() {
     // A kernel that adds a product to the row may contract another product than before.
     let moved = [COSTLY, ("tanh(%h)", "reshape(%w.t)")];

@@ -274,7 +274,8 @@ fn size(context: &Context<'_>, plan: &Plan, region: &Region, price: &Price, inde
     const LEAST_BYTES: u64 = 64 << 10;
     let row_bytes = price.row_bytes[index].max(1);
     let rows = plan.rows(index);
-    let by_rule = Bytes((context.estimate.floor.get() / 16).clamp(4 * MIB, 64 * MIB));
+    let fewest_bytes = context.options.machine().least_block().get().max(4 * MIB);
+    let by_rule = Bytes((context.estimate.floor.get() / 16).clamp(fewest_bytes, fewest_bytes.max(64 * MIB)));
     let single = |sink: &Sink| matches!(sink.kind, Kind::Scatter { .. }) && sink.inner == 1;
     let fewest = if plan.loops[index].iter().any(single) { 2 } else { faithful::fewest_rows(context, region) };
     let cheap = if price.most_blocks < 2 { return None } else { (rows - 1) / price.most_blocks + 1 };

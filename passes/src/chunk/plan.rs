@@ -172,7 +172,7 @@ impl Planner<'_> {
         // The same where memory is recycled: an iteration takes some 60 microseconds, as long as 6,000 updates, a tenth of these.
         const FEWEST_RECYCLED: i64 = 1 << 16;
         let Context { estimate, options, .. } = self.context;
-        let by_rule = most_bytes(options.target, estimate.floor, sinks.len());
+        let by_rule = most_bytes(options.machine(), estimate.floor, sinks.len());
         let inner = sinks.iter().map(|sink| sink.inner).min().unwrap_or(1).max(1);
         let turns = fewest_rows(self.context, sinks, region, row_bytes);
         let recycles = recycles_memory(self.context);

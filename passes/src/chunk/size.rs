@@ -2,6 +2,8 @@
 
 use hlo_memory::{Bytes, Target};
 
+use crate::Machine;
+
 /// The blocks of a loop: `count` blocks of `rows` rows, then `rest` rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct BlockSize {
@@ -43,12 +45,12 @@ const fn most_blocks(target: Target) -> i64 {
 }
 
 /// Most bytes of a block of a loop of `scatters`, where arguments and results take `floor`.
-pub(super) fn most_bytes(target: Target, floor: Bytes, scatters: usize) -> Bytes {
-    const MIB: u64 = 1 << 20;
+pub(super) fn most_bytes(machine: &Machine, floor: Bytes, scatters: usize) -> Bytes {
+    let least = machine.least_block().get();
     // XLA:CPU runs them side by side, and one waits for the other at the end of each block: they need larger ones.
-    let side_by_side = target == Target::Cpu && scatters > 1;
-    let least = if side_by_side { (floor.get() / 16).clamp(MIB, 4 * MIB) } else { MIB };
-    Bytes((floor.get() / 1024).clamp(least, 64 * MIB))
+    let side_by_side = machine.target == Target::Cpu && scatters > 1;
+    let least = if side_by_side { (floor.get() / 16).clamp(least, 4 * least) } else { least };
+    Bytes((floor.get() / 1024).clamp(least, least.max(64 << 20)))
 }
 
 /// Blocks have a multiple of this many rows: a TPU keeps long dimensions in tiles of 1024 at most, and a block of whole tiles needs no copy.
@@ -148,11 +150,12 @@ mod tests {
 
     #[test]
     fn scatters_side_by_side_have_larger_blocks() {
-        let most = |target, floor, scatters| most_bytes(target, Bytes(floor * MIB), scatters).get() / MIB;
+        let most = |target, floor, scatters| most_bytes(Machine::of(target), Bytes(floor * MIB), scatters).get() / MIB;
         assert_eq!([1, 2].map(|scatters| most(Target::Cpu, 80, scatters)), [1, 4]);
         assert_eq!([8, 32].map(|floor| most(Target::Cpu, floor, 2)), [1, 2], "a sixteenth of a small program");
         assert_eq!([1, 2].map(|scatters| most(Target::Cpu, 12 << 10, scatters)), [12, 12]);
-        assert_eq!(most(Target::Gpu, 80, 2), 1, "where kernels run one after another");
+        assert_eq!(most(Target::Tpu, 80, 2), 1, "where kernels run one after another");
+        assert_eq!(most(Target::Gpu, 80, 2), 128, "where an iteration takes as long as moving 32 MiB");
         assert_eq!(most(Target::Cpu, 1 << 20, 1), 64);
     }
 

@@ -35,20 +35,29 @@ const SLOW: u64 = 4;
 /// More than any sum of prices.
 const NEVER: u64 = u64::MAX / 8;
 
-/// The stacks to drop, by index; stacks to add are put behind those that are there. `products` may be computed again or not.
+/// What is weighed against each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prices {
+    /// Whether products may be computed again.
+    pub(super) products: bool,
+    /// How many times its usual price a stacked byte costs: more where memory is asked for at the cost of run time.
+    pub(super) memory: u64,
+}
+
+/// The stacks to drop, by index; stacks to add are put behind those that are there.
 pub(super) fn choose(
     module: &Module,
     stacks: &mut Stacks,
     readers: &Readers,
     options: &Options,
     outlets: &Outlets,
-    products: bool,
+    prices: Prices,
 ) -> Vec<usize> {
     let is_read = |index: usize| readers.list.iter().any(|reader| reader.reads.iter().any(|read| read.stack == index));
     let may_go = |at: usize| !(options.exactness == Grade::Bitwise && stacks.list[at].is_rounded());
     let droppable: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at] && may_go(at)).collect();
     let sinks: Vec<usize> = droppable.iter().copied().filter(|&at| is_read(at)).collect();
-    let mut network = Network::new(products);
+    let mut network = Network::new(prices);
     network.grow(module, stacks, &sinks, &droppable, options, outlets);
     let mut dropped = sinks;
     for value in network.cut() {
@@ -68,15 +77,14 @@ struct Network {
     source: NodeIndex,
     /// What is read.
     sink: NodeIndex,
-    /// Whether products may be computed again.
-    products: bool,
+    prices: Prices,
 }
 
 impl Network {
-    fn new(products: bool) -> Self {
+    fn new(prices: Prices) -> Self {
         let mut graph = DiGraph::new();
         let (source, sink) = (graph.add_node(()), graph.add_node(()));
-        Self { graph, nodes: IndexMap::new(), source, sink, products }
+        Self { graph, nodes: IndexMap::new(), source, sink, prices }
     }
 
     /// The nodes of a value, and whether they are new.
@@ -114,16 +122,17 @@ impl Network {
             let has_stack = droppable.iter().any(|&at| stacks.list[at].row == value);
             let is_new = || module.instruction(value.inst).opcode != Opcode::Reshape;
             let can_stack = has_stack || (is_new() && outlets.reach(module, &stacks.body.frames, value));
-            let storing = if can_stack { storing(module, value.inst, options.target) } else { NEVER };
+            let storing =
+                if can_stack { storing(module, value.inst, options.target, self.prices.memory) } else { NEVER };
             self.graph.add_edge(needed, stored, storing);
             match found {
                 Some(Node::Row(_) | Node::Given(_) | Node::GivenRow(_) | Node::Counter) => {}
                 Some(Node::Before(_, next)) => {
                     steps.push([value, next]);
-                    self.compute(value, computing(module, value.inst, self.products), [next], &mut work);
+                    self.compute(value, computing(module, value.inst, self.prices.products), [next], &mut work);
                 }
                 Some(Node::Operation(operands)) if !(exact && computes_floats(module, value.inst)) => {
-                    self.compute(value, computing(module, value.inst, self.products), operands, &mut work);
+                    self.compute(value, computing(module, value.inst, self.prices.products), operands, &mut work);
                 }
                 _ => {
                     self.graph.add_edge(self.source, needed, NEVER);
@@ -184,14 +193,14 @@ impl Network {
 }
 
 /// What stacking a row costs. A `bf16` counts as an `f32` on CPU, where XLA widens the whole array before the loop that reads it.
-fn storing(module: &Module, id: InstructionId, target: Target) -> u64 {
+fn storing(module: &Module, id: InstructionId, target: Target, times: u64) -> u64 {
     let array = module.instruction(id).array().filter(|array| !array.is_dynamic());
     let widened = array.map(|array| match array.element_type {
         ElementType::Bf16 if target == Target::Cpu => array.with_element_type(ElementType::F32),
         _ => array.clone(),
     });
     let bytes = widened.as_ref().and_then(size::array_size);
-    bytes.map_or(NEVER, |bytes| bytes.0.saturating_mul(STORED).min(NEVER))
+    bytes.map_or(NEVER, |bytes| bytes.0.saturating_mul(STORED.saturating_mul(times)).min(NEVER))
 }
 
 /// What computing a value once more costs, its operands apart.

@@ -164,8 +164,15 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
             ("no-gain", format!("would not lower the peak of {now} ({note})"))
         }
         Some(Trial::Total(total)) => {
-            let least = search.least();
-            ("no-gain", format!("would save {}, less than --min-saving {least} ({note})", now - *total))
+            let (least, saved) = (search.least(), now - *total);
+            let message = if saved >= least {
+                format!("would save {saved}, which is less than the estimate may be off ({note})")
+            } else if least == search.options.min_saving {
+                format!("would save {saved}, less than --min-saving {least} ({note})")
+            } else {
+                format!("would save {saved}, less than a hundredth of the peak ({note})")
+            };
+            ("no-gain", message)
         }
     }
 }

@@ -30,7 +30,7 @@ use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
 use super::{Remark, Rewrite, RunError, RunReport};
 use crate::{Finding, Grade, Options, Outcome, Pass, PassKind};
-use again::Forks;
+use again::{Forks, Mark};
 use freedom::Freedom;
 use known::Foreseen;
 use lazy::Savings;
@@ -222,7 +222,9 @@ impl<'a> Search<'a> {
     fn search_once(&mut self, freedom: Freedom) -> Result<(), RunError> {
         self.prepare()?;
         self.allow(freedom);
+        let start = self.mark();
         self.descend()?;
+        self.keep_what_counts(&start);
         self.is_settled = true;
         self.polish().map(|_| ())
     }
@@ -287,16 +289,29 @@ impl<'a> Search<'a> {
         self.options.budget.is_some_and(|budget| self.now.certain() <= budget)
     }
 
-    /// The smallest saving that counts: what the user says, and where the model is rough no less than its errors can be.
+    /// The smallest saving of one step that counts: what the user says, and where the model is rough no less than a hundredth.
     pub(super) fn least(&self) -> Bytes {
         let now = &self.paid_estimate;
-        let errors = match (now.model, self.options.target) {
+        let rough = Bytes(if now.model == Model::Rough { now.charged().get() / 100 } else { 0 });
+        self.options.min_saving.max(rough)
+    }
+
+    /// The smallest saving of all steps together that counts where a search began: where the model is rough no less than its errors can be.
+    fn least_of_all(&self, start: &Estimate) -> Bytes {
+        match (start.model, self.options.target) {
             // XLA:TPU moves buffers out of its main memory, and fuses most by rules of its own.
-            (Model::Rough, Target::Tpu) => (now.charged().get() / 20).max(now.temporaries.get() / 3),
-            (Model::Rough, _) => now.charged().get() / 20,
-            _ => 0,
-        };
-        self.options.min_saving.max(Bytes(errors))
+            (Model::Rough, Target::Tpu) => Bytes((start.charged().get() / 20).max(start.temporaries.get() / 3)),
+            (Model::Rough, _) => Bytes(start.charged().get() / 20),
+            _ => Bytes::ZERO,
+        }
+    }
+
+    /// Puts back what was made since, if all of it saves less than the model of memory may be off.
+    fn keep_what_counts(&mut self, start: &Mark) {
+        let least = self.least_of_all(start.estimate());
+        if !self.fits() && self.now.charged() + least > start.charged() {
+            self.back_to(start);
+        }
     }
 
     /// What a step may raise the total by that only lowers the area: where several places hold as much as the peak, each must be changed before the peak

@@ -1,6 +1,6 @@
 //! What a plan saves and what it costs, in bytes of memory traffic.
 
-use hlo_ir::{DotDims, InstructionId, Opcode};
+use hlo_ir::{DotDims, ElementType, InstructionId, Opcode};
 use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
@@ -10,12 +10,12 @@ use super::held::shapes;
 use super::kept;
 use super::reach::Flow;
 use super::windows::Windows;
-use crate::Context;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::size::BlockSize;
-use crate::flow::{Value, is_fusible, is_transcendental, producer};
+use crate::flow::{Value, first_array, is_fusible, is_transcendental, producer};
 use crate::small_programs::{beside_floor, recycles_memory};
+use crate::{Context, Machine};
 
 /// Gain and cost of a plan.
 pub(super) struct Price {
@@ -36,18 +36,12 @@ pub(super) struct Price {
     rows: i64,
     /// Products cut in a dimension that is neither batch nor contracted: their loop, their cost, and the rows that a row of the loop has there.
     products: Vec<(usize, f64, i64)>,
+    /// With this many rows a product takes twice as long as its operations would.
+    few_rows: f64,
 }
 
-/// Traffic of starting a kernel: some ten microseconds, most of it for threads that wait for each other.
-const KERNEL: f64 = 250e3;
-/// The same where memory is recycled: what a program keeps in the cache moves three times as fast as what it does not.
-const KERNEL_RECYCLED: f64 = 750e3;
-/// Whole operands below this stay in the cache from one iteration to the next.
-const CACHE: u64 = 4 << 20;
-/// Traffic that one multiplication and addition of a contraction is worth, per byte of its result.
-const CONTRACTION: f64 = 0.05;
-/// With this many rows, a product takes half as long again as with many: 64 of them reach 110 billion operations a second, 2,048 reach 180.
-const FEW_ROWS: f64 = 64.0;
+/// Where memory is recycled, what a program keeps in the cache moves so many times as fast as what it does not, and a kernel is worth as much more traffic.
+const RECYCLED_SPEED: f64 = 3.0;
 /// Share of the original cost that loops may add. Up to here run time is flat, because blocks that fit the cache save as much...
 const ALLOWANCE: f64 = 0.3;
 /// ...but products of few rows reach two thirds of the speed of large ones, which the price leaves out. A program that takes this little fits any
@@ -58,6 +52,9 @@ const SMALL: Bytes = Bytes(1 << 30);
 const RECYCLED_ALLOWANCE: f64 = 0.1;
 /// Traffic there, and inside loops, of a byte that a loop writes: it is filled before, and copied by one thread.
 const WRITTEN: f64 = 3.0;
+/// The same on GPUs, whose caches do not hold blocks: loops win nothing there. (Programs that a fifth was allowed ran at 0.70 to 0.79 of their speed on an H200:
+/// `device_times.py` on `devices.py`.)
+const GPU_ALLOWANCE: f64 = 0.1;
 /// The same where a budget is not met.
 const URGENT_ALLOWANCE: f64 = 2.0;
 
@@ -100,17 +97,18 @@ impl Price {
         }
         let sinks = || plan.loops.iter().flatten();
         let accumulators: u64 = sinks().filter(|sink| accumulates(sink)).map(|sink| graph.bytes(sink.inst)).sum();
-        let work = times.keys().map(|&op| work(graph, op)).sum::<f64>();
-        let work =
-            work + sinks().filter(|sink| accumulates(sink)).map(|sink| self::work(graph, sink.inst)).sum::<f64>();
+        let machine = flow.context.options.machine();
+        let work = |op: InstructionId| work(graph, machine, op);
+        let sums = sinks().filter(|sink| accumulates(sink)).map(|sink| sink.inst);
+        let all = times.keys().copied().chain(sums).map(work).sum::<f64>();
         // What is not kept is neither written nor read.
         let spared_bytes = gone.iter().map(|&value| graph.bytes(value)).fold(0, u64::saturating_add);
         let spared = 2.0 * spared_bytes as f64;
         let recycles = recycles_memory(flow.context);
         // Of what the library sums it keeps tiles only.
-        let base = work + if recycles { spared.min(2.0 * beside_floor(flow.context) as f64) } else { spared };
-        let again = times.iter().map(|(&op, &count)| self::work(graph, op) * (count - 1) as f64).sum::<f64>();
-        let reread: u64 = regions.iter().map(|region| whole_bytes(graph, region)).sum();
+        let base = all + if recycles { spared.min(2.0 * beside_floor(flow.context) as f64) } else { spared };
+        let again = times.iter().map(|(&op, &count)| work(op) * (count - 1) as f64).sum::<f64>();
+        let reread: u64 = regions.iter().map(|region| whole_bytes(graph, machine, region)).sum();
         let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
         let per_block = 3.0 * accumulators as f64 + reread as f64 + beginnings;
         let options = flow.context.options;
@@ -152,6 +150,7 @@ impl Price {
             per_block,
             pieces: regions.iter().flat_map(|region| pieces(graph, region)).collect(),
             products: products(flow, regions),
+            few_rows: machine.few_rows as f64,
             rows: (0..regions.len()).map(|index| plan.rows(index)).max().unwrap_or(1),
         })
     }
@@ -162,8 +161,9 @@ impl Price {
     /// What the loops cost beyond the work itself, with blocks of these sizes, as a share of the original cost.
     pub(super) fn slowdown(&self, sizes: &[BlockSize]) -> f64 {
         let blocks = sizes.iter().map(|size| size.count).max().unwrap_or(0);
-        let of_few =
-            |&(at, work, rows): &(usize, f64, i64)| work * FEW_ROWS / (FEW_ROWS + (rows * sizes[at].rows) as f64);
+        let of_few = |&(at, work, rows): &(usize, f64, i64)| {
+            work * self.few_rows / (self.few_rows + (rows * sizes[at].rows) as f64)
+        };
         let products = self.products.iter().map(of_few).sum::<f64>();
         let block = (self.rows / blocks.max(1)).max(1) as u64;
         let small = self.pieces.iter().filter(|(_, piece)| piece.saturating_mul(block) < PIECE);
@@ -176,6 +176,7 @@ impl Price {
 fn allowance(context: &Context<'_>, multiplies: bool) -> f64 {
     match (context.is_urgent(), is_small(context) && multiplies) {
         (true, _) => URGENT_ALLOWANCE,
+        _ if context.options.target == Target::Gpu => GPU_ALLOWANCE,
         (false, _) if recycles_memory(context) => RECYCLED_ALLOWANCE,
         (false, true) => SMALL_ALLOWANCE,
         (false, false) => ALLOWANCE,
@@ -221,29 +222,31 @@ fn computed<'r>(graph: &'r Graph<'_>, region: &'r Region) -> impl Iterator<Item 
 }
 
 /// What computing an instruction costs, its reads and writes of memory aside.
-fn work(graph: &Graph<'_>, op: InstructionId) -> f64 {
+fn work(graph: &Graph<'_>, machine: &Machine, op: InstructionId) -> f64 {
     let inst = graph.module.instruction(op);
     let bytes = graph.results(op).iter().map(|&value| graph.bytes(value)).sum::<u64>() as f64;
     let read = || graph.operands(op).iter().map(|&operand| graph.bytes(operand)).max().unwrap_or(0) as f64;
+    let element = first_array(&inst.shape).map_or(ElementType::F32, |array| array.element_type);
+    let elements = |bytes: f64| bytes * 8.0 / f64::from(element.storage_bits().max(1));
     match inst.opcode {
         Opcode::Dot => {
             let contracted = DotDims::of(inst).map_or(&[][..], |dims| dims.lhs_contracting);
             let sizes = graph.operands(op).first().map_or(&[][..], |&lhs| graph.dims(lhs));
             let product: i64 = contracted.iter().filter_map(|&dim| sizes.get(dim as usize)).product();
-            CONTRACTION * bytes * product as f64
+            machine.product_traffic(element) * elements(bytes) * product as f64
         }
-        Opcode::Convolution => CONTRACTION * read() * 64.0,
+        Opcode::Convolution => machine.product_traffic(element) * elements(read()) * 64.0,
         Opcode::Reduce | Opcode::ReduceWindow => 0.5 * read(),
         Opcode::Sort => 20.0 * bytes,
         Opcode::Gather | Opcode::Scatter => 2.0 * bytes,
-        opcode if is_transcendental(opcode) => bytes,
+        opcode if is_transcendental(opcode) => machine.transcendental_traffic() * elements(bytes),
         opcode if is_fusible(opcode) => 0.1 * bytes,
         _ => 2.0 * bytes,
     }
 }
 
 /// Bytes of the values that every iteration reads as a whole, unless they stay in the cache. What is gathered from is read where an index points.
-fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
+fn whole_bytes(graph: &Graph<'_>, machine: &Machine, region: &Region) -> u64 {
     let mut read: IndexSet<Value> = IndexSet::new();
     for (block, source) in &region.blocks {
         let Source::Computed(parts) = source else { continue };
@@ -255,17 +258,19 @@ fn whole_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
         }));
     }
     let sizes = region.wholes.iter().filter(|&whole| read.contains(whole)).map(|value| graph.bytes(value.inst));
-    sizes.filter(|&bytes| bytes > CACHE).sum()
+    sizes.filter(|&bytes| bytes > machine.cache.get()).sum()
 }
 
 /// Traffic of what an iteration begins with: kernels, and what XLA:CPU's library prepares for them. Other devices' libraries prepare nothing.
 fn beginning(flow: &Flow<'_, '_>, region: &Region) -> f64 {
+    let machine = flow.context.options.machine();
+    let started = machine.traffic(machine.iteration + machine.kernel * kernels(flow.graph, region) as u64);
     match flow.context.options.target {
-        Target::Cpu => {
-            let kernel = if recycles_memory(flow.context) { KERNEL_RECYCLED } else { KERNEL };
-            packed_bytes(flow.graph, region) as f64 + kernel * kernels(flow.graph, region) as f64
+        Target::Cpu if recycles_memory(flow.context) => {
+            packed_bytes(flow.graph, region) as f64 + RECYCLED_SPEED * started
         }
-        Target::Tpu | Target::Gpu => KERNEL,
+        Target::Cpu => packed_bytes(flow.graph, region) as f64 + started,
+        Target::Tpu | Target::Gpu => started,
     }
 }
 
@@ -302,11 +307,12 @@ fn pieces(graph: &Graph<'_>, region: &Region) -> Vec<(u64, u64)> {
 
 /// Products that regions cut where a program is small, with the number of the region, their cost, and the rows of a block of one row.
 fn products(flow: &Flow<'_, '_>, regions: &[Region]) -> Vec<(usize, f64, i64)> {
-    let all = regions.iter().enumerate().flat_map(|(at, region)| products_of(flow.graph, at, region));
+    let all = regions.iter().enumerate().flat_map(|(at, region)| products_of(flow, at, region));
     if is_small(flow.context) { all.collect() } else { Vec::new() }
 }
 
-fn products_of(graph: &Graph<'_>, at: usize, region: &Region) -> Vec<(usize, f64, i64)> {
+fn products_of(flow: &Flow<'_, '_>, at: usize, region: &Region) -> Vec<(usize, f64, i64)> {
+    let (graph, machine) = (flow.graph, flow.context.options.machine());
     let product = |block: &Block| {
         let op = producer(graph.module, block.value.inst).0;
         let inst = graph.module.instruction(op);
@@ -315,7 +321,7 @@ fn products_of(graph: &Graph<'_>, at: usize, region: &Region) -> Vec<(usize, f64
         let (batches, result) = (dims.lhs_batch.len(), graph.dims(block.value.inst));
         let side = if block.dim < left { batches..left } else { left..result.len() };
         let others = side.filter(|&dim| dim != block.dim).map(|dim| result[dim]).fold(1, i64::saturating_mul);
-        (block.dim >= batches).then_some((at, work(graph, op), others))
+        (block.dim >= batches).then_some((at, work(graph, machine, op), others))
     };
     let computed = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
     computed.filter_map(|(block, _)| product(block)).collect()

@@ -28,6 +28,10 @@ pub(super) struct Mark {
 }
 
 impl Mark {
+    /// All that was estimated there.
+    pub(super) fn estimate(&self) -> &Estimate {
+        &self.now
+    }
     /// XLA's figure there.
     pub(super) fn total(&self) -> Bytes {
         self.now.total

@@ -81,8 +81,10 @@ impl Search<'_> {
     /// Searches with this much freedom, and gives the loops their final form.
     fn descend_with(&mut self, freedom: Freedom) -> Result<(), RunError> {
         self.allow(freedom);
+        let start = self.mark();
         self.descend_repeatedly()?;
         self.descend_with_repeats()?;
+        self.keep_what_counts(&start);
         self.clean_up()?;
         while self.polish()? {}
         Ok(())

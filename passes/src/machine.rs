@@ -1,0 +1,176 @@
+//! What runs the result: one description for each machine, from which times are priced.
+//!
+//! The tables below are the machines that the project was measured on, or their data sheets where nothing was measured; each says which. A file can replace them
+//! (`--machine FILE`), and `python -m hlo_opt.xla calibrate` measures one.
+
+use hlo_ir::ElementType;
+use hlo_memory::{Bytes, Target};
+use smol_str::SmolStr;
+
+/// A machine as far as prices ask for it. Times are nanoseconds, rates are per second.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// What people call it, as in `--target gpu:h100`.
+    pub name: SmolStr,
+    /// The compiler for it.
+    pub target: Target,
+    /// Memory of one device. On CPU it is whatever the host has.
+    pub memory: Option<Bytes>,
+    /// Bytes read and written by an elementwise operation over an array far larger than caches.
+    pub bytes_per_second: u64,
+    /// The largest operand that a loop finds in a cache when it reads it again.
+    pub cache: Bytes,
+    /// What starting one more kernel takes.
+    pub kernel: u64,
+    /// What an iteration of a loop takes beside its kernels.
+    pub iteration: u64,
+    /// Multiplications and additions, two for each pair of elements, of large products of matrices.
+    pub operations: Operations,
+    /// Exponentials and the like.
+    pub transcendentals: u64,
+    /// With this many rows, a product takes twice what its operations would take; 0 where reading the other matrix is all that they wait for.
+    pub few_rows: u64,
+}
+
+/// Operations per second of products, by the type of their elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operations {
+    /// `f64`, and `c64`, `c128`.
+    pub f64: u64,
+    /// `f32` as the compiler multiplies it by default, and integers.
+    pub f32: u64,
+    /// `bf16`, `f16` and smaller.
+    pub bf16: u64,
+}
+
+const GIGA: u64 = 1_000_000_000;
+const TERA: u64 = 1000 * GIGA;
+const MIB: u64 = 1 << 20;
+
+/// Two cores of a server, on which run times of this project were measured: 180 billion operations a second of large products, counted as 250 so that loops leave
+/// some of it, and 25 GB/s. Kernels take ten microseconds, most of it for threads that wait for each other.
+const CPU: Machine = Machine {
+    name: SmolStr::new_static("cpu"),
+    target: Target::Cpu,
+    memory: None,
+    bytes_per_second: 25 * GIGA,
+    cache: Bytes(4 * MIB),
+    kernel: 10_000,
+    iteration: 0,
+    operations: Operations { f64: 125 * GIGA, f32: 250 * GIGA, bf16: 250 * GIGA },
+    transcendentals: 25 * GIGA / 4,
+    few_rows: 64,
+};
+
+/// NVIDIA's data sheets for memory; of the bandwidth that they name three quarters, of the operations seven tenths, and half of the second cache, which has two sides.
+/// On an H200 3.73 of 4.8 TB/s, 763 of 989 TFLOP/s in `bf16` and 409 of 494 in `tf32` were measured, and 9 microseconds for an iteration of a loop of one small kernel
+/// (jax 0.11.2, `python -m hlo_opt.xla calibrate`, 26 November 2026); 65,000 small kernels of a loop took 1.8 each (`tests/referee/device_times.py`).
+const fn gpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64, bf16: u64, f64: u64) -> Machine {
+    Machine {
+        name: SmolStr::new_static(name),
+        target: Target::Gpu,
+        memory: Some(Bytes(memory)),
+        bytes_per_second,
+        cache: Bytes(cache),
+        kernel: 2_000,
+        iteration: 9_000,
+        operations: Operations { f64, f32: bf16 / 2, bf16 },
+        // Sixteen a clock in each of some hundred processors.
+        transcendentals: 3 * TERA,
+        few_rows: 0,
+    }
+}
+
+/// Google's data sheets, and half of the memory for vectors as a cache. Products of `f32` are made of `bf16` by default. What a kernel and an iteration take was not measured.
+const fn tpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64, bf16: u64) -> Machine {
+    Machine {
+        name: SmolStr::new_static(name),
+        target: Target::Tpu,
+        memory: Some(Bytes(memory)),
+        bytes_per_second,
+        cache: Bytes(cache),
+        kernel: 0,
+        iteration: 300,
+        operations: Operations { f64: bf16 / 64, f32: bf16, bf16 },
+        transcendentals: TERA,
+        few_rows: 0,
+    }
+}
+
+/// All that are known, the first of each target being what it means alone.
+static MACHINES: [Machine; 9] = [
+    CPU,
+    gpu("h100", 80 * GIGA, 2500 * GIGA, 25 * MIB, 700 * TERA, 45 * TERA),
+    gpu("h200", 141 * GIGA, 3700 * GIGA, 25 * MIB, 700 * TERA, 45 * TERA),
+    gpu("a100", 80 * GIGA, 1500 * GIGA, 20 * MIB, 220 * TERA, 13 * TERA),
+    gpu("b200", 180 * GIGA, 6000 * GIGA, 63 * MIB, 1600 * TERA, 28 * TERA),
+    tpu("v5e", 16 * GIGA, 819 * GIGA, 64 * MIB, 197 * TERA),
+    tpu("v4", 32 * GIGA, 1228 * GIGA, 16 * MIB, 275 * TERA),
+    tpu("v5p", 95 * GIGA, 2765 * GIGA, 32 * MIB, 459 * TERA),
+    tpu("v6e", 32 * GIGA, 1640 * GIGA, 64 * MIB, 918 * TERA),
+];
+
+impl Machine {
+    /// The machine that is meant by a target alone: two cores, an H100 or a TPU v5e.
+    pub fn of(target: Target) -> &'static Self {
+        MACHINES.iter().find(|machine| machine.target == target).expect("every target has a machine")
+    }
+    /// The machine of this name for a target.
+    pub fn named(target: Target, name: &str) -> Option<&'static Self> {
+        Self::known(target).find(|machine| machine.name == name)
+    }
+    /// The machines of a target that have names.
+    pub fn known(target: Target) -> impl Iterator<Item = &'static Self> {
+        MACHINES.iter().filter(move |machine| machine.target == target)
+    }
+    /// Bytes of memory traffic that take as long as so many nanoseconds.
+    pub fn traffic(&self, nanoseconds: u64) -> f64 {
+        self.bytes_per_second as f64 * nanoseconds as f64 / GIGA as f64
+    }
+    /// Bytes of a block below which starting an iteration with its kernel takes more than a quarter of what moving the block takes: a power of two.
+    pub fn least_block(&self) -> Bytes {
+        let bytes = (4.0 * self.traffic(self.iteration + self.kernel)).max(1.0) as u64;
+        Bytes(bytes.next_power_of_two())
+    }
+    /// Bytes of memory traffic that take as long as one multiplication and addition of elements of this type.
+    pub fn product_traffic(&self, element: ElementType) -> f64 {
+        let rate = match element {
+            ElementType::F64 | ElementType::C64 | ElementType::C128 => self.operations.f64,
+            element if element.is_float() && element.bits() <= 16 => self.operations.bf16,
+            _ => self.operations.f32,
+        };
+        2.0 * self.bytes_per_second as f64 / rate as f64
+    }
+    /// The same of an exponential and the like.
+    pub fn transcendental_traffic(&self) -> f64 {
+        self.bytes_per_second as f64 / self.transcendentals as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_their_target() {
+        assert_eq!(Machine::of(Target::Gpu).name, "h100");
+        assert_eq!(Machine::named(Target::Tpu, "v5p").map(|machine| machine.memory), Some(Some(Bytes(95 * GIGA))));
+        assert_eq!(Machine::named(Target::Tpu, "h100"), None);
+    }
+
+    #[test]
+    fn blocks_pay_for_their_iteration() {
+        let mib = |target| Machine::of(target).least_block().get() / MIB;
+        assert_eq!([Target::Cpu, Target::Gpu, Target::Tpu].map(mib), [1, 128, 1]);
+    }
+
+    #[test]
+    fn time_is_traffic() {
+        let cpu = Machine::of(Target::Cpu);
+        let thousandths = |traffic: f64| (traffic * 1e3).round() as u64;
+        assert_eq!(thousandths(cpu.traffic(cpu.kernel)), 250_000_000);
+        let products = [ElementType::F64, ElementType::F32, ElementType::Bf16];
+        assert_eq!(products.map(|element| thousandths(cpu.product_traffic(element))), [400, 200, 200]);
+        assert_eq!(thousandths(cpu.transcendental_traffic()), 4000);
+    }
+}
