@@ -67,7 +67,10 @@ fn dumps_show_every_rewrite_that_stays() {
     assert_eq!(names[0], "0000.input.hlo");
     let (last_dump, rewrites) = names[1..].split_last().unwrap();
     assert!(!rewrites.is_empty() && rewrites.iter().all(|name| name.contains(".chunk.")), "{names:?}");
-    assert_eq!(*last_dump, format!("{:04}.polished.hlo", rewrites.len() + 1), "loops are made faster last");
+    assert!(
+        last_dump.starts_with(&format!("{:04}.column-slices.", rewrites.len() + 1)),
+        "loops are made faster last: {last_dump}"
+    );
     let read = |name: &String| fs::read_to_string(dumps.join(name)).unwrap();
     assert_eq!(read(&names[0]), run([TWO, "--passes="]).stdout);
     assert_eq!(read(names.last().unwrap()), last.stdout);

@@ -263,15 +263,15 @@ fn results_stay_equal_where_a_budget_makes_loops_multiply_again() {
     assert!(agrees(Grade::Reassociate, false, &answers[0]), "{}", answers[0]);
 }
 
-/// Judges a program with a last touch, which `mark` tells of and for which the small programs of the corpus are too small: results must stay
-/// equal, and the bytes those that are said.
-fn judge_polish(name: &str, mark: &str, text: &str, options: &Options) {
+/// Judges a program that a pass of kind `speed` changes and for which the small programs of the corpus are too small: results must stay equal, and
+/// the bytes those that are said.
+fn judge_speed(pass: &str, text: &str, options: &Options) {
     /// Bytes of numbers that may be part of a library call, because nothing else reads them: 32 rows of a block have 4 x 4 partial sums each.
     const NUMBERS: u64 = 64 + 32 * 4 * 4 * 4;
     let outcome = optimize(text, &Pipeline::standard(), options).unwrap();
-    assert!(outcome.text.contains(mark), "{mark} is what is judged here");
+    assert!(outcome.report.rewrites.iter().any(|rewrite| rewrite.pass == pass), "{pass} is what is judged here");
     let grade = outcome.report.rewrites.iter().map(|rewrite| rewrite.grade).max().unwrap();
-    let folder = workspace(name);
+    let folder = workspace(pass);
     let (before, after) = (save(&folder, "before.hlo", text), save(&folder, "after.hlo", &outcome.text));
     let answers = Session::start().ask(&[json!({"cmd": "same", "before": before, "after": after, "cases": 2})]);
     assert!(agrees(grade, false, &answers[0]), "{}", answers[0]);
@@ -282,24 +282,24 @@ fn judge_polish(name: &str, mark: &str, text: &str, options: &Options) {
 #[test]
 fn results_stay_equal_where_blocks_are_computed_before_they_are_written() {
     let text = text(corpus("chunk", "keeps-shared-concat", "before.hlo")).replace("1073741824", "4194304");
-    judge_polish("writes", ".hand_on", &text, &Options::default());
+    judge_speed("parallel-updates", &text, &Options::default());
 }
 
 #[test]
 fn results_stay_equal_where_rows_are_weighted_before_they_are_summed() {
-    let text = text("passes/tests/polish_programs/clipped.hlo");
-    judge_polish("sums", ".hand_on", &text, &Options { exactness: Grade::Reassociate, ..Options::default() });
+    let text = text("passes/tests/speed_programs/clipped.hlo");
+    judge_speed("weighted-sums", &text, &Options { exactness: Grade::Reassociate, ..Options::default() });
 }
 
 #[test]
 fn results_stay_equal_where_products_change_their_operands() {
-    judge_polish("products", ".hand_on", &text("passes/tests/polish_programs/columns.hlo"), &Options::default());
+    judge_speed("swap-dot-operands", &text("passes/tests/speed_programs/columns.hlo"), &Options::default());
 }
 
 #[test]
 fn results_stay_equal_where_sums_leave_dimensions_out() {
-    let text = text("passes/tests/polish_programs/one_number.hlo");
-    judge_polish("units", "f32[1024,1024] multiply", &text, &Options::default());
+    let text = text("passes/tests/speed_programs/one_number.hlo");
+    judge_speed("degenerate-dims", &text, &Options::default());
 }
 
 #[test]

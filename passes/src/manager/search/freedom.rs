@@ -84,7 +84,7 @@ impl Search<'_> {
         self.descend_repeatedly()?;
         self.descend_with_repeats()?;
         self.clean_up()?;
-        while self.polish()? {}
+        while self.speed_up()? {}
         Ok(())
     }
 

@@ -1,4 +1,9 @@
-//! The columns of a block are read from memory one by one.
+//! Reads the columns of a block from memory one by one.
+//!
+//! Waste, of run time: XLA:CPU makes what several slices of a fusion read, a block, a function of its own. LLVM hands it the number of the
+//! block as a number, and forgets meanwhile that no store changes the memory it comes from: it is loaded again for every element, and the
+//! kernel is not vectorized. A fusion that gathers by three columns of indices ran at a quarter of its speed. A column read for itself stays
+//! in the kernel.
 //!
 //! ```text
 //! %rows = s32[4096,3] dynamic-slice(%i, %start, %zero)      %x = s32[4096,1] dynamic-slice(%i, %start, %zero)
@@ -7,17 +12,16 @@
 //! %ny = s32[4096,1] slice(%n), [0:4096], [1:2]              %ny = s32[4096,1] negate(%y)
 //! ```
 //!
-//! It saves no memory but time. XLA:CPU makes what several slices of a fusion read, a block, a function of its own. LLVM hands it the number of the
-//! block as a number, and forgets meanwhile that no store changes the memory it comes from: it is loaded again for every element, and the
-//! kernel is not vectorized. A fusion that gathers by three columns of indices ran at a quarter of its speed. A column read for itself stays
-//! in the kernel.
+//! It takes no memory: where it would, it is not made.
 //!
 //! Sound where each dimension is either whole in the slice, or whole in the block: its start is then 0 in either case, as `dynamic-slice` moves
 //! a start that is out of bounds. What lies between block and slices computes each element from those at its place (or at a transposed one), so
-//! it computes the same of each column: integers, or floats that are chosen or moved, never rounded. Stays away from instructions of the input,
-//! from slices with gaps, from neighbours that are put side by side again (XLA reads the block for these), from blocks that someone reads whole
-//! or that wait for anything but their operands, from floats that are rounded (their bits may depend on the function they stand in), and from
-//! modules to be partitioned, where the columns could be on several devices.
+//! it computes the same of each column: integers, or floats that are chosen or moved, never rounded. Grade: bitwise.
+//!
+//! Stays away from other targets than CPU, from instructions of the input (only loops that this run made are changed), from slices with gaps, from
+//! neighbours that are put side by side again (XLA reads the block for these), from blocks that someone reads whole or that wait for anything but
+//! their operands, from floats that are rounded (their bits may depend on the function they stand in), and from modules to be partitioned, where the
+//! columns could be on several devices.
 //!
 //! Source: the code of the kernels in XLA's dumps (`*.ir-with-opt.ll`).
 
@@ -31,17 +35,53 @@ use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, Opcode, Shape};
 use indexmap::{IndexMap, IndexSet};
 
-use super::is_plain_block;
 use crate::flow::{is_real, is_rounded, is_slow, picks, reduces};
+use crate::speed::{self, Change, is_plain_block};
+use crate::{Context, Finding, Grade, Pass, PassKind};
 
 /// Most instructions between a block and its slices: each is computed for each column.
 const MOST_BETWEEN: usize = 64;
 
+/// The pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ColumnSlices;
+
+impl Pass for ColumnSlices {
+    fn name(&self) -> &'static str {
+        "column-slices"
+    }
+    fn summary(&self) -> &'static str {
+        "read the columns of a block one by one, so that the kernel is vectorized"
+    }
+    crate::explanation!("column_slices.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::Speed
+    }
+    fn share_of_peak(&self) -> Option<u64> {
+        None
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        if !speed::applies(context) {
+            return Vec::new();
+        }
+        let change = patch(context.module, |id| context.is_new(id));
+        change
+            .finding(
+                Grade::Bitwise,
+                ["a block", "blocks"],
+                "read column by column",
+                "each element of a column is computed from those at its place",
+            )
+            .into_iter()
+            .collect()
+    }
+}
+
 /// What reads each column of a block for itself, of blocks whose instructions are `new`; empty if there is none.
-pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Patch {
-    let mut patch = Patch::new(module);
+fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
+    let mut change = Change::new(module);
     if module.is_partitioned() {
-        return patch;
+        return change;
     }
     let users = Users::of(module);
     let mut done = IndexSet::new();
@@ -53,10 +93,11 @@ pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Pat
         let Some(columns) = Columns::of(module, &users, block, &new) else { continue };
         if columns.slices.len() > 1 && columns.slices.iter().all(|slice| !done.contains(slice)) {
             done.extend(columns.slices.iter().copied());
-            columns.read(&mut patch);
+            change.at(block);
+            columns.read(&mut change.patch);
         }
     }
-    patch
+    change
 }
 
 /// A block of which only slices are needed.

@@ -1,4 +1,8 @@
-//! Blocks of one row are summed without the dimension that has one element.
+//! Sums blocks of one row without the dimension that has one element.
+//!
+//! Waste, of run time: XLA:CPU hands a sum to a library together with what is summed, which takes 10 to 60 times as long for what is computed when
+//! any dimension has one element: 31.6 ms for `f32[1,64,512,64]`, 0.5 ms for `f32[64,512,64]` (a sum of an array in memory takes as long
+//! either way). The gradient of a mixture's density, a loop over the last dimension of eight, ran at 0.25 of the speed it has now.
 //!
 //! ```text
 //! %x = f32[512,64,1] get-tuple-element(%s)              =>   %x = f32[512,64,1] get-tuple-element(%s)
@@ -8,14 +12,14 @@
 //!                                                            %r = f32[64,1] reshape(%r.1)
 //! ```
 //!
-//! It saves time. XLA:CPU hands a sum to a library together with what is summed, which takes 10 to 60 times as long for what is computed when any
-//! dimension has one element: 31.6 ms for `f32[1,64,512,64]`, 0.5 ms for `f32[64,512,64]` (a sum of an array in memory takes as long either
-//! way). The gradient of a mixture's density, a loop over the last dimension of eight, ran at 0.25 of the speed it has now.
+//! What is read from memory is reshaped in a call, because XLA would move the reshapes down to the sum. The call takes memory for the block, a
+//! twenty-fifth of the peak and a third of what was saved at most.
 //!
-//! Sound because each number is the sum of the same products of the same numbers; sums of floats are no better than `hlo-exact` in a loop, so
-//! that they may be added in another order. Stays away from instructions of the input, from the entry computation, from what is small or not row-major, and
-//! from modules to be partitioned. What is read from memory is reshaped in a call, because XLA would move the reshapes down to the sum. The
-//! manager undoes it where that takes memory.
+//! Sound because each number is the sum of the same products of the same numbers. Grade: hlo-exact, since they may be added in another order; only
+//! loops that keep less than every bit anyway are changed.
+//!
+//! Stays away from other targets than CPU, from instructions of the input (only loops that this run made are changed), from the entry computation, from
+//! what is small or not row-major, and from modules to be partitioned.
 //!
 //! Source: `xla/backends/cpu/ynn_support.cc`, `xla/hlo/transforms/simplifiers/reshape_mover.cc`; the times are measured.
 
@@ -26,29 +30,65 @@ use hlo_ir::{ArrayShape, AttrKey, AttrValue, ElementType, Instruction, Instructi
 use hlo_memory::{Bytes, size};
 use indexmap::{IndexMap, IndexSet};
 
-use super::attributes_of_call;
+use crate::fusion_barrier::attributes_of_call;
+use crate::speed::{self, Change, SHARE_OF_PEAK};
+use crate::{Context, Finding, Grade, Pass, PassKind};
 
 /// Bytes of the smallest block that is worth it: less is computed in the time that a call takes. (Five sums of `f32[1,128,32,3]`, of 48 KiB each, take
 /// 0.69 ms, and 0.09 without the dimension; smaller ones were not timed.)
 const LEAST: Bytes = Bytes(8 << 10);
 
+/// The pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DegenerateDims;
+
+impl Pass for DegenerateDims {
+    fn name(&self) -> &'static str {
+        "degenerate-dims"
+    }
+    fn summary(&self) -> &'static str {
+        "sum without dimensions of one element, for which the library takes many times as long"
+    }
+    crate::explanation!("degenerate_dims.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::Speed
+    }
+    fn share_of_peak(&self) -> Option<u64> {
+        Some(SHARE_OF_PEAK)
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        if !speed::applies(context) {
+            return Vec::new();
+        }
+        let change = patch(context.module, |id| context.is_in_inexact_loop(id));
+        change
+            .finding(
+                Grade::HloExact,
+                ["a sum", "sums"],
+                "taken without dimensions of one element",
+                "each number is the sum of the same terms",
+            )
+            .into_iter()
+            .collect()
+    }
+}
+
 /// Lets reductions that are `new` run over arrays without dimensions of one element; empty if there is none.
-pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Patch {
-    let mut patch = Patch::new(module);
+fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
+    let mut change = Change::new(module);
     if module.is_partitioned() {
-        return patch;
+        return change;
     }
     let in_loops = module.live_instructions().filter(|(_, inst)| inst.parent != module.entry());
     let sums: Vec<InstructionId> =
         in_loops.filter(|&(id, inst)| new(id) && is_slow(module, inst)).map(|(id, _)| id).collect();
     let cones = cones(module, &sums, &new);
-    let mut change = Change { module, patch: &mut patch, made: IndexMap::new() };
-    change.compute(&cones);
-    for sum in sums {
-        change.sum(sum);
-    }
-    change.keep(&cones);
-    patch
+    let mut squeezed = Squeezed { module, patch: &mut change.patch, made: IndexMap::new() };
+    squeezed.compute(&cones);
+    let changed: Vec<InstructionId> = sums.into_iter().filter(|&sum| squeezed.sum(sum)).collect();
+    squeezed.keep(&cones);
+    changed.into_iter().for_each(|sum| change.at(sum));
+    change
 }
 
 /// Whether an instruction adds up floats, or takes the largest or smallest one, of a large array with a dimension of one element.
@@ -94,14 +134,14 @@ fn cones(module: &Module, sums: &[InstructionId], new: &impl Fn(InstructionId) -
 }
 
 /// The patch as it grows.
-struct Change<'a> {
+struct Squeezed<'a> {
     module: &'a Module,
     patch: &'a mut Patch,
     /// Values without dimensions of one element.
     made: IndexMap<InstructionId, InstructionId>,
 }
 
-impl Change<'_> {
+impl Squeezed<'_> {
     /// Computes the values of cones without dimensions of one element.
     fn compute(&mut self, cones: &IndexSet<InstructionId>) {
         let computations: IndexSet<_> = cones.iter().map(|&id| self.module.instruction(id).parent).collect();
@@ -166,10 +206,10 @@ impl Change<'_> {
         self.made.insert(id, made);
         made
     }
-    /// Lets a reduction read what was made, if it reads anything of the kind.
-    fn sum(&mut self, sum: InstructionId) {
+    /// Lets a reduction read what was made, if it reads anything of the kind; whether it does.
+    fn sum(&mut self, sum: InstructionId) -> bool {
         let inst = self.module.instruction(sum);
-        let Some(&terms) = self.made.get(&inst.operands[0]) else { return };
+        let Some(&terms) = self.made.get(&inst.operands[0]) else { return false };
         let dims = &self.module.instruction(inst.operands[0]).array().expect("it is reduced").dims;
         let mut changed = inst.clone();
         changed.operands[0] = terms;
@@ -179,11 +219,12 @@ impl Change<'_> {
         let result = inst.array().expect("it reduces one array");
         if !result.dims.contains(&1) {
             self.patch.rewrite(sum, changed);
-            return;
+            return true;
         }
         changed.shape = squeezed(result).into();
         let made = self.patch.add(inst.parent, changed);
         self.patch.rewrite(sum, reshape(made, inst));
+        true
     }
     /// Values that others read too are reshaped for them. Of masks that are converted the masks: XLA sees in a product with a converted mask that
     /// it only selects (`HandleMultiply` in `algebraic_simplifier.cc`), and behind a reshape the product would let through NaN.

@@ -18,7 +18,7 @@ use indexmap::{IndexMap, IndexSet};
 use crate::flow::{is_expensive, is_fusible};
 
 /// Instructions outside of the entry that are `wanted` and that some kernel computes in a function that it calls more than once.
-pub(super) fn several_in_loops(
+pub(crate) fn several_in_loops(
     module: &Module,
     users: &Users,
     wanted: impl Fn(InstructionId, &Instruction) -> bool,

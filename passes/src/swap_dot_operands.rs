@@ -1,4 +1,12 @@
-//! Products in loops are made with their operands changed where XLA:CPU would pack the large one for each of them.
+//! Swaps the operands of products in loops where XLA:CPU would pack the large one for each of them.
+//!
+//! Waste, of run time: XLA:CPU's library contracts the last dimension of the left operand. Any other product is left to Eigen. Where the last
+//! dimension of the right operand is contracted, the library makes the product with operands swapped: weights of attention
+//! `[1024,1024]` times `[1024,64]` take 1.2 ms instead of 5.1. Where neither is, Eigen packs a left operand that is contracted along columns number
+//! by number, however few columns the other one has. The product of
+//! `[16384,1024]` and `[16384,64]` over the rows took 53 ms, 40 of them for packing; 15 ms with the operands swapped. A loop with one of them (the
+//! gradient of a perceptron, `hlo-exact`) ran at 0.65 of the original's speed, and runs at 1.0. What is computed is even computed along columns, if
+//! it is for this product alone: 12 ms for `[1024,1024]` behind a softmax.
 //!
 //! ```text
 //! %p = f32[1024,64] dot(%x, %b),                    =>   %p.1 = f32[64,1024] dot(%b, %x),
@@ -8,25 +16,23 @@
 //!                                                        %p = f32[1024,64] transpose(%kept), dimensions={1,0}
 //! ```
 //!
-//! It takes memory for the block and saves time. XLA:CPU's library contracts the last dimension of the left operand. Any other product is left to
-//! Eigen. Where the last dimension of the right operand is contracted, the library makes the product with operands changed: weights of attention
-//! `[1024,1024]` times `[1024,64]` take 1.2 ms instead of 5.1. Where neither is, Eigen packs a left operand that is contracted along columns number
-//! by number, however few columns the other one has. The product of
-//! `[16384,1024]` and `[16384,64]` over the rows took 53 ms, 40 of them for packing; 15 ms with the operands changed. A loop with one of them (the
-//! gradient of a perceptron, `hlo-exact`) ran at 0.65 of the original's speed, and runs at 1.0. What is computed is even computed along columns, if
-//! it is for this product alone: 12 ms for `[1024,1024]` behind a softmax. The call is there because XLA would change the operands back.
+//! The call is there because XLA would swap the operands back. It takes memory for the block, a twenty-fifth of the peak and a third of what was saved
+//! at most.
 //!
-//! Sound because each number is the sum of the same products; products of floats are no better than `hlo-exact` in a loop, so that they may be summed in
-//! another order. Stays away from instructions of the input, from the entry computation, from products of which packing is a small part, and
-//! from modules to be partitioned. The manager undoes it where the block is dear.
+//! Sound because each number is the sum of the same products. Grade: hlo-exact, since they may be summed in another order; only loops that keep less than
+//! every bit anyway are changed.
+//!
+//! Stays away from other targets than CPU, from instructions of the input (only loops that this run made are changed; `dot-operands` swaps operands of
+//! the input where that saves memory), from the entry computation, from products of which packing is a small part, and from modules to be partitioned.
 //!
 //! Source: `xla/backends/cpu/ynn_support.cc`, `xla/hlo/transforms/simplifiers/algebraic_simplifier.cc`; the times are measured.
 
-use hlo_ir::edit::Patch;
-use hlo_ir::{ArrayShape, AttrKey, Attribute, DotDims, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
-use hlo_memory::{Bytes, size};
+use hlo_ir::{Instruction, InstructionId, Module};
+use hlo_memory::Bytes;
 
-use super::call_that_hands_on;
+use crate::speed::{self, Change, SHARE_OF_PEAK};
+use crate::swapped_dot::{self, Side};
+use crate::{Context, Finding, Grade, Pass, PassKind};
 
 /// Bytes of the smallest array that is worth two more kernels for the result, if the library then makes the product.
 const LEAST: Bytes = Bytes(256 << 10);
@@ -39,118 +45,72 @@ const WIDER: i64 = 2;
 /// How many times as deep the sum is as what is transposed behind it is wide.
 const DEEPER: i64 = 4;
 
+/// The pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SwapDotOperands;
+
+impl Pass for SwapDotOperands {
+    fn name(&self) -> &'static str {
+        "swap-dot-operands"
+    }
+    fn summary(&self) -> &'static str {
+        "swap the operands of products in loops of which the large one would be packed each time"
+    }
+    crate::explanation!("swap_dot_operands.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::Speed
+    }
+    fn share_of_peak(&self) -> Option<u64> {
+        Some(SHARE_OF_PEAK)
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        if !speed::applies(context) {
+            return Vec::new();
+        }
+        let change = patch(context.module, |id| context.is_in_inexact_loop(id));
+        change
+            .finding(
+                Grade::HloExact,
+                ["a product", "products"],
+                "with swapped operands",
+                "each number of the result is the sum of the same products",
+            )
+            .into_iter()
+            .collect()
+    }
+}
+
 /// What changes the operands of products that are `new`; empty if there is none.
-pub(crate) fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Patch {
-    let mut patch = Patch::new(module);
+fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
+    let mut change = Change::new(module);
     if module.is_partitioned() {
-        return patch;
+        return change;
     }
     for (product, inst) in module.live_instructions() {
         if inst.parent != module.entry() && new(product) && is_slow(module, inst) {
-            change(module, product, &mut patch);
+            change.at(product);
+            swapped_dot::swap(module, product, &mut change.patch);
         }
     }
-    patch
+    change
 }
 
-/// Whether a product takes less time with operands changed.
+/// Whether a product takes less time with operands swapped.
 fn is_slow(module: &Module, inst: &Instruction) -> bool {
-    Side::both(module, inst).is_some_and(|(left, right)| right.is_missed(&left) || left.is_packed(&right))
+    Side::both(module, inst).is_some_and(|(left, right)| is_missed(&right, &left) || is_packed(&left, &right))
 }
 
-/// Reads what `product` was from a product with changed operands.
-pub(crate) fn change(module: &Module, product: InstructionId, patch: &mut Patch) {
-    let inst = module.instruction(product);
-    let (Some(result), Some(left), Some(right)) = (inst.array(), Side::of(module, inst, 0), Side::of(module, inst, 1))
-    else {
-        return;
-    };
-    let batches = result.rank() - left.free - right.free;
-    // Batches, what is left of the right operand, what is left of the left one; and the way back.
-    let there = (0..batches).chain(batches + left.free..result.rank()).chain(batches..batches + left.free);
-    let back = (0..batches).chain(batches + right.free..result.rank()).chain(batches..batches + right.free);
-    let dims = there.map(|dim| result.dims[dim]).collect::<Vec<_>>();
-    let mut changed = inst.clone();
-    changed.shape = Shape::Array(ArrayShape::new(result.element_type, dims)).into();
-    change_operands(&mut changed);
-    let changed = patch.add(inst.parent, changed);
-    patch.stems_from(changed, product);
-    let mut block = patch.instruction(module, changed).clone();
-    block.operands = [changed].into_iter().collect();
-    let kept = call_that_hands_on(patch, inst.parent, &block);
-    let order = Attribute::ints(AttrKey::Dimensions, back.map(|dim| dim as i64));
-    let mut transpose = Instruction::new(inst.name.clone(), inst.shape.clone(), Opcode::Transpose, [kept]).with(order);
-    transpose.attributes.extend(inst.attributes.iter().filter(|attribute| attribute.key == AttrKey::Metadata).cloned());
-    patch.rewrite(product, transpose);
+/// Whether the library would take the right operand as a left one, and what is transposed behind the product is a small part of it.
+fn is_missed(right: &Side, left: &Side) -> bool {
+    right.in_rows && right.bytes >= LEAST && right.depth / DEEPER >= left.columns
 }
 
-/// Lets the left operand be the right one, and the other way round.
-fn change_operands(inst: &mut Instruction) {
-    inst.operands.swap(0, 1);
-    let sides =
-        [(AttrKey::LhsBatchDims, AttrKey::RhsBatchDims), (AttrKey::LhsContractingDims, AttrKey::RhsContractingDims)];
-    for (left, right) in sides {
-        if let (Some(lhs), Some(rhs)) = (inst.attribute(&left).cloned(), inst.attribute(&right).cloned()) {
-            inst.set_attribute(left, rhs);
-            inst.set_attribute(right, lhs);
-        }
-    }
-}
-
-/// One operand of a product as a matrix.
-pub(crate) struct Side {
-    /// Its memory.
-    pub(crate) bytes: Bytes,
-    /// Elements of the dimensions that are no batches and not contracted, and their number.
-    columns: i64,
-    free: usize,
-    /// Elements of contracted dimensions.
-    depth: i64,
-    /// Whether the last dimension is contracted.
-    in_rows: bool,
-}
-
-impl Side {
-    /// The operands of a product of which the left one is not contracted in its last dimension, and which may be changed.
-    pub(crate) fn both(module: &Module, inst: &Instruction) -> Option<(Self, Self)> {
-        // A precision of its own for each operand is left where it is.
-        let plain = inst.attribute(&AttrKey::OperandPrecision).is_none() && inst.control_predecessors().is_empty();
-        let (left, right) = (Self::of(module, inst, 0)?, Self::of(module, inst, 1)?);
-        (plain && !left.in_rows).then_some((left, right))
-    }
-
-    /// `None` if this is no product, or of numbers that Eigen packs quickly.
-    fn of(module: &Module, inst: &Instruction, side: usize) -> Option<Self> {
-        let dims = DotDims::of(inst)?;
-        let (batch, contracted) =
-            [(dims.lhs_batch, dims.lhs_contracting), (dims.rhs_batch, dims.rhs_contracting)][side];
-        let slow = |&array: &&ArrayShape| matches!(array.element_type, ElementType::F32 | ElementType::Bf16);
-        let array = module.instruction(*inst.operands.get(side)?).array().filter(slow)?;
-        let is = |dims: &[i64], dim: usize| dims.contains(&(dim as i64));
-        let free: Vec<usize> = (0..array.rank()).filter(|&dim| !is(batch, dim) && !is(contracted, dim)).collect();
-        let elements = |dims: &[usize]| dims.iter().map(|&dim| array.dims[dim]).fold(1, i64::saturating_mul);
-        let contracted_dims: Vec<usize> = contracted.iter().map(|&dim| dim as usize).collect();
-        Some(Self {
-            bytes: size::array_size(array)?,
-            columns: elements(&free),
-            free: free.len(),
-            depth: elements(&contracted_dims),
-            in_rows: array.rank().checked_sub(1).is_some_and(|last| is(contracted, last)),
-        })
-    }
-
-    /// Whether the library would take it as a left operand, and what is transposed behind the product is a small part of it.
-    fn is_missed(&self, left: &Self) -> bool {
-        self.in_rows && self.bytes >= LEAST && self.depth / DEEPER >= left.columns
-    }
-
-    /// Whether most of the time of a product goes into packing this left operand, and would not with operands changed.
-    fn is_packed(&self, right: &Self) -> bool {
-        self.bytes >= LEAST_PACKED
-            && self.columns / WIDER >= right.columns
-            && right.columns <= MOST_COLUMNS
-            && self.depth / DEEPER >= right.columns
-    }
+/// Whether most of the time of a product goes into packing the left operand, and would not with operands swapped.
+fn is_packed(left: &Side, right: &Side) -> bool {
+    left.bytes >= LEAST_PACKED
+        && left.columns / WIDER >= right.columns
+        && right.columns <= MOST_COLUMNS
+        && left.depth / DEEPER >= right.columns
 }
 
 #[cfg(test)]
@@ -193,7 +153,7 @@ ENTRY %main {
 }
 ";
 
-    fn found(source: &str, is_new: bool) -> (Module, Patch) {
+    fn found(source: &str, is_new: bool) -> (Module, Change) {
         let module = text::parse(source).expect("the test's module is legal");
         assert_eq!(hlo_ir::verify::verify(&module), [], "{source}");
         let patch = patch(&module, |_| is_new);

@@ -1,30 +1,12 @@
-//! Last touches on loops that passes made: they save no memory but time. The input's own instructions stay as they are.
+//! Calls that XLA does not inline: what stands before one is computed by kernels of its own.
 //!
-//! Each is a function from a module, and a test for instructions that are new, to a patch; the manager makes them when its search has ended.
-
-pub(crate) mod columns;
-pub(crate) mod gathers;
-mod kernel;
-pub(crate) mod products;
-pub(crate) mod reads;
-pub(crate) mod sines;
-pub(crate) mod sums;
-pub(crate) mod units;
-pub(crate) mod writes;
+//! XLA fuses what it likes with what reads it. A call of a computation that only hands on its parameter, marked `inlineable="false"`, ends a
+//! kernel: the value stands in memory behind it (`xla/service/call_inliner.cc`).
 
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
-
-/// Whether an instruction is a block with a start of its own for each dimension (there may be a vector of them) that waits for nothing else.
-fn is_plain_block(module: &Module, inst: &Instruction) -> bool {
-    let scalar = |&id: &InstructionId| module.instruction(id).array().is_some_and(|array| array.rank() == 0);
-    inst.opcode == Opcode::DynamicSlice
-        && inst.array().is_some_and(|array| !array.is_dynamic())
-        && inst.operands[1..].iter().all(scalar)
-        && inst.control_predecessors().is_empty()
-}
 
 /// The attributes of a call of `body` that XLA does not inline, in the place of `inst`.
 pub(crate) fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec<Attribute> {
@@ -35,10 +17,10 @@ pub(crate) fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec
 }
 
 /// Bytes of the smallest block that is worth a kernel of its own: less is computed in the time that starting one takes.
-const LEAST_KERNEL: Bytes = Bytes(64 << 10);
+pub(crate) const LEAST_KERNEL: Bytes = Bytes(64 << 10);
 
 /// Whether a block is large enough for a kernel of its own.
-fn is_worth_a_kernel(module: &Module, block: InstructionId) -> bool {
+pub(crate) fn is_worth_a_kernel(module: &Module, block: InstructionId) -> bool {
     size::shape_size(module.shape(block)).is_some_and(|bytes| bytes >= LEAST_KERNEL)
 }
 
@@ -54,7 +36,7 @@ pub(crate) fn hand_on(module: &Module, reader: InstructionId, operand: usize, pa
 }
 
 /// A call that hands on the only operand of `block`, with its name, shape and metadata.
-fn call_that_hands_on(patch: &mut Patch, parent: ComputationId, block: &Instruction) -> InstructionId {
+pub(crate) fn call_that_hands_on(patch: &mut Patch, parent: ComputationId, block: &Instruction) -> InstructionId {
     let body = patch.add_computation(format!("{}.hand_on", block.name));
     let own = Instruction::new("block", block.shape.clone(), Opcode::Parameter, []);
     patch.add(body, own.with_payload(Payload::Parameter(0)));

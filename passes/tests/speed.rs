@@ -1,4 +1,4 @@
-//! What is done to loops once the search has ended: the same results, faster forms, and no more memory than they are worth.
+//! Passes of kind `speed`, which run once the search has ended: the same results, faster forms, and no more memory than they are worth.
 
 mod chunking;
 mod common;
@@ -6,8 +6,8 @@ mod interpreter;
 
 use hlo_ir::{Module, Opcode, text};
 use hlo_memory::{Bytes, Estimator, ModelEstimator, Target};
-use hlo_passes::manager::{default_pipeline, run};
-use hlo_passes::{Grade, Options};
+use hlo_passes::manager::{Observer, Rewrite, by_names, default_pipeline, run, run_observed};
+use hlo_passes::{Grade, Options, PassKind};
 
 use chunking::{assert_same_results, options};
 use common::parse;
@@ -163,33 +163,103 @@ fn a_second_run_changes_nothing() {
     }
 }
 
+#[test]
+fn changes_for_speed_are_reported_with_what_they_take() {
+    let mut module = parse(&program("s32[4096]", UNRAVELLED));
+    let estimator = ModelEstimator { target: Target::Cpu };
+    let report = run(&mut module, &default_pipeline(), &small(), &estimator).expect("it has an estimate");
+    let said: Vec<_> = report
+        .rewrites
+        .iter()
+        .map(|rewrite| (rewrite.pass, rewrite.kind, rewrite.grade, rewrite.note.as_str()))
+        .collect();
+    let block = "a block read once for all places of a kernel";
+    assert_eq!(said[1..], [("materialize-slices", PassKind::Speed, Grade::Bitwise, block)]);
+    let (loops, reads) = (&report.rewrites[0], &report.rewrites[1]);
+    assert_eq!((loops.taken, reads.saved), (Bytes::ZERO, Bytes::ZERO));
+    assert!(reads.taken > Bytes::ZERO && reads.instruction == "p", "{reads:?}");
+    assert_eq!(report.before.charged() - report.after.charged(), loops.saved - reads.taken);
+}
+
+#[test]
+fn only_the_passes_that_were_chosen_run() {
+    let before = parse(&program("s32[4096]", UNRAVELLED));
+    let calls = |names: &[&str]| {
+        let mut module = before.clone();
+        let passes = by_names(names).expect("they exist");
+        let estimator = ModelEstimator { target: Target::Cpu };
+        let report = run(&mut module, &passes, &small(), &estimator).expect("it has an estimate");
+        (report.rewrites.len(), count(&module, Opcode::Call))
+    };
+    assert_eq!(calls(&["chunk"]), (1, 0));
+    assert_eq!(calls(&["chunk", "materialize-slices"]), (2, 1));
+    assert_eq!(calls(&["chunk", "parallel-updates"]), (1, 0));
+    assert_eq!(calls(&["materialize-slices"]), (0, 0), "it changes only what the run made");
+}
+
+/// Keeps the module behind each rewrite that stays.
+#[derive(Default)]
+struct Behind(Vec<String>);
+
+impl Observer for Behind {
+    fn begun(&mut self, module: &Module) {
+        self.0.push(text::print(module));
+    }
+    fn applied(&mut self, _number: usize, _rewrite: &Rewrite, module: &Module) {
+        self.0.push(text::print(module));
+    }
+    fn undone(&mut self, kept: usize) {
+        self.0.truncate(kept + 1);
+    }
+}
+
+#[test]
+fn a_limit_keeps_the_first_changes_for_speed_too() {
+    let columns = include_str!("speed_programs/columns_again.hlo").to_owned();
+    for (source, bytes) in [(columns, 1000), (program("s32[4096]", UNRAVELLED), 512)] {
+        let (before, options) = (parse(&source), options(bytes));
+        let estimator = ModelEstimator { target: Target::Cpu };
+        let mut behind = Behind::default();
+        let (mut module, passes) = (before.clone(), default_pipeline());
+        let full = run_observed(&mut module, &passes, &options, &estimator, &mut behind).expect("it has an estimate");
+        assert!(full.rewrites.iter().any(|rewrite| rewrite.kind == PassKind::Speed), "{:?}", full.rewrites);
+        assert_eq!(behind.0.len(), full.rewrites.len() + 1);
+        for (limit, expected) in behind.0.iter().enumerate() {
+            let (mut module, options) = (before.clone(), Options { bisect_limit: Some(limit), ..options.clone() });
+            let report = run(&mut module, &passes, &options, &estimator).expect("it has an estimate");
+            assert_eq!(text::print(&module), *expected, "the first {limit}");
+            assert_eq!(report.rewrites, full.rewrites[..limit]);
+            assert_eq!(report.after, estimator.estimate(&module).expect("so has this"));
+        }
+    }
+}
+
 /// Columns that are read one by one let one more loop save 48 bytes.
 #[test]
-fn the_search_goes_on_behind_what_is_made_last() {
+fn the_search_goes_on_behind_a_change_for_speed() {
     let options = Options { min_saving: Bytes(1), ..options(1000) };
-    let before = parse(include_str!("polish_programs/columns_again.hlo"));
+    let before = parse(include_str!("speed_programs/columns_again.hlo"));
     let mut module = before.clone();
     let estimator = ModelEstimator { target: Target::Cpu };
     let report = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
     let notes: Vec<&str> = report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect();
-    assert_eq!(notes, ["8 blocks of 32 rows, then 1 rows", "2 blocks of 16 rows"]);
+    assert_eq!(notes, ["8 blocks of 32 rows, then 1 rows", "a block read column by column", "2 blocks of 16 rows"]);
     assert_same_results(&before, &module, 1);
     let again = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
     assert!(again.rewrites.is_empty(), "{:?}", again.rewrites);
-    // A limit on rewrites counts these too, and not what is made last.
-    for limit in 0..=2 {
+    for limit in 0..=3 {
         let (mut module, options) = (before.clone(), Options { bisect_limit: Some(limit), ..options.clone() });
         let report = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
         assert_eq!(report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect::<Vec<_>>(), notes[..limit]);
         let left_out = report.remarks.iter().filter(|remark| remark.code == "bisect-limit").count();
-        assert_eq!(left_out > 0, limit < 2, "{:?}", report.remarks);
+        assert_eq!(left_out > 0, limit < 3, "{:?}", report.remarks);
     }
 }
 
-/// Another search would inline calls first and then look at what was inlined, behind what was made last.
+/// Another search would inline calls first and then look at what was inlined, behind a change for speed.
 #[test]
-fn what_is_made_last_has_an_ancestor_too() {
-    let before = parse(include_str!("polish_programs/calls_beside.hlo"));
+fn what_is_made_for_speed_has_an_ancestor_too() {
+    let before = parse(include_str!("speed_programs/calls_beside.hlo"));
     let module = rewritten(&before, &Options { exactness: Grade::Bitwise, ..options(256) });
     let printed = text::print(&module);
     assert_eq!(printed.matches("inlineable=").count(), 1, "{printed}");
@@ -198,7 +268,7 @@ fn what_is_made_last_has_an_ancestor_too() {
 #[test]
 fn rows_are_weighted_before_they_are_summed() {
     // Gradients of single examples, clipped: the weight of each follows from all its numbers.
-    let before = parse(include_str!("polish_programs/clipped.hlo"));
+    let before = parse(include_str!("speed_programs/clipped.hlo"));
     let calls = |exactness| {
         let module = rewritten(&before, &Options { exactness, ..Options::default() });
         let summed = |inst: &hlo_ir::Instruction| {
@@ -244,7 +314,7 @@ fn products_of_a_run_that_keeps_every_bit_keep_their_operands() {
 
 #[test]
 fn sums_of_blocks_of_one_row_leave_its_dimension_out() {
-    let source = include_str!("polish_programs/one_number.hlo");
+    let source = include_str!("speed_programs/one_number.hlo");
     let sums = |source: &str| {
         let module = rewritten(&parse(source), &Options::default());
         let summed = |inst: &hlo_ir::Instruction| {
