@@ -114,11 +114,19 @@ def largest(copies, width, columns):
     return of_all, (shape((width, width)), shape((copies, width, columns)))
 
 
-@twins("materialize-gathers", "fires-interpolated", big=dict(size=256, places=1 << 24), small=dict(size=6, places=200), order=1)
-@twins("materialize-gathers", "keeps-nearest", big=dict(size=256, places=1 << 24), small=dict(size=6, places=200), order=0)
-def sampled(size, places, order):
-    """A volume read between eight numbers, and the gradient of that; the nearest number alone is read for one place of a kernel."""
+@twins("materialize-gathers", "fires-interpolated", big=dict(size=256, places=1 << 24), small=dict(size=6, places=200))
+def interpolated(size, places):
+    """The gradient of a volume read between eight numbers, each of which is needed at several places of one kernel."""
     def loss(volume, where):
-        return jnp.sum(jax.scipy.ndimage.map_coordinates(volume, where, order=order, mode="constant") ** 2)
+        return jnp.sum(jax.scipy.ndimage.map_coordinates(volume, where, order=1, mode="constant") ** 2)
 
-    return jax.grad(loss, (0, 1) if order else 0), (shape((size, size, size)), shape((3, places)))
+    return jax.grad(loss, (0, 1)), (shape((size, size, size)), shape((3, places)))
+
+
+@twins("materialize-gathers", "keeps-one-place", big=dict(rows=1 << 24), small=dict(rows=200))
+def gathered_once(rows):
+    """What is gathered is needed at one place of the kernel that reads it."""
+    def count(table, weights, places):
+        return table.at[places[:, 0], places[:, 1], places[:, 2]].add(jnp.sin(weights[places[:, 0]]))
+
+    return count, (shape(CUBE), shape((64,)), shape((rows, 3), "uint8"))

@@ -7,7 +7,7 @@ use hlo_ir::text;
 use hlo_memory::{Bytes, Estimator as _, ModelEstimator, Target};
 use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
-use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass as _};
+use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass as _, PassKind};
 
 use common::parse;
 
