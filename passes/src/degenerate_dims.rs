@@ -87,7 +87,9 @@ fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
     squeezed.compute(&cones);
     let changed: Vec<InstructionId> = sums.into_iter().filter(|&sum| squeezed.sum(sum)).collect();
     squeezed.keep(&cones);
-    changed.into_iter().for_each(|sum| change.at(sum));
+    for sum in changed {
+        change.at(sum);
+    }
     change
 }
 

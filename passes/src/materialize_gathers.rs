@@ -83,7 +83,9 @@ fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
         readers.entry(users.get(gather)[0]).or_default().insert(gather);
     }
     for (reader, gathers) in readers {
-        gathers.iter().for_each(|&gather| change.at(gather));
+        for &gather in &gathers {
+            change.at(gather);
+        }
         keep(module, reader, &gathers, &mut change.patch);
     }
     change

@@ -34,6 +34,7 @@ use again::Forks;
 use freedom::Freedom;
 use known::Foreseen;
 use lazy::Savings;
+use speed::Stage;
 use steps::{Made, Step};
 
 /// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
@@ -123,10 +124,8 @@ pub(super) struct Search<'a> {
     searches_left: usize,
     /// Instructions of the input, those of called computations once for each call: what it grows to where calls are inlined.
     inlined_size: usize,
-    /// Whether the search is over: what was made is only sped up.
-    is_settled: bool,
-    /// Whether a change for speed was given up because the search went on behind it in vain.
-    given_up: bool,
+    /// How far the changes for speed are.
+    stage: Stage,
 }
 
 impl<'a> Search<'a> {
@@ -173,8 +172,7 @@ impl<'a> Search<'a> {
             in_vain: IndexSet::new(),
             foreseen: Foreseen::default(),
             searches_left: usize::MAX,
-            is_settled: false,
-            given_up: false,
+            stage: Stage::Open,
         })
     }
 

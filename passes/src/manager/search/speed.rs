@@ -11,12 +11,25 @@ use crate::{Grade, Outcome, PassKind};
 /// save, runs at 0.71 of its speed without them and at 0.93 with them, `sines-gradient` of `families.py`.)
 const SHARE_OF_SAVING: u64 = 3;
 
+/// How far the changes for speed are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// The search may go on behind each of them.
+    Open,
+    /// It went on behind one in vain, which was given up for that.
+    GaveUp,
+    /// The search is over.
+    Settled,
+}
+
 impl Search<'_> {
     /// Lets what was made run faster, if that takes no memory worth the name; the input's own instructions stay as they are.
     ///
     /// Whether the search went on behind a change, and has to end anew; the changes that were not made yet are then still to be made.
     pub(super) fn speed_up(&mut self) -> Result<bool, RunError> {
-        self.given_up = false;
+        if self.stage != Stage::Settled {
+            self.stage = Stage::Open;
+        }
         if self.steps.is_empty() {
             return Ok(false);
         }
@@ -64,14 +77,16 @@ impl Search<'_> {
             return Ok(false);
         }
         let faster = self.steps.len();
-        if !self.fits() && !self.is_settled && self.is_small() {
+        if !self.fits() && self.stage != Stage::Settled && self.is_small() {
             self.descend_repeatedly()?;
         }
         let went_on = self.steps.len() > faster;
         let in_vain = went_on && self.now.charged() + self.least().max(Bytes(1)) > start.charged();
         // What a change takes may miss a budget; what the search finds behind it may meet it all the same.
         if in_vain || overruns(self.now.total, start.total(), self.options.budget) {
-            self.given_up |= in_vain;
+            if in_vain {
+                self.stage = Stage::GaveUp;
+            }
             self.back_to(&start);
             return Ok(false);
         }
@@ -80,8 +95,7 @@ impl Search<'_> {
 
     /// Where a change for speed was given up because the search went on behind it in vain: now that the search is over, it is made after all.
     pub(super) fn settle_speed(&mut self) -> Result<(), RunError> {
-        self.is_settled = true;
-        if self.given_up {
+        if std::mem::replace(&mut self.stage, Stage::Settled) == Stage::GaveUp {
             let kept = self.steps_before_speed();
             self.roll_back(kept);
             self.now = self.statistics.estimates.measure(|| self.estimator.estimate(self.module))?;
