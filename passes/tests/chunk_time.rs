@@ -465,7 +465,7 @@ fn columns_of_less_than_a_cache_line_are_not_cut() {
     let mut module = parse(VARIATION);
     let report = run(&mut module, &default_pipeline(), &Options::default(), &ModelEstimator::default());
     let rewrites = report.expect("it has an estimate").rewrites;
-    assert_eq!(rewrites.iter().filter(|rewrite| rewrite.kind == PassKind::Rewrite).count(), 2, "{rewrites:?}");
+    assert_eq!(rewrites.iter().filter(|rewrite| rewrite.kind != PassKind::Speed).count(), 2, "{rewrites:?}");
     let text = text::print(&module);
     assert!(text.contains("f32[256,4,256]") && text.contains("f32[4,256,256]"));
     assert!(!text.contains("f32[256,256,4]"), "four columns are 16 bytes");
