@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _};
 use anstream::ColorChoice;
 use clap::Parser as _;
 use hlo_ir::text;
-use hlo_passes::{Pass, PassKind};
+use hlo_passes::Pass;
 
 use crate::args::{Action, Args, Color, ErrorForm, Job, RawArgs, Rewriting, Stage, UsageError};
 use crate::folder::{self, Wanted};
@@ -76,16 +76,7 @@ fn print(text: String) -> Result<Exit, Problem> {
 fn list_passes() -> String {
     let passes = hlo_passes::all();
     let width = passes.iter().map(|pass| pass.name().len()).max().unwrap_or(0);
-    let line = |pass: &dyn Pass| {
-        let kind = match pass.kind() {
-            PassKind::Rewrite => "rewrite ",
-            PassKind::CleanUp => "clean-up",
-            PassKind::Enabling => "enabling",
-            PassKind::Analysis => "analysis",
-            PassKind::Form => "form    ",
-        };
-        format!("{:width$}  {kind}  {}", pass.name(), pass.summary())
-    };
+    let line = |pass: &dyn Pass| format!("{:width$}  {:8}  {}", pass.name(), pass.kind().name(), pass.summary());
     passes.iter().map(|pass| line(pass.as_ref()) + "\n").collect()
 }
 

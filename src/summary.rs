@@ -1,11 +1,11 @@
 //! The short summary that ends a rewriting run on standard error.
 
 use hlo_memory::Bytes;
-use hlo_passes::Machine;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, RunReport};
+use hlo_passes::{Machine, PassKind};
 use indexmap::IndexMap;
 
-use crate::report::made_at;
+use crate::report::{gain, made_at};
 
 /// One line for the peak, one for the memory of the machine if one was named, one per rewrite, one per missed chance that is worth more than 1 % of the remaining peak.
 pub(crate) fn text(module: &str, report: &RunReport, machine: Option<&Machine>) -> String {
@@ -53,10 +53,14 @@ fn hidden(report: &RunReport) -> String {
 }
 
 fn rewrite_line(rewrite: &Rewrite) -> String {
-    let Rewrite { pass, instruction, note, saved, .. } = rewrite;
+    let Rewrite { pass, instruction, note, .. } = rewrite;
     let (grade, at) = (rewrite.grade.name(), made_at(&rewrite.source));
-    let saved = if *saved == Bytes::ZERO { String::new() } else { format!("saves {saved}, ") };
-    format!("  {pass} {instruction}{at}: {saved}{grade}: {note}\n")
+    let gain = if rewrite.saved == rewrite.taken && rewrite.kind != PassKind::Speed {
+        String::new()
+    } else {
+        format!("{}, ", gain(rewrite))
+    };
+    format!("  {pass} {instruction}{at}: {gain}{grade}: {note}\n")
 }
 
 fn worth_saying(remark: &Remark, peak: Bytes) -> bool {

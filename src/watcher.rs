@@ -67,9 +67,6 @@ impl Observer for Watcher<'_> {
         }
         self.dump(&format!("{number:04}.{pass}.{}", file_name(instruction)), module);
     }
-    fn polished(&mut self, number: usize, module: &Module) {
-        self.dump(&format!("{number:04}.polished"), module);
-    }
     fn undone(&mut self, kept: usize) {
         if self.watch.print_after != crate::watch_flags::Printed::default() {
             say(&format!("// put back: all rewrites but the first {kept}\n"));

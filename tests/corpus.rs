@@ -4,13 +4,14 @@
 
 mod common;
 
-use common::{DEVICES, FULL, SMALL, corpus, programs, run, text, xla_total};
+use common::{corpus, devices, full, programs, run, small, text, xla_total};
 use hlo_opt::{Bytes, Options, Pipeline, analyze, optimize};
+use hlo_passes::PassKind;
 
 /// Folder and name of every program.
-fn everything() -> Vec<(&'static str, String)> {
-    let folders = FULL.into_iter().chain(SMALL).chain([DEVICES]);
-    folders.flat_map(|folder| programs(folder).into_iter().map(move |name| (folder, name))).collect()
+fn everything() -> Vec<(String, String)> {
+    let folders = full().into_iter().chain(small()).chain(devices());
+    folders.flat_map(|folder| programs(&folder).into_iter().map(move |name| (folder.clone(), name))).collect()
 }
 
 /// The default, without a search for what other flags would give.
@@ -25,23 +26,24 @@ fn eager() -> Options {
 
 #[test]
 fn the_default_pipeline_rewrites_the_corpus_like_this() {
-    insta::glob!(
-        "../corpus",
-        "{founding,chunk,direct-index,dot-operands,flat-state,loop-inputs,loop-residuals,own-slice,roll,row-index,tie}/*.before.hlo",
-        |path| {
-            let relative = path.strip_prefix(common::root().canonicalize().unwrap()).unwrap();
-            let run = run(["--diff", relative.to_str().unwrap()]);
-            assert_eq!(run.code, 0, "{run}");
-            insta::assert_snapshot!("diff", format!("{}\n{}", run.stderr, run.stdout));
+    let full = full();
+    insta::glob!("../corpus", "*/*.before.hlo", |path| {
+        let relative = path.strip_prefix(common::root().canonicalize().unwrap()).unwrap();
+        let folder = relative.parent().and_then(|folder| folder.file_name()).unwrap();
+        if full.iter().all(|full| folder != full.as_str()) {
+            return;
         }
-    );
+        let run = run(["--diff", relative.to_str().unwrap()]);
+        assert_eq!(run.code, 0, "{run}");
+        insta::assert_snapshot!("diff", format!("{}\n{}", run.stderr, run.stdout));
+    });
 }
 
 #[test]
 fn no_passes_print_every_dump_back_byte_for_byte() {
     for (folder, name) in everything() {
         for extension in ["before.hlo", "after.hlo"] {
-            let path = corpus(folder, &name, extension);
+            let path = corpus(&folder, &name, extension);
             let run = run(["-q", "--passes=", path.to_str().unwrap()]);
             assert_eq!(run.code, 0, "{}: {run}", path.display());
             assert!(run.stdout == text(&path), "{} is printed differently", path.display());
@@ -53,7 +55,7 @@ fn no_passes_print_every_dump_back_byte_for_byte() {
 fn two_runs_are_byte_identical() {
     let temporary = tempfile::tempdir().unwrap();
     for (folder, name) in everything() {
-        let path = corpus(folder, &name, "before.hlo");
+        let path = corpus(&folder, &name, "before.hlo");
         let result = || {
             let report = temporary.path().join("report.json");
             let run = run(["--min-saving=1", "--report", report.to_str().unwrap(), path.to_str().unwrap()]);
@@ -66,7 +68,7 @@ fn two_runs_are_byte_identical() {
 #[test]
 fn a_second_run_changes_nothing() {
     for (folder, name) in everything() {
-        let first = optimize(&text(corpus(folder, &name, "before.hlo")), &Pipeline::standard(), &eager()).unwrap();
+        let first = optimize(&text(corpus(&folder, &name, "before.hlo")), &Pipeline::standard(), &eager()).unwrap();
         let second = optimize(&first.text, &Pipeline::standard(), &eager()).unwrap();
         let rewrites: Vec<_> = second.report.rewrites.iter().map(|rewrite| (rewrite.pass, &rewrite.note)).collect();
         assert!(second.text == first.text, "{folder}/{name} is rewritten again: {rewrites:?}");
@@ -76,7 +78,7 @@ fn a_second_run_changes_nothing() {
 #[test]
 fn the_estimate_never_rises_and_the_interface_never_changes() {
     for (folder, name) in everything() {
-        let outcome = optimize(&text(corpus(folder, &name, "before.hlo")), &Pipeline::standard(), &eager()).unwrap();
+        let outcome = optimize(&text(corpus(&folder, &name, "before.hlo")), &Pipeline::standard(), &eager()).unwrap();
         let (before, after) = (&outcome.report.before, &outcome.report.after);
         assert!(after.total <= before.total, "{folder}/{name}: {} -> {}", before.total, after.total);
         assert_eq!(after.floor, before.floor, "{folder}/{name}");
@@ -88,12 +90,12 @@ fn the_estimate_never_rises_and_the_interface_never_changes() {
 #[test]
 fn programs_that_should_be_rewritten_are() {
     let mut kept = Vec::new();
-    for folder in FULL {
-        for name in programs(folder).iter().filter(|name| folder == "founding" || name.starts_with("fires-")) {
-            let module = text(corpus(folder, name, "before.hlo"));
+    for folder in full() {
+        for name in programs(&folder).iter().filter(|name| folder == "founding" || name.starts_with("fires-")) {
+            let module = text(corpus(&folder, name, "before.hlo"));
             let outcome = optimize(&module, &Pipeline::standard(), &plain()).unwrap();
             if !outcome.helped() {
-                kept.push((folder, name.clone(), outcome.report.remarks));
+                kept.push((folder.clone(), name.clone(), outcome.report.remarks));
             }
         }
     }
@@ -101,11 +103,26 @@ fn programs_that_should_be_rewritten_are() {
 }
 
 #[test]
+fn passes_for_speed_change_what_they_should() {
+    let passes = hlo_passes::all().into_iter().filter(|pass| pass.kind() == PassKind::Speed);
+    for pass in passes.map(|pass| pass.name()) {
+        for name in programs(pass) {
+            let module = text(corpus(pass, &name, "before.hlo"));
+            let outcome = optimize(&module, &Pipeline::standard(), &plain()).unwrap();
+            let rewrites = &outcome.report.rewrites;
+            assert!(rewrites.iter().any(|rewrite| rewrite.kind == PassKind::Rewrite), "{pass}/{name}: {rewrites:?}");
+            let fires = rewrites.iter().any(|rewrite| rewrite.pass == pass);
+            assert_eq!(fires, name.starts_with("fires-"), "{pass}/{name}: {rewrites:?}");
+        }
+    }
+}
+
+#[test]
 fn scheduled_modules_are_estimated_to_the_byte() {
     for (folder, name) in everything() {
-        let path = corpus(folder, &name, "after.hlo");
+        let path = corpus(&folder, &name, "after.hlo");
         let estimate = analyze(&text(&path), Options::default().target).unwrap().estimate;
-        assert_eq!(estimate.total.get(), xla_total(folder, &name), "{}", path.display());
+        assert_eq!(estimate.total.get(), xla_total(&folder, &name), "{}", path.display());
     }
 }
 

@@ -10,7 +10,7 @@ mod session;
 use std::fs;
 use std::path::PathBuf;
 
-use common::{SMALL, corpus, programs, root, run, text};
+use common::{corpus, programs, root, run, small, text};
 use hlo_opt::{Options, Pipeline, optimize};
 use serde_json::json;
 use session::{Session, workspace};
@@ -53,8 +53,11 @@ fn what_is_refused_says_why() {
 #[test]
 fn xla_takes_them_back_and_they_compute_the_same() {
     let folder = workspace("unfuse-results");
-    let mut programs_of: Vec<(&str, String)> = group("fires-").into_iter().map(|name| ("unfuse", name)).collect();
-    programs_of.extend(SMALL.into_iter().flat_map(|group| programs(group).into_iter().map(move |name| (group, name))));
+    let mut programs_of: Vec<(String, String)> =
+        group("fires-").into_iter().map(|name| ("unfuse".to_owned(), name)).collect();
+    programs_of.extend(
+        small().into_iter().flat_map(|group| programs(&group).into_iter().map(move |name| (group.clone(), name))),
+    );
     let mut requests = Vec::new();
     for (group, name) in &programs_of {
         let outcome = unfused(group, name);

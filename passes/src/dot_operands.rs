@@ -27,7 +27,7 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{DotDims, Instruction, InstructionId, Module};
 use hlo_memory::{Bytes, Target, size};
 
-use crate::polish::products;
+use crate::swapped_dot::{self, Side};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 
 /// How many times as large the operand is as what is transposed in its place, at least.
@@ -72,7 +72,7 @@ fn finding(module: &Module, products: &[(InstructionId, Bytes)]) -> Option<Findi
     let &(instruction, _) = products.iter().max_by_key(|(id, bytes)| (*bytes, std::cmp::Reverse(*id)))?;
     let mut patch = Patch::new(module);
     for &(product, _) in products {
-        products::change(module, product, &mut patch);
+        swapped_dot::swap(module, product, &mut patch);
     }
     let note = match products.len() {
         1 => "a product with its operands changed".to_owned(),
@@ -86,7 +86,7 @@ fn finding(module: &Module, products: &[(InstructionId, Bytes)]) -> Option<Findi
 
 /// Bytes of the left operand of a product, if XLA copies it and would copy much less with operands changed.
 fn copied_bytes(module: &Module, inst: &Instruction) -> Option<Bytes> {
-    let (left, right) = products::Side::both(module, inst)?;
+    let (left, right) = Side::both(module, inst)?;
     let result = size::array_size(inst.array()?)?;
     let less = left.bytes.get() / LARGER >= right.bytes.get().saturating_add(result.get());
     (less && contracts_in_front(inst)).then_some(left.bytes)

@@ -85,6 +85,9 @@ impl Pass for InlineCalls {
             }
         }
     }
+    fn find_where_needed(&self, context: &Context<'_>) -> Vec<Finding> {
+        Self::where_needed().find(context)
+    }
 }
 
 fn inline_one(module: &Module, call: InstructionId) -> Finding {

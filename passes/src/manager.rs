@@ -10,6 +10,8 @@
 //! - Rewrites that a pass found alike at several places, such as the layers of a model, are made in one step and measured together. In large modules one of
 //!   them is tried, and enabling changes are made all at once instead of one after the other: no search is repeated for each layer.
 //! - Where less lies above the floor than `min_saving`, no rewrite can pay, and none is tried.
+//! - Changes for [speed](crate::PassKind::Speed) come last, when nothing is left to save, and stay where they take a small part of the peak and of what was
+//!   saved. Where a new run would find more to save behind one, the search goes on at once. Remarks speak of the program without them.
 //! - A change of [form](crate::PassKind::Form) that the user names comes first and stays, whatever the form needs.
 //! - After every patch the module is verified; in debug builds and with `verify_each` its structural hash must have changed too, because
 //!   a patch that changes nothing is a wrong claim.
@@ -24,7 +26,6 @@
 //! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
 
 mod holders;
-mod origin;
 mod pipeline;
 mod remarks;
 mod said;
@@ -40,7 +41,7 @@ use smol_str::SmolStr;
 pub use pipeline::{UnknownPass, by_names, default_pipeline};
 pub use watch::{Nobody, Observer, PassStatistics, Statistics, Work};
 
-use crate::{Condition, Grade, Options, Pass};
+use crate::{Condition, Grade, Options, Pass, PassKind};
 
 /// Where an instruction was made.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -56,6 +57,8 @@ pub struct Source {
 pub struct Rewrite {
     /// Name of the pass.
     pub pass: &'static str,
+    /// What the change is for.
+    pub kind: PassKind,
     /// Computation of the rewritten instruction.
     pub computation: SmolStr,
     /// The instruction that owned the waste, as named in the input.
@@ -64,6 +67,8 @@ pub struct Rewrite {
     pub grade: Grade,
     /// Fall of the estimated peak; zero for a step whose gain shows only together with a later one.
     pub saved: Bytes,
+    /// Rise of the estimated peak: what a change of kind [`PassKind::Speed`] takes for speed, or what one takes whose gain shows only with a later one.
+    pub taken: Bytes,
     /// Where the user's program says so.
     pub source: Source,
     /// What was done, in a few words.

@@ -9,7 +9,7 @@ use hlo_memory::excess::Libraries;
 use hlo_memory::{Bytes, Estimate, Target};
 use indexmap::IndexSet;
 
-use crate::Machine;
+use crate::{Machine, Origins};
 
 /// How equal the results of a rewritten program are; each grade includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -25,6 +25,10 @@ pub enum Grade {
 }
 
 impl Grade {
+    /// Whether results keep less than every bit, other than by a promise about the data: that rounds nothing.
+    pub(crate) const fn is_inexact(self) -> bool {
+        matches!(self, Self::HloExact | Self::Reassociate)
+    }
     /// The spelling in flags and reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -122,6 +126,8 @@ pub struct Context<'a> {
     pub repeats: bool,
     /// What the user asked for.
     pub options: &'a Options,
+    /// What the run made so far; `None` of a module as it was given.
+    pub origins: Option<&'a Origins>,
     /// What the compiler's library computes, once it was asked for.
     pub libraries: OnceCell<Libraries>,
     /// Whether the module will be partitioned, once it was asked for.
@@ -133,7 +139,16 @@ impl<'a> Context<'a> {
     pub fn of_input(module: &'a Module, users: &'a Users, estimate: &'a Estimate, options: &'a Options) -> Self {
         let (libraries, partitioned) = (OnceCell::new(), OnceCell::new());
         let before = estimate.charged();
-        Self { module, users, estimate, before, repeats: true, options, libraries, partitioned }
+        Self { module, users, estimate, before, repeats: true, options, origins: None, libraries, partitioned }
+    }
+    /// Whether the run itself made an instruction: passes of kind [`PassKind::Speed`] leave those of the input as they are.
+    pub fn is_new(&self, id: InstructionId) -> bool {
+        self.origins.is_some_and(|origins| origins.is_new(id))
+    }
+    /// Whether an instruction stands in a loop that was made and keeps less than every bit, so that a change of what it computes may round otherwise.
+    pub fn is_in_inexact_loop(&self, id: InstructionId) -> bool {
+        let mut parameters = self.module.parameters(self.module.instruction(id).parent).into_iter();
+        self.origins.is_some_and(|origins| parameters.all(|parameter| origins.is_inexact(parameter)))
     }
     /// Whether the module will be partitioned ([`Module::is_partitioned`], which looks at every instruction).
     pub fn is_partitioned(&self) -> bool {
@@ -233,6 +248,22 @@ pub enum PassKind {
     Analysis,
     /// Writes the module in another form; kept, before anything else is done, whatever the form needs.
     Form,
+    /// Lets what the other passes made run faster; made once nothing is left to save, and kept where it takes little memory.
+    Speed,
+}
+
+impl PassKind {
+    /// The spelling in lists and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rewrite => "rewrite",
+            Self::CleanUp => "clean-up",
+            Self::Enabling => "enabling",
+            Self::Analysis => "analysis",
+            Self::Form => "form",
+            Self::Speed => "speed",
+        }
+    }
 }
 
 /// One kind of waste and its cure.
@@ -243,7 +274,7 @@ pub trait Pass {
     fn summary(&self) -> &'static str;
     /// The header of the pass's file, which `--explain` prints.
     fn explanation(&self) -> &'static str;
-    /// Rewrite or clean-up.
+    /// What its changes are for, and when they are kept.
     fn kind(&self) -> PassKind;
     /// Whether an enabling change of this pass is also tried together with those of others.
     fn accompanies(&self) -> bool {
@@ -254,6 +285,14 @@ pub trait Pass {
     fn may_cost_time(&self) -> bool {
         true
     }
+    /// The part of the peak that changes of kind [`PassKind::Speed`] may take, as a divisor; `None` where they may take nothing.
+    fn share_of_peak(&self) -> Option<u64> {
+        None
+    }
     /// Looks for waste. Findings come in a deterministic order.
     fn find(&self, context: &Context<'_>) -> Vec<Finding>;
+    /// The same in the default pipeline, where a clean-up is kept only if a rewrite gains because of it: what cannot help one may be left out.
+    fn find_where_needed(&self, context: &Context<'_>) -> Vec<Finding> {
+        self.find(context)
+    }
 }

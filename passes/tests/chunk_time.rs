@@ -7,7 +7,7 @@ use hlo_ir::text;
 use hlo_memory::{Bytes, Estimator as _, ModelEstimator, Target};
 use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
-use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass as _};
+use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass as _, PassKind};
 
 use common::parse;
 
@@ -464,7 +464,8 @@ const VARIATION: &str = include_str!("time_programs/total_variation_gradient.hlo
 fn columns_of_less_than_a_cache_line_are_not_cut() {
     let mut module = parse(VARIATION);
     let report = run(&mut module, &default_pipeline(), &Options::default(), &ModelEstimator::default());
-    assert_eq!(report.expect("it has an estimate").rewrites.len(), 2);
+    let rewrites = report.expect("it has an estimate").rewrites;
+    assert_eq!(rewrites.iter().filter(|rewrite| rewrite.kind != PassKind::Speed).count(), 2, "{rewrites:?}");
     let text = text::print(&module);
     assert!(text.contains("f32[256,4,256]") && text.contains("f32[4,256,256]"));
     assert!(!text.contains("f32[256,256,4]"), "four columns are 16 bytes");

@@ -246,7 +246,10 @@ fn by_default_a_module_is_unfused_only_where_a_rewrite_gains() {
         (text::print(&module), report.expect("the passes are sound"))
     };
     let (_, report) = run(founding);
-    assert_eq!(report.rewrites.iter().map(|rewrite| rewrite.pass).collect::<Vec<_>>(), ["unfuse", "chunk"]);
+    assert_eq!(
+        report.rewrites.iter().map(|rewrite| rewrite.pass).collect::<Vec<_>>(),
+        ["unfuse", "chunk", "column-slices"]
+    );
     let (_, direct) = run(include_str!("../../corpus/founding/s32.before.hlo"));
     assert_eq!(report.after.total, direct.after.total);
 

@@ -12,7 +12,7 @@ from . import calls
 from .errors import EstimateError, HloError, InternalError
 from .jax_lowering import Bytes, Lowering, OutOfMemory, foreign, measured
 from .jax_options import Options, warn
-from .report import Memory, Remark, Report
+from .report import Memory, Remark, Report, Rewrite
 
 @dataclass(frozen=True)
 class Verdict:
@@ -285,8 +285,15 @@ def _left(model: Report) -> list[str]:
 
 
 def _deeds(model: Report) -> list[str]:
-    return [f"  {done.pass_name} {done.instruction}{_at(done.source, done.detail)}: saves {size(done.saved_bytes)}, {done.grade}: {done.note}"
+    return [f"  {done.pass_name} {done.instruction}{_at(done.source, done.detail)}: {_gain(done)}, {done.grade}: {done.note}"
             for done in model.rewrites]
+
+
+def _gain(done: Rewrite) -> str:
+    """What a rewrite does to the peak."""
+    if done.kind == "speed":
+        return f"takes {size(done.taken_bytes)} for speed" if done.taken_bytes else "for speed, takes nothing"
+    return f"takes {size(done.taken_bytes)}" if done.taken_bytes else f"saves {size(done.saved_bytes)}"
 
 
 def _refusals(model: Report) -> list[str]:

@@ -61,7 +61,8 @@ class Condition:
 @dataclass(frozen=True)
 class Rewrite:
     """A change that was made. `grade` says how equal the results stay: bitwise, hlo-exact, reassociate or assume. `source` is the innermost
-    line of the user's own files, `detail` the line of the library called there, or the operation's name where no such line is known."""
+    line of the user's own files, `detail` the line of the library called there, or the operation's name where no such line is known. Of `kind` "speed"
+    are changes that let what others made run faster, for `taken_bytes` of memory."""
 
     id: int
     pass_name: str
@@ -73,6 +74,8 @@ class Rewrite:
     note: str
     conditions: tuple[Condition, ...] = ()
     detail: str | None = None
+    kind: str = "rewrite"
+    taken_bytes: int = 0
 
 
 @dataclass(frozen=True)

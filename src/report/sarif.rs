@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use hlo_passes::PassKind;
 use hlo_passes::manager::RemarkKind;
 use serde_json::{Value, json};
 
@@ -18,11 +19,13 @@ const BUDGET: (&str, &str) = ("budget", "memory that a source line holds at a pe
 /// A line that holds less than one in this many bytes of the peak is not marked.
 const WORTH_A_MARK: u64 = 20;
 
-/// The report with a final newline. Rewrites are warnings, since the program as written wastes what they save; missed chances and the lines that own
+/// The report with a final newline. Rewrites are warnings, since the program as written wastes what they save, but for those that take memory for the
+/// speed of what others made; missed chances and the lines that own
 /// the peak are notes, errors if the peak is over the budget. Files below the folder `here` are named from there, as code hosts want them.
 pub(super) fn write(report: &Report<'_>, here: Option<&Path>) -> String {
     let result = |rule, level, text: &str, bytes, source| result(rule, level, text, bytes, source, here);
-    let rewrites = report.rewrites.iter().map(|kept| {
+    let of_the_program = report.rewrites.iter().filter(|kept| kept.kind != PassKind::Speed);
+    let rewrites = of_the_program.map(|kept| {
         let text =
             format!("{}: {} saves {} ({}): {}", report.module, kept.pass, kept.saved, kept.grade.name(), kept.note);
         result(kept.pass, "warning", &text, kept.saved.get(), kept.source.line.as_deref())

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use hlo_memory::{Bytes, Details, Estimate, LiveBuffer, Model};
+use hlo_passes::PassKind;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, Source};
 
 use super::{Report, holders, target_name};
@@ -99,12 +100,24 @@ pub(crate) fn made_at(source: &Source) -> String {
     }
 }
 
+/// What a rewrite does to the peak.
+pub(crate) fn gain(rewrite: &Rewrite) -> String {
+    let Rewrite { saved, taken, .. } = rewrite;
+    match (rewrite.kind, *taken > Bytes::ZERO) {
+        (PassKind::Speed, true) => format!("takes {taken} for speed"),
+        (PassKind::Speed, false) => "for speed, takes nothing".to_owned(),
+        (_, true) => format!("takes {taken}"),
+        (_, false) => format!("saves {saved}"),
+    }
+}
+
 /// A rewrite and the proof of its side conditions.
 pub(crate) fn rewrite(id: usize, rewrite: &Rewrite) -> String {
     let Rewrite { pass, computation, instruction, note, .. } = rewrite;
     let (grade, at) = (rewrite.grade.name(), made_at(&rewrite.source));
     let mut out = format!("{id}. {pass} {instruction} of {computation}{at}\n");
-    writeln!(out, "   saves {} ({} B), {grade}: {note}", rewrite.saved, rewrite.saved.get()).expect(INFALLIBLE);
+    let bytes = rewrite.saved.max(rewrite.taken).get();
+    writeln!(out, "   {} ({bytes} B), {grade}: {note}", gain(rewrite)).expect(INFALLIBLE);
     for condition in &rewrite.conditions {
         writeln!(out, "   - {} (by {})", condition.text, condition.discharged_by).expect(INFALLIBLE);
     }

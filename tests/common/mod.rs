@@ -88,37 +88,35 @@ pub(crate) fn programs(folder: &str) -> Vec<String> {
     names
 }
 
-/// Folders of the corpus with full-size programs; each program of a `-small` folder is one of these made small.
-pub(crate) const FULL: [&str; 11] = [
-    "founding",
-    "chunk",
-    "direct-index",
-    "dot-operands",
-    "flat-state",
-    "loop-inputs",
-    "loop-residuals",
-    "own-slice",
-    "roll",
-    "row-index",
-    "tie",
-];
+/// Folders of the corpus that hold full-size programs and have a twin of small ones, sorted.
+pub(crate) fn full() -> Vec<String> {
+    let path = root().join("corpus");
+    let entries = path.read_dir().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str().map(str::to_owned));
+    let mut full: Vec<String> = names.filter(|name| path.join(format!("{name}-small")).is_dir()).collect();
+    full.sort();
+    assert!(full.len() > 10, "the corpus is not where the tests look for it");
+    full
+}
 
-/// Folders of the corpus with programs that can be run.
-pub(crate) const SMALL: [&str; 10] = [
-    "founding-small",
-    "chunk-small",
-    "direct-index-small",
-    "loop-inputs-small",
-    "loop-residuals-small",
-    "roll-small",
-    "dot-operands-small",
-    "flat-state-small",
-    "row-index-small",
-    "tie-small",
-];
+/// Their twins, of programs that can be run on one device.
+pub(crate) fn small() -> Vec<String> {
+    twins(false)
+}
 
-/// The folder of the corpus with programs that run on several devices.
-pub(crate) const DEVICES: &str = "own-slice-small";
+/// Their twins, of programs that run on several devices.
+pub(crate) fn devices() -> Vec<String> {
+    twins(true)
+}
+
+fn twins(on_several_devices: bool) -> Vec<String> {
+    let twins = full().into_iter().map(|folder| format!("{folder}-small"));
+    let is_partitioned = |folder: &str| {
+        let first = text(corpus(folder, &programs(folder)[0], "before.hlo"));
+        first.lines().next().is_some_and(|header| header.contains("num_partitions="))
+    };
+    twins.filter(|folder| is_partitioned(folder) == on_several_devices).collect()
+}
 
 /// A file of the corpus, relative to the root.
 pub(crate) fn corpus(folder: &str, name: &str, extension: &str) -> PathBuf {

@@ -10,7 +10,7 @@ use hlo_ir::{
 use super::emit::{At, Emitter};
 use super::region::Block;
 use crate::flow::{Rows, Value, block_shape};
-use crate::polish::attributes_of_call;
+use crate::fusion_barrier::attributes_of_call;
 
 impl Emitter<'_> {
     /// Reads the rows of a block from its value.

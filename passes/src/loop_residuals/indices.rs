@@ -14,7 +14,7 @@ use indexmap::IndexSet;
 
 use super::stacks::Stacks;
 use crate::Options;
-use crate::polish::hand_on;
+use crate::fusion_barrier::hand_on;
 
 /// Keeps the rows of `dropped` in memory that are put together for one gather.
 pub(super) fn keep(module: &Module, patch: &mut Patch, stacks: &Stacks, dropped: &[usize], options: &Options) {

@@ -1,37 +1,14 @@
 //! Which passes run: the default pipeline, or the ones the user names.
 
-use crate::inline_calls::InlineCalls;
 use crate::{Context, Finding, Pass, PassKind};
 
-/// Every pass that a plain run uses. The manager takes the best rewrite wherever it stands, so the order decides only between equals.
+/// Every pass as a plain run uses it, in the order of the registry: clean-ups and other forms are kept only where a rewrite gains because of them.
 pub fn default_pipeline() -> Vec<Box<dyn Pass>> {
-    vec![
-        // The smallest change to the text: of two rewrites with the same gain it should win.
-        Box::new(crate::direct_index::DirectIndex),
-        Box::new(crate::chunk::Chunk),
-        Box::new(crate::loop_residuals::LoopResiduals),
-        Box::new(crate::loop_inputs::LoopInputs),
-        // After the block loops: where both gain the same, no loop around all copies is needed.
-        Box::new(crate::roll::Roll),
-        // Behind roll: a loop also makes the module smaller.
-        Box::new(crate::tie::Tie),
-        // Behind the loops: where those gain as much, the values stay as the program has them.
-        Box::new(crate::own_slice::OwnSlice),
-        // Changes nothing: it only speaks.
-        Box::new(crate::replication::Replication),
-        // Elements of tuples inside a loop's state are seen by no pass that looks at loops. Before the next one: where this is enough, calls stay calls.
-        Box::new(Enabling(Box::new(crate::flat_state::FlatState))),
-        // Calls hide producers from the rewrites above. A call is inlined only where a rewrite then gains; others stay calls.
-        Box::new(Enabling(Box::new(InlineCalls::where_needed()))),
-        // Rows that are batches can be cut into blocks.
-        Box::new(Enabling(Box::new(crate::row_index::RowIndex))),
-        // What loops write once is copied all the same where a product wants it transposed.
-        Box::new(Enabling(Box::new(crate::dot_operands::DotOperands))),
-        // Nothing can be rewritten in what the compiler made of a program; its plain form is taken where a rewrite of that gains.
-        Box::new(Enabling(Box::new(crate::unfuse::Unfuse))),
-        // A dead user can hold a value that a rewrite wants to drop. Last, because inlining may leave dead code behind.
-        Box::new(Enabling(Box::new(crate::dead_code::DeadCode))),
-    ]
+    let planned = |pass: Box<dyn Pass>| match pass.kind() {
+        PassKind::CleanUp | PassKind::Form => Box::new(Enabling(pass)) as Box<dyn Pass>,
+        _ => pass,
+    };
+    crate::registry().into_iter().map(planned).collect()
 }
 
 /// The passes named, in that order.
@@ -103,7 +80,7 @@ impl Pass for Enabling {
         self.0.accompanies()
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        self.0.find(context)
+        self.0.find_where_needed(context)
     }
 }
 

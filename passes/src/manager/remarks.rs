@@ -141,7 +141,7 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
         let now = search.now.total;
         return ("budget", format!("was not needed: the peak of {now} fits into the budget of {budget} ({note})"));
     }
-    if !search.left_out.is_empty() {
+    if search.is_cut_short() {
         return ("bisect-limit", format!("the limit on rewrites was reached before this one ({note})"));
     }
     match search.trial(candidate) {

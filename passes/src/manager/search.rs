@@ -11,8 +11,8 @@ mod known;
 mod lazy;
 mod limit;
 mod pairs;
-mod polish;
 mod promise;
+mod speed;
 mod steps;
 
 use std::time::Instant;
@@ -22,18 +22,19 @@ use hlo_ir::{InstructionId, Module, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Target};
 use indexmap::IndexSet;
 
-use super::origin::Origins;
 use super::remarks::{self, Trial, Tried};
 use super::said::Said;
 use super::scope;
 use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
 use super::{Remark, Rewrite, RunError, RunReport};
+use crate::origins::Origins;
 use crate::{Finding, Grade, Options, Outcome, Pass, PassKind};
 use again::{Forks, Mark};
 use freedom::Freedom;
 use known::Foreseen;
 use lazy::Savings;
+use speed::Stage;
 use steps::{Made, Step};
 
 /// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
@@ -123,8 +124,8 @@ pub(super) struct Search<'a> {
     searches_left: usize,
     /// Instructions of the input, those of called computations once for each call: what it grows to where calls are inlined.
     inlined_size: usize,
-    /// Whether the search is over: loops are only given their final form.
-    is_settled: bool,
+    /// How far the changes for speed are.
+    stage: Stage,
 }
 
 impl<'a> Search<'a> {
@@ -171,7 +172,7 @@ impl<'a> Search<'a> {
             in_vain: IndexSet::new(),
             foreseen: Foreseen::default(),
             searches_left: usize::MAX,
-            is_settled: false,
+            stage: Stage::Open,
         })
     }
 
@@ -193,27 +194,26 @@ impl<'a> Search<'a> {
         let mut statistics = self.statistics;
         statistics.instructions.1 = self.module.live_instructions().count();
         statistics.total = self.start.elapsed();
-        let rewrites = self.steps.into_iter().filter_map(|step| step.made).map(|made| made.rewrite).collect();
+        let rewrites = self.steps.into_iter().map(|step| step.made.rewrite).collect();
         Ok(RunReport { before: self.before, after: self.now, rewrites, remarks, statistics })
     }
 
     /// Searches, obeys the user's limit, and says what is to be said of the end.
     fn search_and_say(&mut self) -> Result<Vec<Remark>, RunError> {
         self.search()?;
-        // What passes say of loops in their final form is about that form, not about the program.
-        self.drop_touches()?;
-        self.end()?;
-        let remarks = remarks::collect(self);
-        self.is_settled = true;
-        self.polish()?;
-        Ok(remarks)
+        self.settle_speed()?;
+        self.obey_limit()?;
+        self.said_without_speed(|search| {
+            search.end()?;
+            Ok(remarks::collect(search))
+        })
     }
 
-    /// Searches, and gives the loops their final form.
+    /// Searches, and lets what was made run faster.
     fn search(&mut self) -> Result<(), RunError> {
         self.prepare()?;
         if self.fits() {
-            return self.polish().map(|_| ());
+            return self.speed_up().map(|_| ());
         }
         self.descend_freely()
     }
@@ -225,8 +225,8 @@ impl<'a> Search<'a> {
         let start = self.mark();
         self.descend()?;
         self.keep_what_counts(&start);
-        self.is_settled = true;
-        self.polish().map(|_| ())
+        self.stage = Stage::Settled;
+        self.speed_up().map(|_| ())
     }
 
     /// Writes the module in the form that is searched.
@@ -235,9 +235,8 @@ impl<'a> Search<'a> {
         if self.fits() { Ok(()) } else { self.clean_up() }
     }
 
-    /// Obeys the user's limit, measures what the remarks speak of, and verifies the result.
+    /// Measures what the remarks speak of, and verifies the result.
     fn end(&mut self) -> Result<(), RunError> {
-        self.obey_limit()?;
         self.settle()?;
         match verify::verify(self.module).into_iter().next() {
             Some(violation) if !self.steps.is_empty() => {
@@ -412,11 +411,20 @@ impl<'a> Search<'a> {
     fn tell_of_trial(&mut self, candidate: &Candidate) {
         let name = &self.module.instruction(self.origins.of(candidate.finding.instruction)).name;
         let pass = self.passes[candidate.pass].name();
-        self.observer.working(&format!("{} rewrites made, trying {pass} {name}", self.made().count()));
+        self.observer.working(&format!("{} rewrites made, trying {pass} {name}", self.steps.len()));
     }
 
     /// Applies the candidate for good. `false`, and nothing changed, if the result has no estimate.
     fn take(&mut self, candidate: Candidate) -> Result<bool, RunError> {
+        self.take_if(candidate, |_, _| true)
+    }
+
+    /// The same if the result is wanted.
+    fn take_if(
+        &mut self,
+        candidate: Candidate,
+        is_wanted: impl FnOnce(&Self, &Estimate) -> bool,
+    ) -> Result<bool, RunError> {
         let claim = self.claim(&candidate);
         let again = candidate.clone();
         let foreseen = self.foreseen.recall(self.said.state(), &candidate);
@@ -425,17 +433,23 @@ impl<'a> Search<'a> {
         let Some((undo, estimate)) = self.apply_and_estimate(claim, patch, rewrite.grade, foreseen)? else {
             return Ok(false);
         };
+        if !is_wanted(self, &estimate) {
+            undo.revert(self.module);
+            self.origins.truncate(self.module.instruction_count());
+            return Ok(false);
+        }
         rewrite.saved = self.now.charged() - estimate.charged();
+        rewrite.taken = estimate.charged() - self.now.charged();
         self.now = estimate;
-        self.observer.applied(self.made().count() + 1, &rewrite, self.module);
+        self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
         self.statistics.passes[candidate.pass].made += 1;
         let before = self.said.step();
         let (pass, instruction) = (candidate.pass, claim.instruction);
         let made = Made { rewrite, pass, instruction, candidate: again };
-        self.steps.push(Step { undo, before, made: Some(made) });
+        self.steps.push(Step { undo, before, made });
         let least = self.least().max(Bytes(1));
         let gained = self.now.charged() + least <= self.paid_estimate.charged() || self.fits();
-        if claim.kind == PassKind::Rewrite && gained && !self.rises(&self.now) {
+        if claim.kind == PassKind::Speed || (claim.kind == PassKind::Rewrite && gained && !self.rises(&self.now)) {
             self.pay();
         }
         Ok(true)
@@ -468,7 +482,7 @@ impl<'a> Search<'a> {
             undo.revert(self.module);
             return Ok(None);
         };
-        self.origins.extend(&origins, claim.instruction, grade);
+        self.origins.extend(&origins, claim.instruction, grade.is_inexact());
         Ok(Some((undo, estimate)))
     }
 
@@ -497,7 +511,7 @@ impl<'a> Search<'a> {
 
     /// Tries what is still on offer, and what is not allowed, so that the remarks speak of the final module and of measured bytes.
     fn settle(&mut self) -> Result<(), RunError> {
-        if self.fits() || !self.left_out.is_empty() {
+        if self.fits() || self.is_cut_short() {
             // What is still on offer was not wanted; there is nothing to measure.
             return Ok(());
         }

@@ -14,8 +14,6 @@ pub trait Observer {
     fn working(&mut self, _what: &str) {}
     /// Rewrite `number`, counted from 1, was made; `module` holds it. It may still be put back.
     fn applied(&mut self, _number: usize, _rewrite: &Rewrite, _module: &Module) {}
-    /// The loops that rewrites made were given their final form; `number` is one more than that of the last rewrite.
-    fn polished(&mut self, _number: usize, _module: &Module) {}
     /// All rewrites but the first `kept` were put back.
     fn undone(&mut self, _kept: usize) {}
 }

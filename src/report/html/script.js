@@ -249,7 +249,10 @@ if (data.before.xla_total_bytes !== undefined) section("XLA's own report", make(
 if (data.before.details.hidden_scratch.length) section("Inside library fusions", make("p", { class: "soft" }, "Estimated scratch while the fusion runs; the total leaves it out."),
   list(data.before.details.hidden_scratch.map((item) => `${size(item.bytes)} in ${item.instruction} of ${item.computation}${item.source ? " at " + item.source : ""}`)));
 if (data.before.details.what_if.length) section("What if", list(data.before.details.what_if.map((item) => `${size(item.saved_bytes)} less: ${item.note}`)));
-if (rewritten) section("Rewrites", list(data.rewrites.map((item) => `${item.pass} ${item.instruction}${item.source ? " at " + item.source : ""}: saves ${size(item.saved_bytes)}, ${item.grade}: ${item.note}`)));
+const gain = (item) => item.kind === "speed"
+  ? (item.taken_bytes ? `takes ${size(item.taken_bytes)} for speed` : "for speed, takes nothing")
+  : (item.taken_bytes ? `takes ${size(item.taken_bytes)}` : `saves ${size(item.saved_bytes)}`);
+if (rewritten) section("Rewrites", list(data.rewrites.map((item) => `${item.pass} ${item.instruction}${item.source ? " at " + item.source : ""}: ${gain(item)}, ${item.grade}: ${item.note}`)));
 if (data.remarks.length) section("Remarks", list(data.remarks.map((item) => `${item.kind}: ${item.pass} ${item.instruction}, ${size(item.bytes)}: ${item.message} [${item.code}]`)));
 if (data.before.caveats.length) section("What the model does not know", list(data.before.caveats));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());

@@ -18,7 +18,7 @@ const CLOSE: u64 = 16;
 /// Memory from which on values are computed again for it: below, a program fits any machine and had better be fast.
 const WORTH_REPEATS: Bytes = Bytes(128 << 20);
 
-/// Where a descent, or a last touch, began.
+/// Where a descent, or a change for speed, began.
 pub(super) struct Mark {
     steps: usize,
     paid: usize,
@@ -194,7 +194,7 @@ impl Search<'_> {
 
 /// The changes that steps made.
 fn made_of(steps: &[Step]) -> Vec<Candidate> {
-    steps.iter().filter_map(|step| step.made.as_ref()).map(|made| made.candidate.clone()).collect()
+    steps.iter().map(|step| step.made.candidate.clone()).collect()
 }
 
 /// Whether more than a tenth is left to win.

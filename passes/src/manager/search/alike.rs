@@ -77,21 +77,19 @@ impl Search<'_> {
         let again = with_patch(candidate, patch.clone());
         // Each of two changes may be fine and both together not: two loops that read each other's results. The module is as it was then.
         let Ok(undo) = trial::apply(self.module, claim, patch, self.options) else { return };
-        self.origins.extend(&origins, claim.instruction, grade);
+        self.origins.extend(&origins, claim.instruction, grade.is_inexact());
         self.statistics.passes[again.pass].made += 1;
-        self.observer.applied(self.made().count() + 1, &rewrite, self.module);
+        self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
         let before = self.said.step();
         let made = Made { rewrite, pass: again.pass, instruction: claim.instruction, candidate: again };
-        self.steps.push(Step { undo, before, made: Some(made) });
+        self.steps.push(Step { undo, before, made });
     }
 
     /// Each of the steps from `start` on saves the same part of what all of them do.
     fn share(&mut self, saved: Bytes, start: usize) {
         let count = (self.steps.len() - start) as u64;
         for (index, step) in self.steps[start..].iter_mut().enumerate() {
-            if let Some(made) = &mut step.made {
-                made.rewrite.saved = Bytes(saved.get() / count + u64::from((index as u64) < saved.get() % count));
-            }
+            step.made.rewrite.saved = Bytes(saved.get() / count + u64::from((index as u64) < saved.get() % count));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use hlo_ir::graph::Users;
 
 use super::{Candidate, Search, allowed};
-use crate::{Context, Outcome, PassKind, small_programs};
+use crate::{Context, Outcome, Pass, PassKind, small_programs};
 
 impl Search<'_> {
     /// Rewrites of all passes of one kind that the options allow, in pass order.
@@ -29,6 +29,13 @@ impl Search<'_> {
             return Vec::new();
         }
         self.searches_left -= 1;
+        let found = self.ask(|_, pass| pass.kind() == kind);
+        self.said.note(kind, &found);
+        found
+    }
+
+    /// What some of the passes have to say about the module as it is now.
+    pub(super) fn ask(&mut self, is_asked: impl Fn(usize, &dyn Pass) -> bool) -> Vec<Candidate> {
         let users = Users::of(self.module);
         let context = Context {
             module: self.module,
@@ -37,11 +44,12 @@ impl Search<'_> {
             before: self.before.charged(),
             repeats: self.repeats,
             options: &self.told,
+            origins: Some(&self.origins),
             libraries: OnceCell::new(),
             partitioned: OnceCell::new(),
         };
         let mut found = Vec::new();
-        for (index, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.kind() == kind) {
+        for (index, pass) in self.passes.iter().enumerate().filter(|(index, pass)| is_asked(*index, pass.as_ref())) {
             self.observer.working(&format!("{} looks for waste", pass.name()));
             let statistics = &mut self.statistics.passes[index];
             let findings = statistics.searches.measure(|| pass.find(&context));
@@ -49,7 +57,6 @@ impl Search<'_> {
             statistics.findings += findings.len();
             found.extend(findings.into_iter().map(|finding| Candidate { pass: index, finding }));
         }
-        self.said.note(kind, &found);
         found
     }
 }

@@ -86,7 +86,7 @@ impl Search<'_> {
         self.descend_with_repeats()?;
         self.keep_what_counts(&start);
         self.clean_up()?;
-        while self.polish()? {}
+        while self.speed_up()? {}
         Ok(())
     }
 

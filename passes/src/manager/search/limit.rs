@@ -2,8 +2,13 @@
 
 use super::super::RunError;
 use super::{LeftOut, Search};
+use crate::PassKind;
 
 impl Search<'_> {
+    /// Whether the limit keeps away more than changes for speed, behind which there is nothing to find.
+    pub(in super::super) fn is_cut_short(&self) -> bool {
+        self.left_out.iter().any(|left| left.rewrite.kind != PassKind::Speed)
+    }
     /// Puts back what lies behind the user's limit on rewrites.
     pub(super) fn obey_limit(&mut self) -> Result<(), RunError> {
         let limit = self.options.bisect_limit.unwrap_or(usize::MAX);
@@ -16,10 +21,9 @@ impl Search<'_> {
             })
             .collect();
         if !self.left_out.is_empty() {
-            let made_by_passes = self.steps.iter().enumerate().filter(|(_, step)| step.made.is_some());
-            let first = made_by_passes.map(|(index, _)| index).nth(limit);
-            self.roll_back(first.unwrap_or(self.steps.len()));
+            self.roll_back(limit);
             self.now = self.statistics.estimates.measure(|| self.estimator.estimate(self.module))?;
+            self.pay();
         }
         Ok(())
     }

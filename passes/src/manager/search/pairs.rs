@@ -50,7 +50,7 @@ impl Search<'_> {
         for all in self.groups_of_likes() {
             self.make_unmeasured(all, taken);
             if self.steps.len() > taken + 1 && self.pays_now() {
-                let last = self.steps.last().and_then(|step| step.made.as_ref()).map(|made| made.candidate.clone());
+                let last = self.steps.last().map(|step| step.made.candidate.clone());
                 self.roll_back(self.steps.len() - 1);
                 return last;
             }

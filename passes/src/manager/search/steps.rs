@@ -14,8 +14,8 @@ pub(super) struct Step {
     pub(super) undo: Undo,
     /// The state of the module before.
     pub(super) before: u64,
-    /// What a pass made; `None` of a last touch, of which no report speaks.
-    pub(super) made: Option<Made>,
+    /// What a pass made.
+    pub(super) made: Made,
 }
 
 /// A change that a pass made.
@@ -44,7 +44,9 @@ impl Search<'_> {
             computation: self.module.computation(inst.parent).name.clone(),
             instruction: inst.name.clone(),
             grade: candidate.finding.grade,
+            kind: claim.kind,
             saved: Bytes::ZERO,
+            taken: Bytes::ZERO,
             source: remarks::source(self.module, claim.instruction, origin),
             note,
             conditions: conditions.into_iter().map(named).collect(),
@@ -53,7 +55,7 @@ impl Search<'_> {
 
     /// What passes made, in order.
     pub(super) fn made(&self) -> impl DoubleEndedIterator<Item = &Made> {
-        self.steps.iter().filter_map(|step| step.made.as_ref())
+        self.steps.iter().map(|step| &step.made)
     }
 
     /// All steps so far are worth keeping.
@@ -65,21 +67,18 @@ impl Search<'_> {
 
     /// Takes back all steps but the first `count`.
     pub(super) fn roll_back(&mut self, count: usize) {
-        let before = self.made().count();
+        let before = self.steps.len();
         while self.steps.len() > count {
             if let Some(step) = self.steps.pop() {
                 step.undo.revert(self.module);
                 self.said.step_back(step.before);
                 self.tried.retain(|tried| tried.state <= step.before);
-                if let Some(made) = step.made {
-                    self.statistics.passes[made.pass].put_back += 1;
-                }
+                self.statistics.passes[step.made.pass].put_back += 1;
             }
         }
         self.origins.truncate(self.module.instruction_count());
-        let kept = self.made().count();
-        if kept < before {
-            self.observer.undone(kept);
+        if self.steps.len() < before {
+            self.observer.undone(self.steps.len());
         }
     }
 }

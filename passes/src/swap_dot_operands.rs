@@ -1,0 +1,242 @@
+//! Swaps the operands of products in loops where XLA:CPU would pack the large one for each of them.
+//!
+//! Waste, of run time: XLA:CPU's library contracts the last dimension of the left operand. Any other product is left to Eigen. Where the last
+//! dimension of the right operand is contracted, the library makes the product with operands swapped: weights of attention
+//! `[1024,1024]` times `[1024,64]` take 1.2 ms instead of 5.1. Where neither is, Eigen packs a left operand that is contracted along columns number
+//! by number, however few columns the other one has. The product of
+//! `[16384,1024]` and `[16384,64]` over the rows took 53 ms, 40 of them for packing; 15 ms with the operands swapped. A loop with one of them (the
+//! gradient of a perceptron, `hlo-exact`) ran at 0.65 of the original's speed, and runs at 1.0. What is computed is even computed along columns, if
+//! it is for this product alone: 12 ms for `[1024,1024]` behind a softmax.
+//!
+//! ```text
+//! %p = f32[1024,64] dot(%x, %b),                    =>   %p.1 = f32[64,1024] dot(%b, %x),
+//!        lhs_contracting_dims={0},                            lhs_contracting_dims={0},
+//!        rhs_contracting_dims={0}                             rhs_contracting_dims={0}
+//!                                                        %kept = f32[64,1024] call(%p.1), to_apply=%hand_on
+//!                                                        %p = f32[1024,64] transpose(%kept), dimensions={1,0}
+//! ```
+//!
+//! The call is there because XLA would swap the operands back. It takes memory for the block, a twenty-fifth of the peak and a third of what was saved
+//! at most.
+//!
+//! Sound because each number is the sum of the same products. Grade: hlo-exact, since they may be summed in another order; only loops that keep less than
+//! every bit anyway are changed.
+//!
+//! Stays away from other targets than CPU, from instructions of the input (only loops that this run made are changed; `dot-operands` swaps operands of
+//! the input where that saves memory), from the entry computation, from products of which packing is a small part, and from modules to be partitioned.
+//!
+//! Source: `xla/backends/cpu/ynn_support.cc`, `xla/hlo/transforms/simplifiers/algebraic_simplifier.cc`; the times are measured.
+
+use hlo_ir::{Instruction, InstructionId, Module};
+use hlo_memory::Bytes;
+
+use crate::speed::{self, Change, SHARE_OF_PEAK};
+use crate::swapped_dot::{self, Side};
+use crate::{Context, Finding, Grade, Pass, PassKind};
+
+/// Bytes of the smallest array that is worth two more kernels for the result, if the library then makes the product.
+const LEAST: Bytes = Bytes(256 << 10);
+/// And if it is Eigen all the same.
+const LEAST_PACKED: Bytes = Bytes(1 << 20);
+/// With more columns on the other side, packing is a small part of the work: a quarter with 256 of them, a tenth with 1,024.
+const MOST_COLUMNS: i64 = 512;
+/// How many times as many columns the packed operand has as the other one, which is packed instead.
+const WIDER: i64 = 2;
+/// How many times as deep the sum is as what is transposed behind it is wide.
+const DEEPER: i64 = 4;
+
+/// The pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SwapDotOperands;
+
+impl Pass for SwapDotOperands {
+    fn name(&self) -> &'static str {
+        "swap-dot-operands"
+    }
+    fn summary(&self) -> &'static str {
+        "swap the operands of products in loops of which the large one would be packed each time"
+    }
+    crate::explanation!("swap_dot_operands.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::Speed
+    }
+    fn share_of_peak(&self) -> Option<u64> {
+        Some(SHARE_OF_PEAK)
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        if !speed::applies(context) {
+            return Vec::new();
+        }
+        let change = patch(context.module, |id| context.is_in_inexact_loop(id));
+        change
+            .finding(
+                Grade::HloExact,
+                ["a product", "products"],
+                "with swapped operands",
+                "each number of the result is the sum of the same products",
+            )
+            .into_iter()
+            .collect()
+    }
+}
+
+/// What changes the operands of products that are `new`; empty if there is none.
+fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
+    let mut change = Change::new(module);
+    if module.is_partitioned() {
+        return change;
+    }
+    for (product, inst) in module.live_instructions() {
+        if inst.parent != module.entry() && new(product) && is_slow(module, inst) {
+            change.at(product);
+            swapped_dot::swap(module, product, &mut change.patch);
+        }
+    }
+    change
+}
+
+/// Whether a product takes less time with operands swapped.
+fn is_slow(module: &Module, inst: &Instruction) -> bool {
+    Side::both(module, inst).is_some_and(|(left, right)| is_missed(&right, &left) || is_packed(&left, &right))
+}
+
+/// Whether the library would take the right operand as a left one, and what is transposed behind the product is a small part of it.
+fn is_missed(right: &Side, left: &Side) -> bool {
+    right.in_rows && right.bytes >= LEAST && right.depth / DEEPER >= left.columns
+}
+
+/// Whether most of the time of a product goes into packing the left operand, and would not with operands swapped.
+fn is_packed(left: &Side, right: &Side) -> bool {
+    left.bytes >= LEAST_PACKED
+        && left.columns / WIDER >= right.columns
+        && right.columns <= MOST_COLUMNS
+        && left.depth / DEEPER >= right.columns
+}
+
+#[cfg(test)]
+mod tests {
+    use hlo_ir::text;
+
+    use super::*;
+
+    /// A loop that adds up products, `f32[2,1024,64]`, of `%x`, which it carries, or its negation `%n`, and the block `%b`.
+    const LOOP: &str = "HloModule m
+
+%body (s: (s32[], f32[2,1024,64], f32[2,512,1024])) -> (s32[], f32[2,1024,64], f32[2,512,1024]) {
+  %s = (s32[], f32[2,1024,64], f32[2,512,1024]) parameter(0)
+  %k = s32[] get-tuple-element(%s), index=0
+  %so_far = f32[2,1024,64] get-tuple-element(%s), index=1
+  %x = f32[2,512,1024] get-tuple-element(%s), index=2
+  %n = f32[2,512,1024] negate(%x)
+  %f = f32[] convert(%k)
+  %b = f32[2,512,64] broadcast(%f), dimensions={}
+  %p = f32[2,1024,64] dot(%x, %b), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
+  %one = s32[] constant(1)
+  %next = s32[] add(%k, %one)
+  %more = f32[2,1024,64] add(%so_far, %p)
+  ROOT %t = (s32[], f32[2,1024,64], f32[2,512,1024]) tuple(%next, %more, %x)
+}
+
+%less (s: (s32[], f32[2,1024,64], f32[2,512,1024])) -> pred[] {
+  %s = (s32[], f32[2,1024,64], f32[2,512,1024]) parameter(0)
+  %k = s32[] get-tuple-element(%s), index=0
+  %end = s32[] constant(10)
+  ROOT %c = pred[] compare(%k, %end), direction=LT
+}
+
+ENTRY %main {
+  %zero = s32[] constant(0)
+  %first = f32[2,1024,64] parameter(0)
+  %x = f32[2,512,1024] parameter(1)
+  %init = (s32[], f32[2,1024,64], f32[2,512,1024]) tuple(%zero, %first, %x)
+  ROOT %w = (s32[], f32[2,1024,64], f32[2,512,1024]) while(%init), condition=%less, body=%body
+}
+";
+
+    fn found(source: &str, is_new: bool) -> (Module, Change) {
+        let module = text::parse(source).expect("the test's module is legal");
+        assert_eq!(hlo_ir::verify::verify(&module), [], "{source}");
+        let patch = patch(&module, |_| is_new);
+        (module, patch)
+    }
+
+    #[test]
+    fn the_block_becomes_the_left_operand() {
+        let (mut module, change) = found(LOOP, true);
+        change.apply(&mut module).expect("the patch fits");
+        assert_eq!(hlo_ir::verify::verify(&module), []);
+        let text = text::print(&module);
+        assert!(
+            text.contains("= f32[2,64,1024]{2,1,0} dot(%b, %x), lhs_batch_dims={0}, lhs_contracting_dims={1}"),
+            "{text}"
+        );
+        assert!(text.contains("%kept = f32[2,64,1024]{2,1,0} call("), "{text}");
+        assert!(text.contains("%p = f32[2,1024,64] transpose(%kept), dimensions={0,2,1}"), "{text}");
+        assert!(patch(&module, |_| true).is_empty(), "once is enough");
+        // The block's last dimension is contracted, which the library takes as a left operand.
+        let rows = LOOP
+            .replace("f32[2,512,64] broadcast", "f32[2,64,512] broadcast")
+            .replace("rhs_contracting_dims={1}", "rhs_contracting_dims={2}");
+        let (mut module, change) = found(&rows, true);
+        change.apply(&mut module).expect("the patch fits");
+        assert_eq!(hlo_ir::verify::verify(&module), []);
+        let text = text::print(&module);
+        assert!(text.contains("lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}"), "{text}");
+    }
+
+    /// The loop with other sizes: columns of the array and of the block, and terms of a sum.
+    fn wide(array: &str, block: &str, terms: &str) -> String {
+        let sizes = LOOP.replace("64]", "B]").replace("512", "K").replace("1024", "A");
+        sizes
+            .replace('B', block)
+            .replace("[2,K,A]", &format!("[2,{terms},{array}]"))
+            .replace("[2,A,", &format!("[2,{array},"))
+            .replace("[2,K,", &format!("[2,{terms},"))
+    }
+
+    #[test]
+    fn what_the_library_would_take_becomes_the_left_operand() {
+        // Of 64 columns along which the left operand is contracted, and of 1,024 rows of 512 numbers.
+        let missed = LOOP.replace("512,64]", "512,A]").replace("512,1024]", "1024,512]").replace("512,A]", "512,64]");
+        let missed = missed.replace("dot(%x, %b)", "dot(%b, %x)").replace("f32[2,1024,64]", "f32[2,64,1024]");
+        let missed = missed.replace("rhs_contracting_dims={1}", "rhs_contracting_dims={2}");
+        let (mut module, change) = found(&missed, true);
+        change.apply(&mut module).expect("the patch fits");
+        assert_eq!(hlo_ir::verify::verify(&module), []);
+        let text = text::print(&module);
+        assert!(
+            text.contains("= f32[2,1024,64]{2,1,0} dot(%x, %b), lhs_batch_dims={0}, lhs_contracting_dims={2}"),
+            "{text}"
+        );
+        let stays = |from: &str, to: &str| found(&missed.replace(from, to), true).1.is_empty();
+        assert!(stays("64", "129"), "what is transposed is a large part of it");
+        assert!(!stays("64", "128"));
+        assert!(stays("1024", "63"), "a small array");
+        assert!(!stays("1024", "64"));
+    }
+
+    #[test]
+    fn other_products_stay() {
+        let stays = |from: &str, to: &str| {
+            let changed = LOOP.replace(from, to);
+            assert_ne!(changed, LOOP);
+            found(&changed, true).1.is_empty()
+        };
+        assert!(found(LOOP, false).1.is_empty(), "the input stays as it is");
+        assert!(stays("HloModule m", "HloModule m, num_partitions=2"), "partitioned");
+        assert!(!stays("dot(%x", "dot(%n"), "what the loop computes is packed as well");
+        assert!(stays("rhs_contracting_dims={1}", "rhs_contracting_dims={1}, operand_precision={highest,default}"));
+        let in_rows = LOOP.replace("f32[2,512,1024]", "f32[2,1024,512]");
+        let in_rows = in_rows.replace("lhs_contracting_dims={1}", "lhs_contracting_dims={2}");
+        assert!(found(&in_rows, true).1.is_empty(), "the library takes it");
+        assert!(stays("512", "252"), "what is transposed is a large part of it");
+        assert!(!stays("512", "256"));
+        assert!(found(&wide("127", "64", "8192"), true).1.is_empty(), "both have as many columns");
+        assert!(!found(&wide("128", "64", "8192"), true).1.is_empty());
+        assert!(found(&wide("128", "8", "1023"), true).1.is_empty(), "a small array");
+        assert!(!found(&wide("128", "8", "1024"), true).1.is_empty());
+        assert!(found(&wide("2048", "513", "4096"), true).1.is_empty(), "packing is a small part of it");
+        assert!(!found(&wide("2048", "512", "4096"), true).1.is_empty());
+        assert!(stays("f32", "f64"), "quickly packed");
+    }
+}
