@@ -220,9 +220,8 @@ fn rules() -> String {
 }
 
 fn kebab(opcode: &str) -> String {
-    match opcode {
-        "TopK" => return "topk".to_owned(),
-        _ => {}
+    if opcode == "TopK" {
+        return "topk".to_owned();
     }
     let mut name = String::new();
     for letter in opcode.chars() {
