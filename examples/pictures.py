@@ -10,7 +10,7 @@ import sys
 
 import jax
 import numpy as np
-from drawing import svg
+from drawing import size, svg
 
 import hlo_opt
 from hlo_opt.xla import compare
@@ -43,7 +43,7 @@ def show(name, function, small, full, **options):
     print(step.explain(*full))
     report = step.memory_report(*full)
     told = json.loads(report.model.json)
-    curves = [(label, estimate["details"]["timeline"], total, f"{total / 2**20:,.1f} MiB by XLA") for label, estimate, total in
+    curves = [(label, estimate["details"]["timeline"], total, f"{size(total)} by XLA") for label, estimate, total in
               (("jax.jit", told["before"], report.before_bytes), ("hlo_opt.jit", told["after"], report.after_bytes))]
     title = f"{name}: memory over the order of the program ({report.target})"
     (out / f"{name}.svg").write_text(svg(title, curves, report.floor_bytes), encoding="utf-8")
