@@ -10,12 +10,10 @@ import sys
 
 import jax
 import numpy as np
+from drawing import size, svg
 
 import hlo_opt
 from hlo_opt.xla import compare
-
-WIDTH, HEIGHT, MARGIN = 860, 300, 60
-COLORS = {"jax.jit": "#c0504d", "hlo_opt.jit": "#3a7d44"}
 
 
 def arguments(shapes, seed=0):
@@ -44,7 +42,11 @@ def show(name, function, small, full, **options):
     step = hlo_opt.jit(function, options=hlo_opt.Options(**options))
     print(step.explain(*full))
     report = step.memory_report(*full)
-    (out / f"{name}.svg").write_text(svg(name, report), encoding="utf-8")
+    told = json.loads(report.model.json)
+    curves = [(label, estimate["details"]["timeline"], total, f"{size(total)} by XLA") for label, estimate, total in
+              (("jax.jit", told["before"], report.before_bytes), ("hlo_opt.jit", told["after"], report.after_bytes))]
+    title = f"{name}: memory over the order of the program ({report.target})"
+    (out / f"{name}.svg").write_text(svg(title, curves, report.floor_bytes), encoding="utf-8")
     page(step.lower(*full), out / f"{name}.html", options)
     print(f"pictures: {out / name}.svg, {out / name}.html")
 
@@ -67,25 +69,3 @@ def page(lowered, path, options):
     flags = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
     command = [sys.executable, "-m", "hlo_opt", "-q", *flags, "--report", str(path), "-o", str(path.with_suffix(".hlo")), "-"]
     subprocess.run(command, input=module, text=True, check=True)
-
-
-def svg(name, report):
-    """Two curves over the order of the program, scaled to XLA's totals, and the floor."""
-    told = json.loads(report.model.json)
-    totals = {"jax.jit": report.before_bytes, "hlo_opt.jit": report.after_bytes}
-    curves = {"jax.jit": told["before"], "hlo_opt.jit": told["after"]}
-    top = max(totals.values())
-    height = lambda count: HEIGHT - MARGIN / 2 - (HEIGHT - MARGIN) * count / top  # noqa: E731
-    parts = [f'<text x="{MARGIN}" y="18" font-size="14">{name}: memory over the order of the program ({report.target})</text>']
-    for place, (label, estimate) in enumerate(curves.items()):
-        points = estimate["details"]["timeline"]
-        step = (WIDTH - 2 * MARGIN) / max(1, len(points) - 1)
-        line = " ".join(f"{MARGIN + step * at:.1f},{height(point['bytes']):.1f}" for at, point in enumerate(points))
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{COLORS[label]}" stroke-width="2"/>')
-        text = f"{label}: {totals[label] / 2**20:,.1f} MiB by XLA"
-        parts.append(f'<text x="{WIDTH - 320}" y="{44 + 18 * place}" font-size="13" fill="{COLORS[label]}">{text}</text>')
-    floor = height(report.floor_bytes)
-    parts.append(f'<line x1="{MARGIN}" y1="{floor:.1f}" x2="{WIDTH - MARGIN}" y2="{floor:.1f}" stroke="#888" stroke-dasharray="4 4"/>')
-    parts.append(f'<text x="{WIDTH - 320}" y="80" font-size="13" fill="#666">floor: {report.floor_bytes / 2**20:,.1f} MiB</text>')
-    body = "\n".join(parts)
-    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif">\n{body}\n</svg>\n'

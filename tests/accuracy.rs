@@ -328,7 +328,7 @@ fn products_keep_two_rows_where_one_would_be_added_up_term_by_term() {
     }
 }
 
-/// Random programs of an ordinary run, and the minutes they may take. Long runs are in docs/testing.md.
+/// Random programs of an ordinary run, and the minutes they may take. Long runs are in docs/measured/log.md.
 const RANDOM_HALVES: &str = "3";
 const RANDOM_MINUTES: &str = "1";
 

@@ -323,8 +323,7 @@ fn results_stay_equal_on_several_devices() {
     assert!(compared >= 3, "only {compared} programs were rewritten");
 }
 
-/// Random programs of an ordinary run, the same ones each time, and the minutes they may take. Long runs are in docs/testing.md, which also
-/// says why seed 106 would not pass.
+/// Random programs of an ordinary run, the same ones each time, and the minutes they may take. Long runs are in docs/measured/log.md.
 const RANDOM_PROGRAMS: &str = "100";
 const RANDOM_MINUTES: &str = "3";
 

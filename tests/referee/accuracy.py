@@ -1,6 +1,6 @@
-"""The page docs/accuracy.md: how far programs of 16 bits are from double precision, as they are and rewritten.
+"""The page docs/measured/accuracy.md: how far programs of 16 bits are from double precision, as they are and rewritten.
 
-    accuracy.py --tool target/release/hlo-opt > docs/accuracy.md
+    accuracy.py --tool target/release/hlo-opt > docs/measured/accuracy.md
 
 Each family is rewritten by default and in small blocks; errors are the largest of a result over its largest magnitude, on normal data of three scales. Exit code 1 if
 a rewritten form is more than twice as far off as its original, or a NaN or infinity is lost.
@@ -24,7 +24,7 @@ PAGE = """# Accuracy of 16 bits
 How far programs of 16 bits are from the same programs in double precision, as they are and rewritten at the default grade: the largest error of a result over its largest magnitude (original, rewritten),
 on normal data of three scales, and how many NaN and infinities are lost when one in a thousand numbers is one. Made by
 
-    target/referee-venv/bin/python tests/referee/accuracy.py --tool target/release/hlo-opt > docs/accuracy.md
+    target/referee-venv/bin/python tests/referee/accuracy.py --tool target/release/hlo-opt > docs/measured/accuracy.md
 
 with jaxlib {jaxlib}, XLA:CPU, on commit {commit}. Exit code 1 if a rewritten form is off by more than twice the original's error, or loses a NaN or infinity.
 """

@@ -1,12 +1,13 @@
 """Sends JAX programs through hlo_opt.jit as they are, and prints a table: bytes by XLA, and results beside those of jax.jit.
 
-    python tests/referee/jit_programs.py FOLDER [PATTERN [NAMES]] > docs/jit-programs.md
+    python tests/referee/jit_programs.py FOLDER [PATTERN [NAMES]] > docs/measured/jit-programs.md
 
 FOLDER holds programs of public issues (user_programs.py says in which form); PATTERN picks files and NAMES programs. Bytes are those of the
 program's own shapes, for which nothing is allocated; results are compared on random data at a reduced size. Needs the installed package.
 """
 import argparse
 import collections
+import datetime
 import json
 import os
 import pathlib
@@ -31,7 +32,7 @@ What memory issues of JAX and XLA report, as small programs, sent through `hlo_o
 Bytes are XLA:CPU's for the full size, compiled from shapes; results are those of the same program at a reduced size on random data
 (indices out of bounds included) beside `jax.jit`, with every saving taken however small, and the grades of what was rewritten there (the reduced
 program may have other chances than the full one). `noise`: on such data `jax.jit` itself is far from the results in double precision. Every
-program has a process of its own and {limit} minutes.
+program has a process of its own and {limit} minutes. Made on {date}.
 
 | Program | jax.jit | hlo_opt.jit | floor | what runs | results |
 |---|---|---|---|---|---|"""
@@ -44,7 +45,7 @@ def main():
     parser.add_argument("files", nargs="?", default=r"^(r\d|patterns)", metavar="PATTERN")
     parser.add_argument("names", nargs="?", default=".", metavar="NAMES")
     options = parser.parse_args()
-    print(HEADER.format(jax=importlib.metadata.version("jax"), limit=LIMIT // 60), flush=True)
+    print(HEADER.format(jax=importlib.metadata.version("jax"), limit=LIMIT // 60, date=datetime.date.today()), flush=True)
     rows = []
     for path in user_programs.files(options.folder, options.files):
         for flags in user_programs.flags_of(path):

@@ -1,6 +1,6 @@
 """The table of unrolled loops: XLA's bytes before and after hlo-opt, per device and for all, equality, run time, and what is said to the user.
 
-    loops.py --tool FILE [--only REGEX] [--target cpu|tpu|gpu] [--bytes-only] [--reps N] [--out DIR] [--write docs/loops.md]
+    loops.py --tool FILE [--only REGEX] [--target cpu|tpu|gpu] [--bytes-only] [--reps N] [--out DIR] [--write docs/measured/loops.md]
 
 Bytes are the compiler's own, at full size, compiled from shapes one program at a time. Equality and run time are those of the reduced
 programs on data, on as many devices as the program has; ratios are original / rewritten, so above 1 the rewritten program is faster:

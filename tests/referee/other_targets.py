@@ -7,7 +7,7 @@ The compilers run nowhere near the tests: they need no device, but wheels of sev
 peak bytes, and writes the scheduled texts; this script reads both.
 
 Temporaries are compared, which is where models differ. XLA:GPU's figure is used as it is. XLA:TPU's `temp_size_in_bytes` counts space that is
-idle and its peak counts on-chip buffers, so the smaller of the two is taken (`../shared/spec/targets.md`, section 5). Programs whose
+idle and its peak counts on-chip buffers, so the smaller of the two is taken. Programs whose
 temporaries are below `--least` in both figures are counted apart: they agree that there is nothing.
 """
 import argparse

@@ -39,7 +39,7 @@ def main():
     parser.add_argument("--programs", default="../shared/programs", metavar="DIR")
     parser.add_argument("--only", default="", metavar="REGEX")
     parser.add_argument("--ratio", action="store_true", help="run reduced programs on data too")
-    parser.add_argument("--markdown", action="store_true", help="as the README has it")
+    parser.add_argument("--markdown", action="store_true", help="as docs/measured/patterns.md has it")
     parser.add_argument("--out", metavar="DIR", help="keep the modules there")
     options = parser.parse_args()
     options.programs = pathlib.Path(options.programs).resolve()
