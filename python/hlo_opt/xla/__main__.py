@@ -3,6 +3,7 @@
     python -m hlo_opt.xla peak FILE...                bytes by the compiler's own buffer assignment, from shapes alone
     python -m hlo_opt.xla compare BEFORE AFTER        both on the same data, hard cases included
     python -m hlo_opt.xla dump SCRIPT [ARGUMENTS]     run a program and keep the modules that XLA compiled
+    python -m hlo_opt.xla calibrate                   describe the machine in use for `hlo-opt --machine FILE`
 
 Exit code 0: done, and equal; 1: something could not be asked; 2: bad command line; 3: the results differ.
 """
@@ -19,6 +20,8 @@ GRADES = ("bitwise", "hlo-exact", "reassociate", "assume")
 
 def main(arguments=None):
     options = parser().parse_args(arguments)
+    if options.command == "calibrate":  # on whatever device JAX finds
+        return calibrate()
     if options.command != "dump":  # a program of the user runs in the user's environment
         compiler.import_quietly()
     return {"peak": peak, "compare": compare, "dump": dump_script, "roundtrip": roundtrip}[options.command](options)
@@ -45,6 +48,7 @@ def parser():
     found = commands.add_parser("roundtrip", parents=[shared], help="do both texts parse to the same module?")
     found.add_argument("a")
     found.add_argument("b")
+    commands.add_parser("calibrate", help="describe the machine in use")
     found = commands.add_parser("dump", parents=[shared], help="run a program and keep its modules")
     found.add_argument("--out", default="hlo-dump", metavar="DIR")
     found.add_argument("--module", default="", metavar="REGEX", help="modules to list")
@@ -100,6 +104,12 @@ def roundtrip(options):
     if not say(options, found, words.roundtrip):
         return FAILED
     return EQUAL if found["equal"] else DIFFER
+
+
+def calibrate():
+    from . import calibrate as measured
+    measured.main()
+    return EQUAL
 
 
 def dump_script(options):
