@@ -65,8 +65,8 @@ pub(crate) struct RawArgs {
     /// Promises about the run-time data that rewrites may rely on
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
     assume: Vec<Promise>,
-    /// The compiler that will run the result [default: cpu; --analyze reads it off a scheduled module]. With a machine, its memory and speed count: gpu:h100,
-    /// gpu:h200, gpu:a100, gpu:b200, tpu:v5e, tpu:v5p, tpu:v4, tpu:v6e [default: h100 and v5e]
+    /// The compiler that will run the result, perhaps with the machine, whose memory and speed then count [default: cpu; gpu is gpu:h100, tpu is tpu:v5e; --analyze reads
+    /// the compiler off a scheduled module]
     #[arg(long, value_name = "TARGET", value_parser = PossibleValuesParser::new(machine_flags::targets()))]
     target: Option<String>,
     /// A file that describes the machine, as `python -m hlo_opt.xla calibrate` prints it

@@ -21,7 +21,10 @@ const TARGETS: [(Target, &str, &str); 3] = [
 pub(crate) fn targets() -> Vec<PossibleValue> {
     let plain = TARGETS.iter().map(|&(_, name, help)| PossibleValue::new(name).help(help));
     let named = TARGETS.iter().filter(|(target, ..)| *target != Target::Cpu).flat_map(|&(target, name, _)| {
-        Machine::known(target).map(move |machine| PossibleValue::new(format!("{name}:{}", machine.name)).hide(true))
+        Machine::known(target).map(move |machine| {
+            let memory = machine.memory.unwrap_or_default();
+            PossibleValue::new(format!("{name}:{}", machine.name)).help(format!("{memory} on a device"))
+        })
     });
     plain.chain(named).collect()
 }

@@ -224,6 +224,9 @@ impl<'a> Search<'a> {
         self.allow(freedom);
         let start = self.mark();
         self.descend()?;
+        if self.allow_repeats() {
+            self.descend()?;
+        }
         self.keep_what_counts(&start);
         self.stage = Stage::Settled;
         self.speed_up().map(|_| ())

@@ -67,12 +67,17 @@ pub(super) struct Forks {
 impl Search<'_> {
     /// Goes on with rewrites that compute large values again, where much memory is left.
     pub(super) fn descend_with_repeats(&mut self) -> Result<(), RunError> {
-        if self.is_small() && self.now.charged() >= WORTH_REPEATS && self.options.target == Target::Cpu {
+        if self.allow_repeats() { self.descend_repeatedly() } else { Ok(()) }
+    }
+
+    /// Lets rewrites compute large values again from now on, where much memory is left. Whether it does.
+    pub(super) fn allow_repeats(&mut self) -> bool {
+        let worth = self.is_small() && self.now.charged() >= WORTH_REPEATS && self.options.target == Target::Cpu;
+        if worth {
             self.repeats = true;
             self.said.forget();
-            self.descend_repeatedly()?;
         }
-        Ok(())
+        worth
     }
 
     pub(super) fn mark(&self) -> Mark {
