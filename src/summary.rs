@@ -70,7 +70,9 @@ fn worth_saying(remark: &Remark, peak: Bytes) -> bool {
 /// One line for each reason why large buffers are still there, with the largest of them; not those of which a missed chance is said.
 fn left(report: &RunReport) -> Vec<String> {
     let remarks = &report.remarks;
-    let said = |id| remarks.iter().any(|remark| remark.id == id && worth_saying(remark, report.after.total));
+    // What other flags would give is said of the module, at its root, not of that buffer.
+    let of_buffer = |remark: &Remark| remark.code != "more-freedom" && worth_saying(remark, report.after.total);
+    let said = |id| remarks.iter().any(|remark| remark.id == id && of_buffer(remark));
     let mut by_code: IndexMap<&str, Vec<&Remark>> = IndexMap::new();
     let held = remarks.iter().filter(|remark| remark.kind == RemarkKind::Analysis && remark.bytes > Bytes::ZERO);
     for remark in held.filter(|remark| !said(remark.id)) {
