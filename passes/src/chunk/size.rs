@@ -49,7 +49,7 @@ pub(super) fn most_bytes(machine: &Machine, floor: Bytes, scatters: usize) -> By
     let least = machine.least_block().get();
     // XLA:CPU runs them side by side, and one waits for the other at the end of each block: they need larger ones.
     let side_by_side = machine.target == Target::Cpu && scatters > 1;
-    let least = if side_by_side { (floor.get() / 16).clamp(least, 4 * least) } else { least };
+    let least = if side_by_side { (floor.get() / 16).clamp(least, least.saturating_mul(4)) } else { least };
     Bytes((floor.get() / 1024).clamp(least, least.max(64 << 20)))
 }
 
