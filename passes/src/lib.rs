@@ -5,6 +5,7 @@
 
 pub mod chunk;
 pub mod column_slices;
+mod cost;
 pub mod dead_code;
 pub mod degenerate_dims;
 pub mod direct_index;
@@ -28,6 +29,8 @@ pub mod own_slice;
 pub mod parallel_updates;
 pub mod pass;
 pub mod range;
+mod recompute;
+pub mod rematerialize;
 pub mod replication;
 pub mod roll;
 pub mod row_index;
@@ -51,6 +54,8 @@ fn registry() -> Vec<Box<dyn Pass>> {
         Box::new(direct_index::DirectIndex),
         Box::new(chunk::Chunk),
         Box::new(loop_residuals::LoopResiduals),
+        // Behind the loops: where blocks gain as much, no value is computed twice.
+        Box::new(rematerialize::Rematerialize),
         Box::new(loop_inputs::LoopInputs),
         // After the block loops: where both gain the same, no loop around all copies is needed.
         Box::new(roll::Roll),

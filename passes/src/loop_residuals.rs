@@ -41,6 +41,7 @@ mod slots;
 mod stacks;
 
 pub(crate) use counters::bound;
+pub(crate) use emit::exact;
 
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};

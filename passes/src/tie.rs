@@ -29,7 +29,6 @@
 //! product, so a copy would appear. On XLA:TPU pieces with products are left alone, which it runs one after the other by itself.
 
 mod copies;
-mod emit;
 mod recompute;
 mod weights;
 
@@ -38,7 +37,7 @@ use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
-use emit::Ties;
+use crate::recompute::tie::Ties;
 
 /// The pass; see the module's text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,7 +107,7 @@ fn positions(module: &Module, computation: ComputationId) -> SideTable<Instructi
     position
 }
 
-/// Whether a value waits for another already: what [`emit::Ties::tie`] makes, by structure.
+/// Whether a value waits for another already: what [`Ties::tie`] makes, by structure.
 fn is_tied(module: &Module, id: InstructionId) -> bool {
     let through = |id: InstructionId| match module.instruction(id).opcode {
         Opcode::Broadcast => module.instruction(id).operands[0],

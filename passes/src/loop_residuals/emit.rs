@@ -221,7 +221,7 @@ impl Writer<'_> {
 }
 
 /// Whether a change computes nothing in floating point anew.
-pub(super) fn exact(module: &Module, patch: &Patch) -> bool {
+pub(crate) fn exact(module: &Module, patch: &Patch) -> bool {
     patch.added().all(|id| keeps_bits(patch.instruction(module, id), |operand| patch.instruction(module, operand)))
 }
 

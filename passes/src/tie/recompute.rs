@@ -3,7 +3,7 @@
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::Bytes;
 
-use super::emit::Ties;
+use crate::recompute::tie::Ties;
 use super::{bytes, constants, finding, is_tied, positions};
 use crate::{Context, Finding};
 

@@ -4,7 +4,7 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
 
-use super::emit::Ties;
+use crate::recompute::tie::Ties;
 use super::{bytes, constants, finding, is_tied};
 use crate::{Context, Finding, Grade, Outcome, Reason};
 

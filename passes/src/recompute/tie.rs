@@ -14,9 +14,9 @@ use crate::flow::{is_rounded, meets_sum};
 use crate::roll::contract;
 
 /// Adds ties to one computation.
-pub(super) struct Ties<'a> {
+pub(crate) struct Ties<'a> {
     module: &'a Module,
-    pub(super) patch: Patch,
+    pub(crate) patch: Patch,
     /// The predicate that is never true, for each value waited for.
     never: IndexMap<InstructionId, InstructionId>,
     /// What waits, and for what.
@@ -24,12 +24,12 @@ pub(super) struct Ties<'a> {
 }
 
 impl<'a> Ties<'a> {
-    pub(super) fn new(module: &'a Module) -> Self {
+    pub(crate) fn new(module: &'a Module) -> Self {
         Self { module, patch: Patch::new(module), never: IndexMap::new(), pairs: Vec::new() }
     }
 
     /// Whether something can wait for this value: an array with elements that have bits.
-    pub(super) fn can_wait_for(&self, id: InstructionId) -> bool {
+    pub(crate) fn can_wait_for(&self, id: InstructionId) -> bool {
         let array = self.module.instruction(id).array();
         array.is_some_and(|array| {
             !array.is_dynamic()
@@ -43,13 +43,13 @@ impl<'a> Ties<'a> {
         })
     }
     /// Whether this value can be handed on by a `select`.
-    pub(super) fn can_tie(&self, id: InstructionId) -> bool {
+    pub(crate) fn can_tie(&self, id: InstructionId) -> bool {
         let array = self.module.instruction(id).array();
         array.is_some_and(|array| !array.is_dynamic() && !array.element_type.is_complex())
     }
 
     /// `value`, but only when `after` is there.
-    pub(super) fn tie(&mut self, value: InstructionId, after: InstructionId) -> InstructionId {
+    pub(crate) fn tie(&mut self, value: InstructionId, after: InstructionId) -> InstructionId {
         let inst = self.module.instruction(value);
         let (to, shape, name) = (inst.parent, inst.shape.clone(), inst.name.clone());
         let metadata = inst.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned();
@@ -77,7 +77,7 @@ impl<'a> Ties<'a> {
     /// Whether the compiler may decide anew what it makes of a product and a sum, or of a scatter and a sum: the tie would stand between
     /// them, read what only the sum read, or tell apart what XLA took for one value. The same where a reduction follows (see
     /// [`contract::reaches_reduce`]), and where a float of less than 32 bits, computed, waits in memory (see [`is_rounded`]).
-    pub(super) fn may_contract(&self, users: &Users) -> bool {
+    pub(crate) fn may_contract(&self, users: &Users) -> bool {
         self.pairs.iter().any(|&(value, after)| {
             let mut sums = users.get(after).iter();
             meets_sum(self.module, users, value)

@@ -1,0 +1,4 @@
+//! What passes share that compute values again at another place: which values are kept, and what keeps the computation where it is.
+
+pub(crate) mod cut;
+pub(crate) mod tie;

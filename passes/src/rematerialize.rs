@@ -1,0 +1,95 @@
+//! Computes again, shortly before it is used, what a program computes early and uses late.
+//!
+//! Waste: a training step keeps, from the forward to the backward pass, every value that a gradient reads: of each layer the products, their
+//! normalisations, activations, masks and scores, though most follow from a few of them by operations that take less time than memory.
+//!
+//! ```text
+//! %h = f32[64,8] dot(%x, %w)                     %h = f32[64,8] dot(%x, %w)
+//! %a = f32[64,8] tanh(%h)                        %a = f32[64,8] tanh(%h)
+//! ... the other layers, and their gradients      ... the other layers, and their gradients
+//! ROOT %g = dot(%da, %a)                    =>   %late = f32[64,8] select(%never, zeros, %h)
+//!                                                %again = f32[64,8] tanh(%late)
+//!                                                ROOT %g = dot(%da, %again)
+//! ```
+//!
+//! In each computation the place is looked for which most bytes wait across: *early* is what is computed before it, *late* what is computed behind it,
+//! by the length of the longest chain of operands. What is early is cut into segments where few bytes go from one operation to the next: between layers.
+//! For each value of a segment that is used late there are two ways: it is kept, or computed again from values of its segment and kept ones. The cheapest choice is
+//! a minimum cut (`recompute/cut.rs`) between the bytes kept and the time of computing again, both as memory traffic (`cost.rs`). What a segment computes again
+//! waits for the gradient that arrives there, by a tie as `tie` makes it, so that neither XLA's scheduler nor its merging of equal instructions undoes it.
+//!
+//! A byte that is kept costs what writing and reading it takes, and a product counts four times, because kernels hide memory traffic behind products but not the
+//! other way round: without a budget this computes again what takes no time to speak of. Where a budget is missed, memory is worth up to 256 times
+//! as much, so that products are computed again too, layer by layer.
+//!
+//! Sound because a value that is computed again is made by the same operations from the same operands, none of which has a side effect, and because it
+//! waits only for values that are not computed from it. Grade: bitwise if no float operation is made again, else hlo-exact: a compiler may contract a multiply and an add
+//! in one kernel and not in the other.
+//!
+//! Stays away from scheduled modules, from values that are results, loops, calls of libraries and exchanges between devices, from what follows from parameters by a few
+//! elementwise operations, which XLA computes where they are used, and from computations across which less than a hundredth of all memory waits.
+
+mod choose;
+mod emit;
+mod layers;
+
+use hlo_ir::ComputationId;
+use hlo_memory::Bytes;
+
+use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
+use choose::Plan;
+use layers::Layers;
+
+/// The pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rematerialize;
+
+impl Pass for Rematerialize {
+    fn name(&self) -> &'static str {
+        "rematerialize"
+    }
+    fn summary(&self) -> &'static str {
+        "compute early values again where they are used late"
+    }
+    crate::explanation!("rematerialize.rs");
+    fn kind(&self) -> PassKind {
+        PassKind::Rewrite
+    }
+    fn find(&self, context: &Context<'_>) -> Vec<Finding> {
+        if context.module.is_scheduled() {
+            return Vec::new();
+        }
+        let computations = crate::roll::local(context.module);
+        computations.into_iter().flat_map(|computation| in_computation(context, computation)).collect()
+    }
+}
+
+/// How many times its usual price memory is worth: more than once only where a budget is missed.
+const WORTHS: [u64; 3] = [1, 16, 256];
+
+/// What can be done in a computation, for each worth of memory at which it is more than for the one before.
+fn in_computation(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
+    let least = Bytes(context.options.min_saving.get().max(context.estimate.charged().get() / 100));
+    let Some(layers) = Layers::of(context, computation, least) else { return Vec::new() };
+    let worths = if context.is_urgent() { &WORTHS[..] } else { &WORTHS[..1] };
+    let mut plans: Vec<Plan> = worths.iter().filter_map(|&worth| choose::plan(context, &layers, worth)).collect();
+    plans.dedup_by(|later, earlier| later.saved <= earlier.saved);
+    plans.iter().filter(|plan| plan.saved >= least).filter_map(|plan| finding(context, &layers, plan)).collect()
+}
+
+fn finding(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> Option<Finding> {
+    let written = emit::patch(context, layers, plan)?;
+    let (values, segments) = (written.values, written.segments);
+    let grade = if crate::loop_residuals::exact(context.module, &written.patch) { Grade::Bitwise } else { Grade::HloExact };
+    if grade > context.options.exactness {
+        return None;
+    }
+    let condition = |text: &str| Condition { text: text.to_owned(), discharged_by: "structure" };
+    let conditions = vec![
+        condition("a value is computed again by the same operations from the same operands, without side effects"),
+        condition("no value waits for something that is computed from it"),
+    ];
+    let note = format!("{values} values of {segments} segments are computed again where they are used");
+    let outcome = Outcome::Rewrite { patch: written.patch, note, conditions };
+    Some(Finding { instruction: written.owner, grade, wasted: plan.saved, outcome })
+}

@@ -1,0 +1,109 @@
+//! Writes what is computed again, and lets late users read that.
+
+use hlo_ir::edit::Patch;
+use hlo_ir::{Instruction, InstructionId};
+use indexmap::{IndexMap, IndexSet};
+
+use super::choose::Plan;
+use super::layers::{Layers, bytes};
+use crate::Context;
+use crate::recompute::tie::Ties;
+
+/// The change.
+pub(super) struct Written {
+    pub(super) patch: Patch,
+    /// The largest value that does not wait any more.
+    pub(super) owner: InstructionId,
+    /// How many values are computed again, in how many segments.
+    pub(super) values: usize,
+    pub(super) segments: usize,
+}
+
+/// The change that a plan asks for, or of it what can be written; `None` if nothing can.
+pub(super) fn patch(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> Option<Written> {
+    let module = context.module;
+    let mut segments: IndexMap<usize, Vec<InstructionId>> = IndexMap::new();
+    for (id, _) in module.instructions_of(layers.computation).filter(|(id, _)| plan.again.contains(id)) {
+        segments.entry(layers.segment(id)).or_default().push(id);
+    }
+    let mut writer = Writer { context, layers, ties: Ties::new(module), users: IndexMap::new(), values: 0, segments: 0 };
+    for values in segments.values() {
+        writer.write(values);
+    }
+    let Writer { mut ties, users, values, segments, .. } = writer;
+    let owner = plan.again.iter().copied().max_by_key(|&id| (bytes(module.instruction(id)), std::cmp::Reverse(id)))?;
+    for (id, user) in users {
+        ties.patch.rewrite(id, user);
+    }
+    (values > 0).then_some(Written { patch: ties.patch, owner, values, segments })
+}
+
+struct Writer<'a, 'b> {
+    context: &'a Context<'b>,
+    layers: &'a Layers<'a>,
+    ties: Ties<'a>,
+    /// Late users as they become.
+    users: IndexMap<InstructionId, Instruction>,
+    values: usize,
+    segments: usize,
+}
+
+impl Writer<'_, '_> {
+    /// Writes the values of one segment again, if there is something that they can wait for.
+    fn write(&mut self, values: &[InstructionId]) {
+        let module = self.context.module;
+        let users = self.late_users(values);
+        let Some(after) = self.arrival(&users) else { return };
+        if !values.iter().all(|&id| self.can_wait(id, values)) {
+            return;
+        }
+        let mut again: IndexMap<InstructionId, InstructionId> = IndexMap::new();
+        let mut tied: IndexMap<InstructionId, InstructionId> = IndexMap::new();
+        for &id in values {
+            let mut copy = module.instruction(id).clone();
+            let is_first = !copy.operands.iter().any(|&operand| !self.layers.is_free(operand));
+            for operand in &mut copy.operands {
+                let at = *operand;
+                *operand = match again.get(&at) {
+                    Some(&again) => again,
+                    None if self.layers.is_free(at) && !is_first => at,
+                    None if module.instruction(at).array().is_none() => at,
+                    None => *tied.entry(at).or_insert_with(|| self.ties.tie(at, after)),
+                };
+            }
+            let new = self.ties.patch.add(self.layers.computation, copy);
+            self.ties.patch.stems_from(new, id);
+            again.insert(id, new);
+        }
+        for user in users {
+            let changed = self.users.entry(user).or_insert_with(|| module.instruction(user).clone());
+            for operand in &mut changed.operands {
+                *operand = again.get(operand).copied().unwrap_or(*operand);
+            }
+        }
+        self.values += values.len();
+        self.segments += 1;
+    }
+    /// Whether a value can be made to wait: by one it is computed from.
+    fn can_wait(&self, id: InstructionId, values: &[InstructionId]) -> bool {
+        let operands = &self.context.module.instruction(id).operands;
+        let waits = |operand: &InstructionId| values.contains(operand) || self.ties.can_tie(*operand);
+        operands.iter().filter(|&&operand| !self.layers.is_free(operand)).all(waits) && operands.iter().any(waits)
+    }
+    /// Late instructions that use these values, earliest first, without those that come too early to wait for anything.
+    fn late_users(&self, values: &[InstructionId]) -> Vec<InstructionId> {
+        let users = values.iter().flat_map(|&id| self.context.users.get(id).iter().copied());
+        let late: IndexSet<InstructionId> = users.filter(|&user| self.layers.depth(user) > self.layers.turn).collect();
+        let mut late: Vec<InstructionId> = late.into_iter().collect();
+        late.sort_by_key(|&user| (self.layers.depth(user), user));
+        late
+    }
+    /// The latest value that is there before the first of `users` can run.
+    fn arrival(&self, users: &[InstructionId]) -> Option<InstructionId> {
+        let module = self.context.module;
+        let first = self.layers.depth(*users.first()?);
+        let operands = users.iter().flat_map(|&user| module.instruction(user).operands.iter().copied());
+        let there = operands.filter(|&id| self.layers.is_late(id) && self.layers.depth(id) < first);
+        there.filter(|&id| self.ties.can_wait_for(id)).max_by_key(|&id| (self.layers.depth(id), id))
+    }
+}
