@@ -74,6 +74,7 @@ fn waits(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> bool 
     inst.array().is_some_and(|array| !array.is_dynamic())
         && !layers.is_free(id)
         && !layers.is_late(id)
+        && !layers.is_last(id)
         && !stays(context, layers, id)
         && is_used_late(context, layers, id)
 }

@@ -18,7 +18,7 @@ const WORTH_A_CUT: u64 = 2;
 pub(super) struct Layers<'a> {
     module: &'a Module,
     pub(super) computation: ComputationId,
-    /// The length of the longest chain of operands below each instruction.
+    /// Where each instruction stands: the length of the longest chain of operands below it, and for early ones what [`Self::settle`] makes of that.
     depth: SideTable<InstructionId, usize>,
     /// Where early ends: instructions of this depth and more are late.
     pub(super) turn: usize,
@@ -46,8 +46,19 @@ impl<'a> Layers<'a> {
             return None;
         }
         layers.turn = turn;
+        layers.settle(context);
         layers.cuts = layers.cuts(context, most / GRAIN);
         Some(layers)
+    }
+    /// Lets early values stand right before the first early instruction that uses them: what follows from parameters alone then belongs to the layer that it is
+    /// made for.
+    fn settle(&mut self, context: &Context<'_>) {
+        for &id in self.module.computation(self.computation).instructions.iter().rev() {
+            let users = context.users.get(id).iter().map(|&user| self.depth[user]).filter(|&depth| depth < self.turn);
+            if let Some(first) = users.min().filter(|_| self.depth[id] < self.turn) {
+                self.depth.set(id, first - 1);
+            }
+        }
     }
     /// Whether a value is there at no cost, whenever it is asked for.
     pub(super) fn is_free(&self, id: InstructionId) -> bool {
@@ -58,6 +69,11 @@ impl<'a> Layers<'a> {
     }
     pub(super) fn is_late(&self, id: InstructionId) -> bool {
         self.depth[id] >= self.turn
+    }
+    /// Whether an early value belongs to the segment that the late ones follow on, where there are others: its late users come first, and what they need
+    /// would be computed again while it still counts.
+    pub(super) fn is_last(&self, id: InstructionId) -> bool {
+        !self.cuts.is_empty() && self.segment(id) == self.cuts.len()
     }
     /// What makes a value: elements of a tuple are there once the tuple is.
     fn maker(&self, mut id: InstructionId) -> InstructionId {
