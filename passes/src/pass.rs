@@ -285,6 +285,10 @@ pub trait Pass {
     fn may_cost_time(&self) -> bool {
         true
     }
+    /// Whether its findings in one computation are ways to do the same, the one that takes least time first: of those that are good enough the first is taken.
+    fn offers_alternatives(&self) -> bool {
+        false
+    }
     /// The part of the peak that changes of kind [`PassKind::Speed`] may take, as a divisor; `None` where they may take nothing.
     fn share_of_peak(&self) -> Option<u64> {
         None

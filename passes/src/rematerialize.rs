@@ -55,6 +55,9 @@ impl Pass for Rematerialize {
     fn kind(&self) -> PassKind {
         PassKind::Rewrite
     }
+    fn offers_alternatives(&self) -> bool {
+        true
+    }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         if context.module.is_scheduled() {
             return Vec::new();

@@ -352,6 +352,9 @@ impl<'a> Search<'a> {
             if let Outcome::Rewrite { patch, .. } = &candidate.finding.outcome {
                 self.measured.push((candidate.pass, patch.clone()));
             }
+            if best.as_ref().is_some_and(|(_, best)| self.is_good_enough(best, &candidate)) {
+                continue;
+            }
             // Its like would save as much; both are made together.
             if fine.iter().any(|other| alike::are_alike(other, &candidate)) {
                 continue;
@@ -369,11 +372,13 @@ impl<'a> Search<'a> {
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             if score.improves(now, self.least(), self.credit()) && better {
                 self.foreseen.note(self.said.state(), &candidate, estimate);
-                second = best.replace((score, candidate));
+                let before = best.replace((score, candidate));
+                second = before.filter(|(_, other)| !self.are_alternatives(other, &best.as_ref().expect("just set").1)).or(second);
                 in_vain = 0;
             } else {
                 let next = second.as_ref().is_none_or(|(other, _)| score < *other);
-                if score.improves(now, self.least(), self.credit()) && next {
+                let other = best.as_ref().is_none_or(|(_, best)| !self.are_alternatives(best, &candidate));
+                if score.improves(now, self.least(), self.credit()) && next && other {
                     second = Some((score, candidate));
                 }
                 in_vain += 1;
@@ -381,6 +386,20 @@ impl<'a> Search<'a> {
         }
         self.note_fork(now, best.as_ref(), second);
         Ok(best)
+    }
+
+    /// Whether two candidates are ways to do the same.
+    fn are_alternatives(&self, one: &Candidate, other: &Candidate) -> bool {
+        let place = |candidate: &Candidate| self.module.instruction(candidate.finding.instruction).parent;
+        one.pass == other.pass && self.passes[one.pass].offers_alternatives() && place(one) == place(other)
+    }
+
+    /// Whether a candidate that was tried does what `other` would do, in less time, and meets the budget.
+    fn is_good_enough(&self, tried: &Candidate, other: &Candidate) -> bool {
+        let fits = |trial: &Trial| {
+            matches!(trial, Trial::Total(total) if self.options.budget.is_some_and(|budget| *total <= budget))
+        };
+        self.are_alternatives(tried, other) && self.trial(tried).is_some_and(fits)
     }
 
     /// Memory with the candidate applied; the module is left as it is. `None` if there is no figure.
