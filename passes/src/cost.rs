@@ -1,6 +1,6 @@
 //! What an instruction takes on a machine, as bytes of memory traffic that take as long.
 
-use hlo_ir::{ArrayShape, ComputationId, ConvDims, DotDims, InstructionId, Module, Opcode};
+use hlo_ir::{ArrayShape, AttrKey, ComputationId, ConvDims, DotDims, InstructionId, Module, Opcode};
 use hlo_memory::size;
 
 use crate::Machine;
@@ -11,7 +11,7 @@ use crate::flow::is_transcendental;
 const OPERATIONS_PER_BYTE: f64 = 4.0;
 
 /// Traffic that takes as long as computing a value once more where its operands stand in memory and its result does not have to: a kernel that needs it computes it.
-/// `None` for what is never computed twice: side effects, loops, calls of libraries, exchanges between devices.
+/// `None` for what is never computed twice: loops that run nobody knows how often, calls of libraries, exchanges between devices.
 pub(crate) fn of(module: &Module, machine: &Machine, id: InstructionId) -> Option<f64> {
     use Opcode as O;
     let inst = module.instruction(id);
@@ -25,10 +25,20 @@ pub(crate) fn of(module: &Module, machine: &Machine, id: InstructionId) -> Optio
         // Some hundred integer operations for each number.
         O::RngBitGenerator => 4.0 * bytes(id),
         O::Call => of_computation(module, machine, inst.called_computations().next()?)?,
+        O::While => of_loop(module, machine, id)?,
         opcode if is_transcendental(opcode) => elements * machine.transcendental_traffic(),
         opcode if opcode.is_elementwise() => elements / OPERATIONS_PER_BYTE,
         _ => return None,
     })
+}
+
+/// The same of a loop that counts to a number.
+fn of_loop(module: &Module, machine: &Machine, id: InstructionId) -> Option<f64> {
+    let inst = module.instruction(id);
+    let called = |key| inst.computation(&key);
+    let (body, condition) = (called(AttrKey::Body)?, called(AttrKey::Condition)?);
+    let (_, trips) = crate::loop_residuals::bound(module, condition)?;
+    Some(of_computation(module, machine, body)? * trips as f64)
 }
 
 /// The same of all that a computation does.

@@ -51,7 +51,7 @@ pub fn compile(module: &Module) -> Result<Module, EstimateError> {
 pub(crate) fn compile_for(module: &Module, target: Target, named: bool) -> (Module, Doubts) {
     let graph = compile_graph(module, target);
     let doubts = doubts(module, graph.partitioned);
-    let schedule = schedule::schedule(&graph);
+    let schedule = schedule::schedule(&graph, target);
     (graph.into_scheduled_module(&schedule, named), doubts)
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Traced {
 /// Compiles a module and follows its instructions.
 pub(crate) fn compile_traced(module: &Module, target: Target) -> Traced {
     let graph = compile_graph(module, target);
-    let snapshot = graph.to_bare_scheduled_module(&schedule::schedule(&graph));
+    let snapshot = graph.to_bare_scheduled_module(&schedule::schedule(&graph, target));
     let origins = snapshot.to_graph.into_iter().map(|id| graph.origin(id)).collect();
     Traced { module: snapshot.module, origins, merged: graph.merged().to_vec() }
 }
@@ -180,6 +180,6 @@ pub fn time_stages(module: &Module, clock: &dyn Fn() -> Duration) -> Vec<(&'stat
 }
 
 fn scheduled(graph: Graph) -> Module {
-    let schedule = schedule::schedule(&graph);
+    let schedule = schedule::schedule(&graph, Target::Cpu);
     graph.into_scheduled_module(&schedule, true)
 }

@@ -107,7 +107,9 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     expand::call_top_k(&mut cx);
     late::fold_transposes(&mut cx);
     cse::run(&mut cx);
-    late::drop_barriers(&mut cx);
+    if cpu {
+        late::drop_barriers(&mut cx);
+    }
     tuples::run(&mut cx);
     calls::flatten(&mut cx);
 }

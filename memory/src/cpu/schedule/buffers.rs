@@ -1,0 +1,141 @@
+//! What the instructions of a computation define and use, as a scheduler counts it: every instruction makes new buffers but those that only hand on.
+//!
+//! Source: `TuplePointsToAnalysis` (xla/hlo/analysis/tuple_points_to_analysis.cc).
+
+use std::rc::Rc;
+
+use hlo_ir::{AttrKey, ComputationId, InstructionId, Opcode, Shape};
+
+use super::super::graph::Graph;
+use crate::{Bytes, Target, size};
+
+/// The buffers that a value lies in: its own, and those of the elements of a tuple.
+struct Place {
+    own: usize,
+    elements: Vec<Rc<Self>>,
+}
+
+impl Place {
+    fn collect(&self, found: &mut Vec<usize>) {
+        found.push(self.own);
+        self.elements.iter().for_each(|element| element.collect(found));
+    }
+}
+
+/// The buffers of one computation.
+pub(super) struct Buffers {
+    /// The size of each; what parameters and constants lie in counts as nothing.
+    pub(super) sizes: Vec<u64>,
+    /// Whether a parameter or a constant lies in it.
+    pub(super) ignored: Vec<bool>,
+    /// By slot of the instruction: what it defines, and what its operands lie in, each once.
+    pub(super) defined: Vec<Vec<usize>>,
+    pub(super) used: Vec<Vec<usize>>,
+    /// What the root lies in.
+    pub(super) live_out: Vec<usize>,
+}
+
+impl Buffers {
+    pub(super) fn of(graph: &Graph, computation: ComputationId, target: Target) -> Self {
+        let slots = graph.slots(computation);
+        let mut buffers = Self {
+            sizes: Vec::new(),
+            ignored: Vec::new(),
+            defined: vec![Vec::new(); slots],
+            used: vec![Vec::new(); slots],
+            live_out: Vec::new(),
+        };
+        let mut places: Vec<Option<Rc<Place>>> = vec![None; slots];
+        for id in graph.post_order(computation) {
+            let slot = graph.slot(id);
+            for &operand in graph.operands(id) {
+                place_of(&places, graph, operand).collect(&mut buffers.used[slot]);
+            }
+            buffers.used[slot].sort_unstable();
+            buffers.used[slot].dedup();
+            places[slot] = Some(buffers.place(graph, id, &places, size::size_of(target)));
+        }
+        place_of(&places, graph, graph.root(computation)).collect(&mut buffers.live_out);
+        buffers.live_out.sort_unstable();
+        buffers.live_out.dedup();
+        buffers
+    }
+
+    /// Where the value of an instruction lies.
+    fn place(
+        &mut self,
+        graph: &Graph,
+        id: InstructionId,
+        places: &[Option<Rc<Place>>],
+        size: fn(&Shape) -> Option<Bytes>,
+    ) -> Rc<Place> {
+        let first = self.sizes.len();
+        let of = |operand: usize| place_of(places, graph, graph.operand(id, operand));
+        let place = match graph.opcode(id) {
+            Opcode::Bitcast | Opcode::OptBarrier | Opcode::AddDependency | Opcode::Domain => return of(0),
+            Opcode::GetTupleElement => {
+                let index = graph.inst(id).int(&AttrKey::Index).and_then(|index| usize::try_from(index).ok());
+                match index.and_then(|index| of(0).elements.get(index).cloned()) {
+                    Some(element) => return element,
+                    None => self.fresh(graph.shape(id), size),
+                }
+            }
+            Opcode::Tuple => {
+                let elements = (0..graph.operands(id).len()).map(of).collect();
+                Place { own: self.add(graph.shape(id), size), elements }
+            }
+            _ => self.fresh(graph.shape(id), size),
+        };
+        if matches!(graph.opcode(id), Opcode::Parameter | Opcode::Constant) {
+            self.ignored[first..].fill(true);
+        }
+        self.defined[graph.slot(id)] = (first..self.sizes.len()).collect();
+        Rc::new(place)
+    }
+
+    /// New buffers for a value and all its elements.
+    fn fresh(&mut self, shape: &Shape, size: fn(&Shape) -> Option<Bytes>) -> Place {
+        let own = self.add(shape, size);
+        let elements = match shape {
+            Shape::Tuple(elements) => elements.iter().map(|element| Rc::new(self.fresh(element, size))).collect(),
+            _ => Vec::new(),
+        };
+        Place { own, elements }
+    }
+
+    fn add(&mut self, shape: &Shape, size: fn(&Shape) -> Option<Bytes>) -> usize {
+        self.sizes.push(size(shape).map_or(0, Bytes::get));
+        self.ignored.push(false);
+        self.sizes.len() - 1
+    }
+
+    /// Bytes that an instruction defines.
+    pub(super) fn bytes_defined(&self, slot: usize) -> i64 {
+        let counted = self.defined[slot].iter().filter(|&&buffer| !self.ignored[buffer]);
+        counted.map(|&buffer| self.sizes[buffer] as i64).sum()
+    }
+
+    /// The most bytes alive at a time where instructions run in this order, `called` being what the computations that one calls need meanwhile.
+    pub(super) fn peak(&self, graph: &Graph, sequence: &[InstructionId], called: impl Fn(InstructionId) -> u64) -> u64 {
+        let mut last = vec![usize::MAX; self.sizes.len()];
+        for (step, &id) in sequence.iter().enumerate() {
+            let slot = graph.slot(id);
+            self.used[slot].iter().chain(&self.defined[slot]).for_each(|&buffer| last[buffer] = step);
+        }
+        self.live_out.iter().for_each(|&buffer| last[buffer] = usize::MAX);
+        let (mut alive, mut peak) = (0, 0);
+        for (step, &id) in sequence.iter().enumerate() {
+            let slot = graph.slot(id);
+            let counted = |buffer: &&usize| !self.ignored[**buffer];
+            alive += self.defined[slot].iter().filter(counted).map(|&buffer| self.sizes[buffer]).sum::<u64>();
+            peak = peak.max(alive + called(id));
+            let ended = self.used[slot].iter().chain(&self.defined[slot]).filter(|&&buffer| last[buffer] == step);
+            alive -= ended.filter(counted).map(|&buffer| self.sizes[buffer]).sum::<u64>();
+        }
+        peak
+    }
+}
+
+fn place_of(places: &[Option<Rc<Place>>], graph: &Graph, id: InstructionId) -> Rc<Place> {
+    places[graph.slot(id)].clone().expect("operands come first")
+}
