@@ -27,10 +27,24 @@ pub(super) fn decides(graph: &Graph, target: Target, consumer: InstructionId, nu
     }
 }
 
-/// Producers that XLA:GPU leaves in memory for all their readers: columns are joined once.
+/// Producers that XLA:GPU leaves in memory for all their readers: columns are joined once, and what one reader needs in memory nobody computes again.
+///
+/// Source: `PriorityFusionQueue::CanFuseWithAllNonBitcastUsers` (xla/service/gpu/transforms/priority_fusion.cc).
 pub(super) fn barred(graph: &Graph, target: Target, computation: ComputationId) -> Vec<InstructionId> {
-    let shared = |&id: &InstructionId| graph.opcode(id) == Opcode::Concatenate && graph.user_count(id) > 1;
+    let is_joined = |id| graph.opcode(id) == Opcode::Concatenate;
+    let stands = |id| graph.each_user(id).any(|user| needs_in_memory(graph, user, id));
+    let shared = |&id: &InstructionId| graph.user_count(id) > 1 && (is_joined(id) || stands(id));
     if target == Target::Gpu { graph.list(computation).filter(shared).collect() } else { Vec::new() }
+}
+
+/// Whether an instruction is none that computes its operands on the fly.
+fn needs_in_memory(graph: &Graph, user: InstructionId, producer: InstructionId) -> bool {
+    use Opcode as O;
+    match graph.opcode(user) {
+        O::Dot => !is_widening(graph, producer),
+        O::Convolution | O::Sort | O::CustomCall | O::Tuple | O::Fft | O::Cholesky | O::TriangularSolve | O::TopK => true,
+        _ => !traits::is_fusible(graph, user),
+    }
 }
 
 /// What a kernel of a product does to its operands on GPU: conversions of numbers, and moves.

@@ -67,7 +67,8 @@ impl Fuser {
         if expensive && self.reuses(graph, consumer, producer) {
             return false;
         }
-        if graph.is_root(producer) || (expensive && would_duplicate(graph, producer, consumer)) {
+        let twice = self.target != Target::Gpu && would_duplicate(graph, producer, consumer);
+        if graph.is_root(producer) || (expensive && twice) {
             return false;
         }
         is_safe_in_place(graph, producer, consumer)
