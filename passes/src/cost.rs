@@ -16,7 +16,8 @@ pub(crate) fn of(module: &Module, machine: &Machine, id: InstructionId) -> Optio
     use Opcode as O;
     let inst = module.instruction(id);
     let elements = inst.array().and_then(ArrayShape::elements).unwrap_or(0) as f64;
-    let bytes = |id: InstructionId| size::shape_size(module.shape(id)).map_or(f64::INFINITY, |bytes| bytes.get() as f64);
+    let bytes =
+        |id: InstructionId| size::shape_size(module.shape(id)).map_or(f64::INFINITY, |bytes| bytes.get() as f64);
     Some(match inst.opcode {
         O::Constant | O::Iota | O::Broadcast | O::Reshape | O::Bitcast | O::GetTupleElement | O::Tuple => 0.0,
         O::Dot | O::Convolution => multiplications(module, id)? * machine.product_traffic(inst.array()?.element_type),

@@ -285,8 +285,9 @@ pub trait Pass {
     fn may_cost_time(&self) -> bool {
         true
     }
-    /// Whether its findings in one computation are ways to do the same, the one that takes least time first: of those that are good enough the first is taken.
-    fn offers_alternatives(&self) -> bool {
+    /// Whether it computes values again outside of loops. It is asked when all others are done, or before them where that ends lower. Its findings in one
+    /// computation are ways to do the same, the one that takes least time first: of those that meet a budget the first is taken.
+    fn recomputes(&self) -> bool {
         false
     }
     /// The part of the peak that changes of kind [`PassKind::Speed`] may take, as a divisor; `None` where they may take nothing.

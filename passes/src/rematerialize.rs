@@ -55,7 +55,7 @@ impl Pass for Rematerialize {
     fn kind(&self) -> PassKind {
         PassKind::Rewrite
     }
-    fn offers_alternatives(&self) -> bool {
+    fn recomputes(&self) -> bool {
         true
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
@@ -83,7 +83,8 @@ fn in_computation(context: &Context<'_>, computation: ComputationId) -> Vec<Find
 fn finding(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> Option<Finding> {
     let written = emit::patch(context, layers, plan)?;
     let (values, segments) = (written.values, written.segments);
-    let grade = if crate::loop_residuals::exact(context.module, &written.patch) { Grade::Bitwise } else { Grade::HloExact };
+    let grade =
+        if crate::loop_residuals::exact(context.module, &written.patch) { Grade::Bitwise } else { Grade::HloExact };
     if grade > context.options.exactness {
         return None;
     }

@@ -36,8 +36,8 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
-use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use crate::recompute::tie::Ties;
+use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 
 /// The pass; see the module's text.
 #[derive(Clone, Copy, Debug, Default)]

@@ -12,6 +12,7 @@ mod lazy;
 mod limit;
 mod pairs;
 mod promise;
+mod recompute;
 mod speed;
 mod steps;
 
@@ -88,6 +89,8 @@ pub(super) struct Search<'a> {
     pub(super) told: Options,
     /// Whether rewrites may compute large values again: all others were found.
     pub(super) repeats: bool,
+    /// Whether passes that compute values again outside of loops are asked.
+    recomputes: bool,
     pub(super) estimator: &'a dyn Estimator,
     observer: &'a mut dyn Observer,
     statistics: Statistics,
@@ -151,6 +154,7 @@ impl<'a> Search<'a> {
             options,
             told: Freedom::full(options, false).of(options),
             repeats: false,
+            recomputes: false,
             estimator,
             observer,
             statistics,
@@ -225,6 +229,9 @@ impl<'a> Search<'a> {
         let start = self.mark();
         self.descend()?;
         if self.allow_repeats() {
+            self.descend()?;
+        }
+        if self.allow_recomputation() {
             self.descend()?;
         }
         self.keep_what_counts(&start);
@@ -373,7 +380,9 @@ impl<'a> Search<'a> {
             if score.improves(now, self.least(), self.credit()) && better {
                 self.foreseen.note(self.said.state(), &candidate, estimate);
                 let before = best.replace((score, candidate));
-                second = before.filter(|(_, other)| !self.are_alternatives(other, &best.as_ref().expect("just set").1)).or(second);
+                second = before
+                    .filter(|(_, other)| !self.are_alternatives(other, &best.as_ref().expect("just set").1))
+                    .or(second);
                 in_vain = 0;
             } else {
                 let next = second.as_ref().is_none_or(|(other, _)| score < *other);
@@ -391,14 +400,12 @@ impl<'a> Search<'a> {
     /// Whether two candidates are ways to do the same.
     fn are_alternatives(&self, one: &Candidate, other: &Candidate) -> bool {
         let place = |candidate: &Candidate| self.module.instruction(candidate.finding.instruction).parent;
-        one.pass == other.pass && self.passes[one.pass].offers_alternatives() && place(one) == place(other)
+        one.pass == other.pass && self.passes[one.pass].recomputes() && place(one) == place(other)
     }
 
     /// Whether a candidate that was tried does what `other` would do, in less time, and meets the budget.
     fn is_good_enough(&self, tried: &Candidate, other: &Candidate) -> bool {
-        let fits = |trial: &Trial| {
-            matches!(trial, Trial::Total(total) if self.options.budget.is_some_and(|budget| *total <= budget))
-        };
+        let fits = |trial: &Trial| matches!(trial, Trial::Total(total) if self.options.budget.is_some_and(|budget| *total <= budget));
         self.are_alternatives(tried, other) && self.trial(tried).is_some_and(fits)
     }
 

@@ -64,7 +64,8 @@ pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: u64) -> Op
     let again: IndexSet<InstructionId> = again.map(|seen| seen.id).collect();
     let size = |id: &InstructionId| bytes(module.instruction(*id));
     let gone: u64 = waiting.iter().filter(|id| again.contains(*id)).map(size).sum();
-    let come: u64 = kept.iter().filter(|id| !waiting.contains(id) && !is_used_late(context, layers, **id)).map(size).sum();
+    let come: u64 =
+        kept.iter().filter(|id| !waiting.contains(id) && !is_used_late(context, layers, **id)).map(size).sum();
     (gone > come).then(|| Plan { again, saved: Bytes(gone - come) })
 }
 
@@ -105,7 +106,8 @@ fn computing(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> u
     let module = context.module;
     let inst = module.instruction(id);
     let is_bound = !inst.control_predecessors().is_empty() || has_side_effect(module, id);
-    let Some(traffic) = cost::of(module, context.options.machine(), id).filter(|_| !is_bound && !layers.is_late(id)) else {
+    let Some(traffic) = cost::of(module, context.options.machine(), id).filter(|_| !is_bound && !layers.is_late(id))
+    else {
         return NEVER;
     };
     let times = if is_product(inst.opcode) { PRODUCT } else { 1.0 };

@@ -26,7 +26,8 @@ pub(super) fn patch(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> 
     for (id, _) in module.instructions_of(layers.computation).filter(|(id, _)| plan.again.contains(id)) {
         segments.entry(layers.segment(id)).or_default().push(id);
     }
-    let mut writer = Writer { context, layers, ties: Ties::new(module), users: IndexMap::new(), values: 0, segments: 0 };
+    let mut writer =
+        Writer { context, layers, ties: Ties::new(module), users: IndexMap::new(), values: 0, segments: 0 };
     for values in segments.values() {
         writer.write(values);
     }

@@ -95,7 +95,13 @@ impl<'a> Layers<'a> {
                 kept[self.depth[id] + 1] += held(inst);
             }
         }
-        let sums: Vec<u64> = kept.into_iter().scan(0, |sum, bytes| { *sum += bytes; Some(*sum) }).collect();
+        let sums: Vec<u64> = kept
+            .into_iter()
+            .scan(0, |sum, bytes| {
+                *sum += bytes;
+                Some(*sum)
+            })
+            .collect();
         let mut places = valleys(&passing[..self.turn.min(passing.len())], grain);
         places.sort_by_key(|&at| (passing[at], at));
         let mut cuts: Vec<usize> = Vec::new();
@@ -122,7 +128,13 @@ impl<'a> Layers<'a> {
             change[last + 1] -= bytes;
         }
         let mut sum = 0;
-        change.into_iter().map(|change| { sum += change; u64::try_from(sum).unwrap_or(u64::MAX) }).collect()
+        change
+            .into_iter()
+            .map(|change| {
+                sum += change;
+                u64::try_from(sum).unwrap_or(u64::MAX)
+            })
+            .collect()
     }
 }
 
@@ -152,7 +164,9 @@ fn free(module: &Module, computation: ComputationId) -> SideTable<InstructionId,
     for (id, inst) in module.instructions_of(computation) {
         let given = inst.parameter_number().is_some() || matches!(inst.opcode, Opcode::Constant | Opcode::Iota);
         let passes_on = inst.opcode == Opcode::GetTupleElement;
-        let computed = inst.opcode.is_elementwise() || matches!(inst.opcode, Opcode::Broadcast | Opcode::Reshape | Opcode::Bitcast) || passes_on;
+        let computed = inst.opcode.is_elementwise()
+            || matches!(inst.opcode, Opcode::Broadcast | Opcode::Reshape | Opcode::Bitcast)
+            || passes_on;
         let below: usize = inst.operands.iter().map(|&operand| operations[operand]).sum();
         let is_free = given || (computed && inst.operands.iter().all(|&operand| free[operand]) && below < FEW);
         operations.set(id, below + usize::from(inst.opcode.is_elementwise()));

@@ -5,8 +5,8 @@ use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};
 use indexmap::IndexMap;
 
-use crate::recompute::tie::Ties;
 use super::{bytes, constants, finding, is_tied};
+use crate::recompute::tie::Ties;
 use crate::roll::{Likeness, Repetition, Works};
 use crate::{Context, Finding, Grade, Outcome};
 

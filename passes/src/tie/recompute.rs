@@ -3,8 +3,8 @@
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::Bytes;
 
-use crate::recompute::tie::Ties;
 use super::{bytes, constants, finding, is_tied, positions};
+use crate::recompute::tie::Ties;
 use crate::{Context, Finding};
 
 /// One change that ties the large values of every barrier; `None` if no barrier joins an early and a late value.

@@ -4,8 +4,8 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
 
-use crate::recompute::tie::Ties;
 use super::{bytes, constants, finding, is_tied};
+use crate::recompute::tie::Ties;
 use crate::{Context, Finding, Grade, Outcome, Reason};
 
 /// A product whose operand `early` could wait for `late`.

@@ -42,7 +42,9 @@ fn needs_in_memory(graph: &Graph, user: InstructionId, producer: InstructionId) 
     use Opcode as O;
     match graph.opcode(user) {
         O::Dot => !is_widening(graph, producer),
-        O::Convolution | O::Sort | O::CustomCall | O::Tuple | O::Fft | O::Cholesky | O::TriangularSolve | O::TopK => true,
+        O::Convolution | O::Sort | O::CustomCall | O::Tuple | O::Fft | O::Cholesky | O::TriangularSolve | O::TopK => {
+            true
+        }
         _ => !traits::is_fusible(graph, user),
     }
 }

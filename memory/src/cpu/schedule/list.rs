@@ -87,7 +87,8 @@ impl<'a> List<'a> {
         }
         let slot = self.graph.slot(id);
         let ends = |&&buffer: &&usize| !self.buffers.ignored[buffer] && self.uses_left[buffer] == 1;
-        let freed: i64 = self.buffers.used[slot].iter().filter(ends).map(|&buffer| self.buffers.sizes[buffer] as i64).sum();
+        let freed: i64 =
+            self.buffers.used[slot].iter().filter(ends).map(|&buffer| self.buffers.sizes[buffer] as i64).sum();
         (freed - self.buffers.bytes_defined(slot), self.graph.user_count(id) as i64)
     }
 

@@ -32,6 +32,10 @@ impl Mark {
     pub(super) fn estimate(&self) -> &Estimate {
         &self.now
     }
+    /// Changes made before.
+    pub(super) fn step_count(&self) -> usize {
+        self.steps
+    }
     /// XLA's figure there.
     pub(super) fn total(&self) -> Bytes {
         self.now.total

@@ -29,7 +29,8 @@ impl Search<'_> {
             return Vec::new();
         }
         self.searches_left -= 1;
-        let found = self.ask(|_, pass| pass.kind() == kind);
+        let recomputes = self.recomputes;
+        let found = self.ask(|_, pass| pass.kind() == kind && (recomputes || !pass.recomputes()));
         self.said.note(kind, &found);
         found
     }

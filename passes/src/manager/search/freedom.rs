@@ -19,12 +19,14 @@ pub(super) struct Freedom {
     promises: bool,
     /// Whether passes are told of the budget: rewrites may then cost run time.
     for_budget: bool,
+    /// Whether values are computed again outside of loops before anything else is done, not behind it.
+    recomputes_first: bool,
 }
 
 impl Freedom {
     /// Everything that `options` allow, or all but rewrites that cost run time.
     pub(super) const fn full(options: &Options, for_budget: bool) -> Self {
-        Self { exactness: options.exactness, promises: true, for_budget }
+        Self { exactness: options.exactness, promises: true, for_budget, recomputes_first: false }
     }
 
     /// The options as passes see them.
@@ -45,7 +47,9 @@ impl Freedom {
         let mut ladder: Vec<Self> = Vec::new();
         for for_budget in up_to(options.budget.is_some()) {
             for promises in up_to(!options.assumptions.is_empty()) {
-                ladder.extend(exactness.iter().map(|&exactness| Self { exactness, promises, for_budget }));
+                let plain = Self { exactness: exactness[0], promises, for_budget, recomputes_first: false };
+                ladder.extend([plain, Self { recomputes_first: true, ..plain }]);
+                ladder.extend(exactness[1..].iter().map(|&exactness| Self { exactness, ..plain }));
             }
         }
         ladder
@@ -58,10 +62,16 @@ impl Search<'_> {
     pub(super) fn descend_freely(&mut self) -> Result<(), RunError> {
         let (start, trials) = (self.mark(), self.trials_left);
         let mut lowest: Option<(Bytes, Freedom)> = None;
-        for freedom in Freedom::ladder(self.options) {
+        let mut last = None;
+        let mut order_counts = true;
+        for freedom in self.ladder() {
+            if freedom.recomputes_first && !order_counts {
+                continue;
+            }
             self.back_to(&start);
+            last = Some(freedom);
             self.trials_left = trials;
-            self.descend_with(freedom)?;
+            order_counts = self.descend_with(freedom)?;
             let end = self.now.total;
             if lowest.is_none_or(|(other, _)| end < other || end == other && self.keeps_sums_whole()) {
                 lowest = Some((end, freedom));
@@ -70,24 +80,33 @@ impl Search<'_> {
                 break;
             }
         }
-        let Some((_, freedom)) = lowest.filter(|(_, freedom)| freedom.of(self.options) != self.told) else {
-            return Ok(());
-        };
+        let Some((_, freedom)) = lowest.filter(|(_, freedom)| Some(*freedom) != last) else { return Ok(()) };
         self.back_to(&start);
         self.trials_left = trials;
-        self.descend_with(freedom)
+        self.descend_with(freedom).map(|_| ())
     }
 
-    /// Searches with this much freedom, and gives the loops their final form.
-    fn descend_with(&mut self, freedom: Freedom) -> Result<(), RunError> {
+    /// What is tried, without what would be the same once more.
+    fn ladder(&mut self) -> Vec<Freedom> {
+        let mut ladder = Freedom::ladder(self.options);
+        self.allow(Freedom::full(self.options, self.options.budget.is_some()));
+        let could_recompute = self.could_recompute();
+        ladder.retain(|freedom| could_recompute || !freedom.recomputes_first);
+        ladder
+    }
+
+    /// Searches with this much freedom, and gives the loops their final form. Whether anything was made before values were computed again.
+    fn descend_with(&mut self, freedom: Freedom) -> Result<bool, RunError> {
         self.allow(freedom);
         let start = self.mark();
         self.descend_repeatedly()?;
         self.descend_with_repeats()?;
+        let made_loops = self.made().count() > start.step_count();
+        self.descend_with_recomputation()?;
         self.keep_what_counts(&start);
         self.clean_up()?;
         while self.speed_up()? {}
-        Ok(())
+        Ok(made_loops)
     }
 
     /// Whether no rewrite that was made is of a weaker grade than the default.
@@ -98,7 +117,7 @@ impl Search<'_> {
     /// Passes are told of this much freedom from now on.
     pub(super) fn allow(&mut self, freedom: Freedom) {
         self.told = freedom.of(self.options);
-        (self.repeats, self.limited) = (false, false);
+        (self.repeats, self.recomputes, self.limited) = (false, freedom.recomputes_first, false);
         self.said.forget();
     }
 }
@@ -111,7 +130,8 @@ mod tests {
     #[test]
     fn less_is_tried_where_more_is_allowed() {
         let plain = Options::default();
-        assert_eq!(Freedom::ladder(&plain), [Freedom { promises: false, ..Freedom::full(&plain, false) }]);
+        let least = Freedom { promises: false, ..Freedom::full(&plain, false) };
+        assert_eq!(Freedom::ladder(&plain), [least, Freedom { recomputes_first: true, ..least }]);
         let more = Options {
             exactness: Grade::Reassociate,
             assumptions: vec![Assumption::IndicesInBounds],
@@ -119,10 +139,10 @@ mod tests {
             ..plain
         };
         let ladder = Freedom::ladder(&more);
-        assert_eq!(ladder.len(), 8);
-        assert_eq!(ladder[3], Freedom::full(&more, false));
-        assert_eq!(ladder[7], Freedom::full(&more, true));
-        assert!(ladder.iter().take(4).all(|freedom| freedom.of(&more).budget.is_none()));
+        assert_eq!(ladder.len(), 12);
+        assert_eq!(ladder[5], Freedom::full(&more, false));
+        assert_eq!(ladder[11], Freedom::full(&more, true));
+        assert!(ladder.iter().take(6).all(|freedom| freedom.of(&more).budget.is_none()));
         let least = ladder[0].of(&more);
         assert_eq!((least.exactness, least.assumptions.len()), (Grade::HloExact, 0));
     }

@@ -1,0 +1,34 @@
+//! When values are computed again outside of loops: behind everything else, or before it.
+//!
+//! A loop over blocks lets what lies between its inputs and its results disappear at once, and computes little of it twice. What a layer keeps for another
+//! layer far behind it, it cannot reach. So loops are looked for first, and values are computed again in what they leave. Where sums may not be split there are few
+//! loops over a whole step, and small ones can stand in the way; then the other order is tried too.
+
+use super::super::RunError;
+use super::{Search, allowed};
+use crate::Outcome;
+
+impl Search<'_> {
+    /// Goes on with values that are computed again outside of loops.
+    pub(super) fn descend_with_recomputation(&mut self) -> Result<(), RunError> {
+        if !self.fits() && self.allow_recomputation() { self.descend_repeatedly() } else { Ok(()) }
+    }
+
+    /// Lets values be computed again outside of loops from now on. Whether that changes anything.
+    pub(super) fn allow_recomputation(&mut self) -> bool {
+        let changes = !std::mem::replace(&mut self.recomputes, true) && self.could_recompute();
+        if changes {
+            self.said.forget();
+        }
+        changes
+    }
+
+    /// Whether there are values that could be computed again in the module as it is now.
+    pub(super) fn could_recompute(&mut self) -> bool {
+        let found = self.ask(|_, pass| pass.recomputes());
+        let is_offered = |outcome: &Outcome| matches!(outcome, Outcome::Rewrite { .. });
+        found
+            .iter()
+            .any(|candidate| is_offered(&candidate.finding.outcome) && allowed(candidate.finding.grade, &self.told))
+    }
+}
