@@ -36,11 +36,18 @@ use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, 
 use indexmap::{IndexMap, IndexSet};
 
 use crate::flow::{is_real, is_rounded, is_slow, picks, reduces};
-use crate::speed::{self, Change, is_plain_block};
+use crate::speed::{self, Change, New, Words, is_plain_block};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
 /// Most instructions between a block and its slices: each is computed for each column.
 const MOST_BETWEEN: usize = 64;
+
+const WORDS: Words = Words {
+    grade: Grade::Bitwise,
+    places: ["a block", "blocks"],
+    changed: "read column by column",
+    because: "each element of a column is computed from those at its place",
+};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,43 +68,26 @@ impl Pass for ColumnSlices {
         None
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if !speed::applies(context) {
-            return Vec::new();
-        }
-        let change = patch(context.module, |id| context.is_new(id));
-        change
-            .finding(
-                Grade::Bitwise,
-                ["a block", "blocks"],
-                "read column by column",
-                "each element of a column is computed from those at its place",
-            )
-            .into_iter()
-            .collect()
+        speed::find(context, &WORDS, patch).into_iter().collect()
     }
 }
 
 /// What reads each column of a block for itself, of blocks whose instructions are `new`; empty if there is none.
-fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
-    let mut change = Change::new(module);
-    if module.is_partitioned() {
-        return change;
-    }
+fn patch(module: &Module, new: New<'_>) -> Change {
     let users = Users::of(module);
     let mut done = IndexSet::new();
-    for (block, inst) in module.live_instructions() {
-        if !new(block) || !is_plain_block(module, inst) {
-            continue;
+    let ours = |&(id, inst): &(InstructionId, &Instruction)| new(id) && is_plain_block(module, inst);
+    Change::of(module, |change| {
+        for (block, _) in module.live_instructions().filter(ours) {
+            // Slices of what is computed of two blocks are done with the first of them.
+            let Some(columns) = Columns::of(module, &users, block, new) else { continue };
+            if columns.slices.len() > 1 && columns.slices.iter().all(|slice| !done.contains(slice)) {
+                done.extend(columns.slices.iter().copied());
+                change.at(block);
+                columns.read(&mut change.patch);
+            }
         }
-        // Slices of what is computed of two blocks are done with the first of them.
-        let Some(columns) = Columns::of(module, &users, block, &new) else { continue };
-        if columns.slices.len() > 1 && columns.slices.iter().all(|slice| !done.contains(slice)) {
-            done.extend(columns.slices.iter().copied());
-            change.at(block);
-            columns.read(&mut change.patch);
-        }
-    }
-    change
+    })
 }
 
 /// A block of which only slices are needed.
@@ -117,12 +107,7 @@ type Bounds = Vec<SliceDim>;
 
 impl<'a> Columns<'a> {
     /// `None` if anything but slices needs what is computed of the block, or if a slice cannot be read for itself.
-    fn of(
-        module: &'a Module,
-        users: &Users,
-        block: InstructionId,
-        new: &impl Fn(InstructionId) -> bool,
-    ) -> Option<Self> {
+    fn of(module: &'a Module, users: &Users, block: InstructionId, new: New<'_>) -> Option<Self> {
         let (blocks, between, made) = (IndexSet::from([block]), IndexSet::new(), IndexMap::new());
         let mut columns = Self { module, blocks, between, slices: Vec::new(), made };
         let mut work = vec![block];
@@ -368,7 +353,7 @@ ENTRY %main {
         let source = BLOCK.replacen(old, new, 1);
         assert!(source.contains(new), "{old} is not there");
         let mut module = text::parse(&source).expect("legal text");
-        patch(&module, |_| true).apply(&mut module).expect("it fits");
+        patch(&module, &|_| true).apply(&mut module).expect("it fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
         text::print(&module)
     }
@@ -394,27 +379,27 @@ ENTRY %main {
         }
         let part = BLOCK.replace("s32[100,3]", "s32[100,4]");
         let module = text::parse(&part).expect("legal text");
-        assert!(patch(&module, |_| true).is_empty(), "the start of the columns could be moved");
+        assert!(patch(&module, &|_| true).is_empty(), "the start of the columns could be moved");
         let wide = BLOCK
             .replace(",3]", ",300]")
             .replace("{10,3}", "{10,300}")
             .replace("10,2]", "10,1]")
             .replace("[1:3]", "[200:201]");
         let module = text::parse(&wide).expect("legal text");
-        assert!(patch(&module, |_| true).is_empty(), "column 200 is no s8");
+        assert!(patch(&module, &|_| true).is_empty(), "column 200 is no s8");
         let vector = BLOCK
             .replace("%start = s8[] parameter", "%start = s8[2] parameter")
             .replace("dynamic-slice(%i, %start, %zero)", "dynamic-slice(%i, %start)");
         let module = text::parse(&vector).expect("legal text");
         assert_eq!(hlo_ir::verify::verify(&module), []);
-        assert!(patch(&module, |_| true).is_empty(), "a vector of starts");
+        assert!(patch(&module, &|_| true).is_empty(), "a vector of starts");
         let waiting = BLOCK.replace("sizes={10,3}", "sizes={10,3}, control-predecessors={%i}");
         let module = text::parse(&waiting).expect("legal text");
-        assert!(patch(&module, |_| true).is_empty(), "the block waits for something else");
+        assert!(patch(&module, &|_| true).is_empty(), "the block waits for something else");
         let module = text::parse(&BLOCK.replace("HloModule m", "HloModule m, num_partitions=2")).expect("legal text");
-        assert!(patch(&module, |_| true).is_empty(), "columns may lie on several devices");
+        assert!(patch(&module, &|_| true).is_empty(), "columns may lie on several devices");
         let module = text::parse(BLOCK).expect("legal text");
-        assert!(patch(&module, |_| false).is_empty(), "the input stays as it is");
+        assert!(patch(&module, &|_| false).is_empty(), "the input stays as it is");
     }
 
     #[test]
@@ -438,7 +423,7 @@ ENTRY %main {
             );
             let module = text::parse(&source).expect("legal text");
             assert_eq!(hlo_ir::verify::verify(&module), []);
-            patch(&module, |_| true).is_empty()
+            patch(&module, &|_| true).is_empty()
         };
         assert!(joined("%x", "%y", 1) && joined("%again", "%last", 1));
         assert!(!joined("%y", "%x", 1), "the other way round");
@@ -469,7 +454,7 @@ ENTRY %main {
     #[test]
     fn columns_of_what_is_computed_place_by_place_are_read_too() {
         let mut module = text::parse(COMPUTED).expect("legal text");
-        patch(&module, |_| true).apply(&mut module).expect("it fits");
+        patch(&module, &|_| true).apply(&mut module).expect("it fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
         let text = text::print(&module);
         for part in ["s32[10,1] dynamic-slice(%i, %start, ", "s32[1,10] dynamic-slice(%j, ", "s32[1,10] transpose("] {
@@ -479,7 +464,7 @@ ENTRY %main {
             !text.contains(" slice(") && !text.contains("s32[3,10] ") && text.contains("%x = s32[1,10] remainder("),
             "{text}"
         );
-        assert!(patch(&module, |_| true).is_empty(), "once is enough");
+        assert!(patch(&module, &|_| true).is_empty(), "once is enough");
     }
 
     #[test]
@@ -500,13 +485,13 @@ ENTRY %main {
             let source = COMPUTED.replacen(old, new, 1);
             assert_ne!(source, COMPUTED);
             let mut module = text::parse(&source).expect("legal text");
-            patch(&module, |_| true).apply(&mut module).expect("it fits");
+            patch(&module, &|_| true).apply(&mut module).expect("it fits");
             assert!(text::print(&module).contains("s32[10,3] dynamic-slice(%i"), "{new}");
         }
         let module = text::parse(COMPUTED).expect("legal text");
         let own = |name: &'static str| {
             let module = &module;
-            patch(module, move |id| module.instruction(id).name != name).is_empty()
+            patch(module, &move |id| module.instruction(id).name != name).is_empty()
         };
         assert!(own("rest") && !own("seven"));
     }
@@ -522,7 +507,7 @@ ENTRY %main {
             let source = floats.replace("remainder(", of).replace("f32", element_type);
             let module = text::parse(&source).expect("legal text");
             assert_eq!(hlo_ir::verify::verify(&module), []);
-            patch(&module, |_| true).is_empty()
+            patch(&module, &|_| true).is_empty()
         };
         assert!(!stays("minimum(", "f32"));
         for rounded in ["add(", "subtract(", "multiply(", "divide(", "remainder("] {

@@ -31,12 +31,19 @@ use hlo_memory::{Bytes, size};
 use indexmap::{IndexMap, IndexSet};
 
 use crate::fusion_barrier::attributes_of_call;
-use crate::speed::{self, Change, SHARE_OF_PEAK};
+use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
 /// Bytes of the smallest block that is worth it: less is computed in the time that a call takes. (Five sums of `f32[1,128,32,3]`, of 48 KiB each, take
 /// 0.69 ms, and 0.09 without the dimension; smaller ones were not timed.)
 const LEAST: Bytes = Bytes(8 << 10);
+
+const WORDS: Words = Words {
+    grade: Grade::HloExact,
+    places: ["a sum", "sums"],
+    changed: "taken without dimensions of one element",
+    because: "each number is the sum of the same terms",
+};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,40 +64,25 @@ impl Pass for DegenerateDims {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if !speed::applies(context) {
-            return Vec::new();
-        }
-        let change = patch(context.module, |id| context.is_in_inexact_loop(id));
-        change
-            .finding(
-                Grade::HloExact,
-                ["a sum", "sums"],
-                "taken without dimensions of one element",
-                "each number is the sum of the same terms",
-            )
-            .into_iter()
-            .collect()
+        speed::find(context, &WORDS, patch).into_iter().collect()
     }
 }
 
 /// Lets reductions that are `new` run over arrays without dimensions of one element; empty if there is none.
-fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
-    let mut change = Change::new(module);
-    if module.is_partitioned() {
-        return change;
-    }
-    let in_loops = module.live_instructions().filter(|(_, inst)| inst.parent != module.entry());
-    let sums: Vec<InstructionId> =
-        in_loops.filter(|&(id, inst)| new(id) && is_slow(module, inst)).map(|(id, _)| id).collect();
-    let cones = cones(module, &sums, &new);
-    let mut squeezed = Squeezed { module, patch: &mut change.patch, made: IndexMap::new() };
-    squeezed.compute(&cones);
-    let changed: Vec<InstructionId> = sums.into_iter().filter(|&sum| squeezed.sum(sum)).collect();
-    squeezed.keep(&cones);
-    for sum in changed {
-        change.at(sum);
-    }
-    change
+fn patch(module: &Module, new: New<'_>) -> Change {
+    Change::of(module, |change| {
+        let in_loops = module.live_instructions().filter(|(_, inst)| inst.parent != module.entry());
+        let sums: Vec<InstructionId> =
+            in_loops.filter(|&(id, inst)| new(id) && is_slow(module, inst)).map(|(id, _)| id).collect();
+        let cones = cones(module, &sums, new);
+        let mut squeezed = Squeezed { module, patch: &mut change.patch, made: IndexMap::new() };
+        squeezed.compute(&cones);
+        let changed: Vec<InstructionId> = sums.into_iter().filter(|&sum| squeezed.sum(sum)).collect();
+        squeezed.keep(&cones);
+        for sum in changed {
+            change.at(sum);
+        }
+    })
 }
 
 /// Whether an instruction adds up floats, or takes the largest or smallest one, of a large array with a dimension of one element.
@@ -115,7 +107,7 @@ fn is_plain(array: &ArrayShape) -> bool {
 }
 
 /// What is computed place by place on the way to `sums`, `new` all of it.
-fn cones(module: &Module, sums: &[InstructionId], new: &impl Fn(InstructionId) -> bool) -> IndexSet<InstructionId> {
+fn cones(module: &Module, sums: &[InstructionId], new: New<'_>) -> IndexSet<InstructionId> {
     let place_by_place = |id: InstructionId| {
         let inst = module.instruction(id);
         let Some(own) = inst.array().filter(|array| is_plain(array)) else { return false };
@@ -318,11 +310,11 @@ ENTRY %main {{
     fn changed(source: &str, is_new: bool) -> Option<String> {
         let mut module = text::parse(source).expect("the test's module is legal");
         assert_eq!(hlo_ir::verify::verify(&module), [], "{source}");
-        let change = patch(&module, |_| is_new);
+        let change = patch(&module, &|_| is_new);
         (!change.is_empty()).then(|| {
             change.apply(&mut module).expect("the patch fits");
             assert_eq!(hlo_ir::verify::verify(&module), [], "{}", text::print(&module));
-            assert!(patch(&module, |_| true).is_empty(), "once is enough: {}", text::print(&module));
+            assert!(patch(&module, &|_| true).is_empty(), "once is enough: {}", text::print(&module));
             text::print(&module)
         })
     }

@@ -29,8 +29,15 @@ use indexmap::{IndexMap, IndexSet};
 use crate::flow::{float_product, is_rounded};
 use crate::fusion_barrier::call_that_hands_on;
 use crate::kernel_functions;
-use crate::speed::{self, Change, SHARE_OF_PEAK};
+use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
 use crate::{Context, Finding, Grade, Pass, PassKind};
+
+const WORDS: Words = Words {
+    grade: Grade::Bitwise,
+    places: ["a gather", "gathers"],
+    changed: "computed once for all places of a kernel",
+    because: "a call computes what its body computes",
+};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,44 +58,27 @@ impl Pass for MaterializeGathers {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if !speed::applies(context) {
-            return Vec::new();
-        }
-        let change = patch(context.module, |id| context.is_new(id));
-        change
-            .finding(
-                Grade::Bitwise,
-                ["a gather", "gathers"],
-                "computed once for all places of a kernel",
-                "a call computes what its body computes",
-            )
-            .into_iter()
-            .collect()
+        speed::find(context, &WORDS, patch).into_iter().collect()
     }
 }
 
 /// What keeps gathers that are `new` out of kernels that would compute them at several places; empty if there is none.
-fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
-    let mut change = Change::new(module);
-    if module.is_partitioned() {
-        return change;
-    }
+fn patch(module: &Module, new: New<'_>) -> Change {
     let users = Users::of(module);
     let wanted = |id, inst: &Instruction| {
         inst.opcode == Opcode::Gather && users.get(id).len() == 1 && new(id) && stands(module, inst)
     };
-    // Each reader with the gathers that it takes from calls.
-    let mut readers: IndexMap<InstructionId, IndexSet<InstructionId>> = IndexMap::new();
-    for gather in kernel_functions::several_in_loops(module, &users, wanted) {
-        readers.entry(users.get(gather)[0]).or_default().insert(gather);
-    }
-    for (reader, gathers) in readers {
-        for &gather in &gathers {
-            change.at(gather);
+    Change::of(module, |change| {
+        // Each reader with the gathers that it takes from calls.
+        let mut readers: IndexMap<InstructionId, IndexSet<InstructionId>> = IndexMap::new();
+        for gather in kernel_functions::several_in_loops(module, &users, wanted) {
+            readers.entry(users.get(gather)[0]).or_default().insert(gather);
         }
-        keep(module, reader, &gathers, &mut change.patch);
-    }
-    change
+        for (reader, gathers) in readers {
+            gathers.iter().for_each(|&gather| change.at(gather));
+            keep(module, reader, &gathers, &mut change.patch);
+        }
+    })
 }
 
 /// Whether the bits of a gather are the same wherever it is computed: its table is not a product that a kernel could join with a sum behind the
@@ -170,18 +160,18 @@ ENTRY %main {{
     #[test]
     fn both_gathers_of_a_reader_are_kept() {
         let mut module = program(TWO_PLACES);
-        patch(&module, |_| true).apply(&mut module).expect("the patch fits");
+        patch(&module, &|_| true).apply(&mut module).expect("the patch fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
         let text = text::print(&module);
         assert!(text.contains("%kept = f32[64] call(%g), to_apply=%g.hand_on"), "{text}");
         assert!(text.contains("%kept.1 = f32[64] call(%h), to_apply=%h.hand_on"), "{text}");
         assert!(text.contains("%n = f32[64] multiply(%kept, %kept.1)"), "{text}");
-        assert!(patch(&module, |_| true).is_empty(), "once is enough");
+        assert!(patch(&module, &|_| true).is_empty(), "once is enough");
     }
 
     #[test]
     fn other_gathers_stay() {
-        let is_kept = |module: &Module, new: bool| !patch(module, |_| new).is_empty();
+        let is_kept = |module: &Module, new: bool| !patch(module, &|_| new).is_empty();
         let two = program(TWO_PLACES);
         assert!(!is_kept(&two, false), "the input stays as it is");
         assert!(!is_kept(&program_of("%u", TWO_PLACES), true), "a kernel may join the product with a sum");

@@ -29,8 +29,15 @@ use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 
 use crate::fusion_barrier::attributes_of_call;
 use crate::kernel_functions;
-use crate::speed::{self, Change, SHARE_OF_PEAK, is_plain_block};
+use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words, is_plain_block};
 use crate::{Context, Finding, Grade, Pass, PassKind};
+
+const WORDS: Words = Words {
+    grade: Grade::Bitwise,
+    places: ["a block", "blocks"],
+    changed: "read once for all places of a kernel",
+    because: "a call computes what its body computes",
+};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,35 +58,20 @@ impl Pass for MaterializeSlices {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if !speed::applies(context) {
-            return Vec::new();
-        }
-        let change = patch(context.module, |id| context.is_new(id));
-        change
-            .finding(
-                Grade::Bitwise,
-                ["a block", "blocks"],
-                "read once for all places of a kernel",
-                "a call computes what its body computes",
-            )
-            .into_iter()
-            .collect()
+        speed::find(context, &WORDS, patch).into_iter().collect()
     }
 }
 
 /// What reads blocks for themselves that are `new` and that kernels compute from at several places; empty if there is none.
-fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
-    let mut change = Change::new(module);
-    if module.is_partitioned() {
-        return change;
-    }
+fn patch(module: &Module, new: New<'_>) -> Change {
     let is_complex = |inst: &Instruction| inst.array().is_some_and(|array| array.element_type.is_complex());
     let wanted = |id, inst: &Instruction| new(id) && !is_complex(inst) && is_plain_block(module, inst);
-    for block in kernel_functions::several_in_loops(module, &Users::of(module), wanted) {
-        change.at(block);
-        read(module, block, &mut change.patch);
-    }
-    change
+    Change::of(module, |change| {
+        for block in kernel_functions::several_in_loops(module, &Users::of(module), wanted) {
+            change.at(block);
+            read(module, block, &mut change.patch);
+        }
+    })
 }
 
 /// Lets a call do what `block` does.
@@ -139,13 +131,13 @@ ENTRY %main {
     fn a_block_read_at_several_places_is_read_by_a_call() {
         let mut module = text::parse(LOOP).expect("legal text");
         let before = module.clone();
-        let undo = patch(&module, |_| true).apply(&mut module).expect("it fits");
+        let undo = patch(&module, &|_| true).apply(&mut module).expect("it fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
         let text = text::print(&module);
         let call = "%x = s32[10] call(%i, %k), to_apply=%x.read, frontend_attributes={inlineable=\"false\"}, metadata={op_name=\"read\"}";
         assert!(text.contains(call), "{text}");
         assert!(text.contains("dynamic_slice_sizes={10}"), "{text}");
-        assert!(patch(&module, |_| true).is_empty(), "once is enough");
+        assert!(patch(&module, &|_| true).is_empty(), "once is enough");
         undo.revert(&mut module);
         assert_eq!(text::print(&module), text::print(&before));
     }
@@ -153,20 +145,20 @@ ENTRY %main {
     #[test]
     fn other_blocks_stay() {
         let parse = |source: &str| text::parse(source).expect("legal text");
-        assert!(patch(&parse(LOOP), |_| false).is_empty(), "the input stays as it is");
-        assert!(patch(&parse(&LOOP.replace("m\n", "m, num_partitions=2\n")), |_| true).is_empty());
+        assert!(patch(&parse(LOOP), &|_| false).is_empty(), "the input stays as it is");
+        assert!(patch(&parse(&LOOP.replace("m\n", "m, num_partitions=2\n")), &|_| true).is_empty());
         let once = LOOP.replace("%r = s32[10] sign(%x)", "%r = s32[10] sign(%w)").replace(
             "%q =",
             "%w = s32[10] iota(), iota_dimension=0
   %q =",
         );
-        assert!(patch(&parse(&once), |_| true).is_empty(), "a kernel reads it in one place");
+        assert!(patch(&parse(&once), &|_| true).is_empty(), "a kernel reads it in one place");
         let complex = LOOP.replace("s32[10]", "c64[10]").replace("s32[20]", "c64[20]").replace("s32[100]", "c64[100]");
         let complex = complex
             .replace("abs(", "negate(")
             .replace("%zeros = c64[20] broadcast(%zero)", "%zeros = c64[20] broadcast(%none)");
         let complex = complex.replace("  %zeros", "  %none = c64[] constant((0, 0))\n  %zeros");
-        assert!(patch(&parse(&complex), |_| true).is_empty(), "products of complex numbers");
+        assert!(patch(&parse(&complex), &|_| true).is_empty(), "products of complex numbers");
         let entry = "HloModule m
 
 ENTRY %main {
@@ -178,6 +170,6 @@ ENTRY %main {
   ROOT %qr = s32[20] concatenate(%q, %r), dimensions={0}
 }
 ";
-        assert!(patch(&parse(entry), |_| true).is_empty(), "what runs once");
+        assert!(patch(&parse(entry), &|_| true).is_empty(), "what runs once");
     }
 }

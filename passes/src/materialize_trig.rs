@@ -30,8 +30,15 @@ use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use crate::flow::is_fusible;
 use crate::fusion_barrier::{call_that_hands_on, is_worth_a_kernel};
 use crate::roll::contract::reaches_reduce;
-use crate::speed::{self, Change, SHARE_OF_PEAK};
+use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
 use crate::{Context, Finding, Grade, Pass, PassKind};
+
+const WORDS: Words = Words {
+    grade: Grade::Bitwise,
+    places: ["a trigonometric function", "trigonometric functions"],
+    changed: "computed once for all kernels that read it",
+    because: "a call computes what its body computes",
+};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,38 +59,23 @@ impl Pass for MaterializeTrig {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if !speed::applies(context) {
-            return Vec::new();
-        }
-        let mut found = Vec::new();
-        for (grade, summed) in [(Grade::Bitwise, false), (Grade::HloExact, true)] {
-            let is_ours = |id| if summed { context.is_in_inexact_loop(id) } else { context.is_new(id) };
-            found.extend(patch(context.module, is_ours, summed).finding(
-                grade,
-                ["a trigonometric function", "trigonometric functions"],
-                "computed once for all kernels that read it",
-                "a call computes what its body computes",
-            ));
-        }
-        found
+        let not_summed = speed::find(context, &WORDS, |module, new| patch(module, new, false));
+        let all =
+            speed::find(context, &Words { grade: Grade::HloExact, ..WORDS }, |module, new| patch(module, new, true));
+        not_summed.into_iter().chain(all).collect()
     }
 }
 
 /// What computes once the sines that are `new` and read by several kernels; those that a sum is made of only where bits may change.
-fn patch(module: &Module, new: impl Fn(InstructionId) -> bool, summed: bool) -> Change {
-    let mut change = Change::new(module);
-    if module.is_partitioned() {
-        return change;
-    }
+fn patch(module: &Module, new: New<'_>, summed: bool) -> Change {
     let users = Users::of(module);
-    for (sine, inst) in module.live_instructions() {
-        let wanted = inst.parent != module.entry() && is_large_sine(module, sine) && new(sine);
-        if wanted && is_read_by_several(module, &users, sine) && (summed || !reaches_reduce(module, &users, sine)) {
+    Change::in_loops(module, new, |change, sine, _| {
+        let wanted = is_large_sine(module, sine) && is_read_by_several(module, &users, sine);
+        if wanted && (summed || !reaches_reduce(module, &users, sine)) {
             change.at(sine);
             keep(module, sine, &mut change.patch);
         }
-    }
-    change
+    })
 }
 
 fn is_large_sine(module: &Module, id: InstructionId) -> bool {
@@ -168,25 +160,25 @@ ENTRY %main (x: {state}) -> {state} {{
     #[test]
     fn all_readers_take_it_from_one_call() {
         let mut module = program(TWICE);
-        patch(&module, |_| true, false).apply(&mut module).expect("the patch fits");
+        patch(&module, &|_| true, false).apply(&mut module).expect("the patch fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
         let text = text::print(&module);
         assert!(text.contains("%kept = f32[20480] call(%sin), to_apply=%sin.hand_on"), "{text}");
         assert!(text.contains("%z = f32[20480] multiply(%kept, %b)"), "{text}");
         assert!(text.contains("%y = f32[20480] subtract(%z, %kept)"), "{text}");
-        assert!(patch(&module, |_| true, true).is_empty(), "once is enough");
+        assert!(patch(&module, &|_| true, true).is_empty(), "once is enough");
     }
 
     #[test]
     fn what_alone_is_made_of_it_counts() {
         let made =
             "  %n = f32[20480] negate(%sin)\n  %z = f32[20480] multiply(%n, %b)\n  %y = f32[20480] subtract(%z, %n)";
-        assert!(!patch(&program(made), |_| true, false).is_empty());
+        assert!(!patch(&program(made), &|_| true, false).is_empty());
     }
 
     #[test]
     fn others_stay() {
-        let is_kept = |module: &Module, new: bool, summed: bool| !patch(module, |_| new, summed).is_empty();
+        let is_kept = |module: &Module, new: bool, summed: bool| !patch(module, &|_| new, summed).is_empty();
         assert!(!is_kept(&program(TWICE), false, true), "the input stays as it is");
         assert!(!is_kept(&program("  %y = f32[20480] negate(%sin)"), true, true), "one kernel reads it");
         assert!(!is_kept(&program(SUMMED), true, false), "a library may sum sines of its own");

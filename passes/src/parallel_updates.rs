@@ -33,11 +33,18 @@ use indexmap::IndexSet;
 
 use crate::flow::{is_expensive, is_fusible, is_slow};
 use crate::fusion_barrier::{call_that_hands_on, hand_on, is_worth_a_kernel};
-use crate::speed::{self, Change, SHARE_OF_PEAK};
+use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
 /// Operations on whole blocks that are worth a kernel of their own even if each is quick, such as a hash of counters.
 const MANY: usize = 32;
+
+const WORDS: Words = Words {
+    grade: Grade::Bitwise,
+    places: ["a block", "blocks"],
+    changed: "computed before it is written",
+    because: "a call computes what its body computes",
+};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,43 +65,26 @@ impl Pass for ParallelUpdates {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if !speed::applies(context) {
-            return Vec::new();
-        }
-        let change = patch(context.module, |id| context.is_new(id));
-        change
-            .finding(
-                Grade::Bitwise,
-                ["a block", "blocks"],
-                "computed before it is written",
-                "a call computes what its body computes",
-            )
-            .into_iter()
-            .collect()
+        speed::find(context, &WORDS, patch).into_iter().collect()
     }
 }
 
 /// What computes blocks before they are written that are `new`; empty if there is none.
-fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
-    let mut change = Change::new(module);
-    if module.is_partitioned() {
-        return change;
-    }
+fn patch(module: &Module, new: New<'_>) -> Change {
     let users = Users::of(module);
-    for (write, inst) in module.live_instructions() {
-        if inst.opcode != Opcode::DynamicUpdateSlice || inst.parent == module.entry() || !new(write) {
-            continue;
+    Change::in_loops(module, new, |change, write, inst| {
+        if inst.opcode != Opcode::DynamicUpdateSlice {
+            return;
         }
         let patch = &mut change.patch;
         match rounded(module, &users, inst.operands[1]) {
             Rounded::No if takes_work(module, &users, inst.operands[1]) => hand_on(module, write, 1, patch),
             Rounded::Here(convert) if takes_work(module, &users, convert) => hand_on(module, convert, 0, patch),
             Rounded::Before(cast) if is_worth_a_kernel(module, cast) => hand_on_wide(module, cast, patch),
-            _ => continue,
+            _ => return,
         }
         change.at(write);
-    }
-    change
+    })
 }
 
 /// Where a block of `bf16` that is written as integers was rounded.
@@ -204,7 +194,7 @@ ENTRY %main (x: f32[204800], r: f32[204800]) -> (s32[], f32[204800], f32[204800]
 
     fn found(source: &str, is_new: bool) -> (Module, Change) {
         let module = text::parse(source).expect("the test's module is legal");
-        let patch = patch(&module, |_| is_new);
+        let patch = patch(&module, &|_| is_new);
         (module, patch)
     }
 

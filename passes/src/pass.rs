@@ -290,6 +290,10 @@ pub trait Pass {
     fn recomputes(&self) -> bool {
         false
     }
+    /// Whether it computes arrays in blocks of the size that `--chunk-bytes` limits.
+    fn makes_blocks(&self) -> bool {
+        false
+    }
     /// The part of the peak that changes of kind [`PassKind::Speed`] may take, as a divisor; `None` where they may take nothing.
     fn share_of_peak(&self) -> Option<u64> {
         None

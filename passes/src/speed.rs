@@ -12,9 +12,36 @@ use crate::{Condition, Context, Finding, Grade, Outcome};
 /// times as long; one that writes it too runs on one thread, however many there are.
 pub(crate) const SHARE_OF_PEAK: u64 = 25;
 
-/// Whether there is anything to look at: kernels of other compilers are others.
-pub(crate) fn applies(context: &Context<'_>) -> bool {
-    context.options.target == Target::Cpu && context.origins.is_some()
+/// Tells instructions that a pass may change.
+pub(crate) type New<'a> = &'a dyn Fn(InstructionId) -> bool;
+
+/// What the finding of a pass says.
+#[derive(Clone, Copy)]
+pub(crate) struct Words {
+    /// How equal the results stay, which decides what may be changed: everything that the run made, or only loops that keep less than every bit anyway.
+    pub(crate) grade: Grade,
+    /// What is changed: one of them, and several.
+    pub(crate) places: [&'static str; 2],
+    /// What becomes of it.
+    pub(crate) changed: &'static str,
+    /// Why the results stay as equal as the grade says.
+    pub(crate) because: &'static str,
+}
+
+/// The finding of a pass that makes this change, if it changes anything. On CPU only: kernels of other compilers are others.
+pub(crate) fn find(
+    context: &Context<'_>,
+    words: &Words,
+    patch: impl FnOnce(&Module, New<'_>) -> Change,
+) -> Option<Finding> {
+    if context.options.target != Target::Cpu || context.origins.is_none() {
+        return None;
+    }
+    let change = match words.grade {
+        Grade::Bitwise => patch(context.module, &|id| context.is_new(id)),
+        _ => patch(context.module, &|id| context.is_in_inexact_loop(id)),
+    };
+    change.finding(words)
 }
 
 /// A change for speed as it grows.
@@ -25,9 +52,22 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Nothing yet.
-    pub(crate) fn new(module: &Module) -> Self {
-        Self { patch: Patch::new(module), sites: Vec::new() }
+    /// What `fill` adds to nothing. Modules to be partitioned stay as they are.
+    pub(crate) fn of(module: &Module, fill: impl FnOnce(&mut Self)) -> Self {
+        let mut change = Self { patch: Patch::new(module), sites: Vec::new() };
+        if !module.is_partitioned() {
+            fill(&mut change);
+        }
+        change
+    }
+    /// What `add` adds for each of the instructions that are `new`, but for those of the entry, which run once.
+    pub(crate) fn in_loops(
+        module: &Module,
+        new: New<'_>,
+        mut add: impl FnMut(&mut Self, InstructionId, &Instruction),
+    ) -> Self {
+        let ours = |&(id, inst): &(InstructionId, &Instruction)| inst.parent != module.entry() && new(id);
+        Self::of(module, |change| module.live_instructions().filter(ours).for_each(|(id, inst)| add(change, id, inst)))
     }
     /// Whether nothing is changed.
     #[cfg(test)]
@@ -38,22 +78,17 @@ impl Change {
     pub(crate) fn at(&mut self, site: InstructionId) {
         self.sites.push(site);
     }
-    /// The finding, if anything is changed: how many of `[one, several]` are `changed`, and why the results stay as equal as `grade` says.
-    pub(crate) fn finding(
-        self,
-        grade: Grade,
-        [one, several]: [&str; 2],
-        changed: &str,
-        because: &str,
-    ) -> Option<Finding> {
+    /// The finding, if anything is changed.
+    fn finding(self, words: &Words) -> Option<Finding> {
         let &instruction = self.sites.first().filter(|_| !self.patch.is_empty())?;
+        let ([one, several], changed) = (words.places, words.changed);
         let note = match self.sites.len() {
             1 => format!("{one} {changed}"),
             count => format!("{count} {several} {changed}"),
         };
-        let conditions = vec![Condition { text: because.to_owned(), discharged_by: "structure" }];
+        let conditions = vec![Condition { text: words.because.to_owned(), discharged_by: "structure" }];
         let outcome = Outcome::Rewrite { patch: self.patch, note, conditions };
-        Some(Finding { instruction, grade, wasted: Bytes::ZERO, outcome })
+        Some(Finding { instruction, grade: words.grade, wasted: Bytes::ZERO, outcome })
     }
     /// Makes the change.
     #[cfg(test)]

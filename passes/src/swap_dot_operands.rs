@@ -27,10 +27,10 @@
 //!
 //! Source: `xla/backends/cpu/ynn_support.cc`, `xla/hlo/transforms/simplifiers/algebraic_simplifier.cc`; the times are measured.
 
-use hlo_ir::{Instruction, InstructionId, Module};
+use hlo_ir::{Instruction, Module};
 use hlo_memory::Bytes;
 
-use crate::speed::{self, Change, SHARE_OF_PEAK};
+use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
 use crate::swapped_dot::{self, Side};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
@@ -44,6 +44,13 @@ const MOST_COLUMNS: i64 = 512;
 const WIDER: i64 = 2;
 /// How many times as deep the sum is as what is transposed behind it is wide.
 const DEEPER: i64 = 4;
+
+const WORDS: Words = Words {
+    grade: Grade::HloExact,
+    places: ["a product", "products"],
+    changed: "with swapped operands",
+    because: "each number of the result is the sum of the same products",
+};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,35 +71,18 @@ impl Pass for SwapDotOperands {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if !speed::applies(context) {
-            return Vec::new();
-        }
-        let change = patch(context.module, |id| context.is_in_inexact_loop(id));
-        change
-            .finding(
-                Grade::HloExact,
-                ["a product", "products"],
-                "with swapped operands",
-                "each number of the result is the sum of the same products",
-            )
-            .into_iter()
-            .collect()
+        speed::find(context, &WORDS, patch).into_iter().collect()
     }
 }
 
 /// What changes the operands of products that are `new`; empty if there is none.
-fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
-    let mut change = Change::new(module);
-    if module.is_partitioned() {
-        return change;
-    }
-    for (product, inst) in module.live_instructions() {
-        if inst.parent != module.entry() && new(product) && is_slow(module, inst) {
+fn patch(module: &Module, new: New<'_>) -> Change {
+    Change::in_loops(module, new, |change, product, inst| {
+        if is_slow(module, inst) {
             change.at(product);
             swapped_dot::swap(module, product, &mut change.patch);
         }
-    }
-    change
+    })
 }
 
 /// Whether a product takes less time with operands swapped.
@@ -156,7 +146,7 @@ ENTRY %main {
     fn found(source: &str, is_new: bool) -> (Module, Change) {
         let module = text::parse(source).expect("the test's module is legal");
         assert_eq!(hlo_ir::verify::verify(&module), [], "{source}");
-        let patch = patch(&module, |_| is_new);
+        let patch = patch(&module, &|_| is_new);
         (module, patch)
     }
 
@@ -172,7 +162,7 @@ ENTRY %main {
         );
         assert!(text.contains("%kept = f32[2,64,1024]{2,1,0} call("), "{text}");
         assert!(text.contains("%p = f32[2,1024,64] transpose(%kept), dimensions={0,2,1}"), "{text}");
-        assert!(patch(&module, |_| true).is_empty(), "once is enough");
+        assert!(patch(&module, &|_| true).is_empty(), "once is enough");
         // The block's last dimension is contracted, which the library takes as a left operand.
         let rows = LOOP
             .replace("f32[2,512,64] broadcast", "f32[2,64,512] broadcast")

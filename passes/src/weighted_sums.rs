@@ -28,11 +28,18 @@ use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::size;
 
 use crate::fusion_barrier::{LEAST_KERNEL, hand_on};
-use crate::speed::{self, Change};
+use crate::speed::{self, Change, New, Words};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
 /// What is weighted before it is summed may take half of the peak: both at once take ten times as long.
 const SHARE_OF_PEAK_SUMMED: u64 = 2;
+
+const WORDS: Words = Words {
+    grade: Grade::HloExact,
+    places: ["a sum", "sums"],
+    changed: "of rows that are weighted before",
+    because: "a call computes what its body computes",
+};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,39 +60,20 @@ impl Pass for WeightedSums {
         Some(SHARE_OF_PEAK_SUMMED)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if !speed::applies(context) {
-            return Vec::new();
-        }
-        let change = patch(context.module, |id| context.is_in_inexact_loop(id));
-        change
-            .finding(
-                Grade::HloExact,
-                ["a sum", "sums"],
-                "of rows that are weighted before",
-                "a call computes what its body computes",
-            )
-            .into_iter()
-            .collect()
+        speed::find(context, &WORDS, patch).into_iter().collect()
     }
 }
 
 /// What weights rows before they are summed by reductions that are `new`; empty if there is none.
-fn patch(module: &Module, new: impl Fn(InstructionId) -> bool) -> Change {
-    let mut change = Change::new(module);
-    if module.is_partitioned() {
-        return change;
-    }
+fn patch(module: &Module, new: New<'_>) -> Change {
     let users = Users::of(module);
-    for (sum, inst) in module.live_instructions() {
-        if inst.parent != module.entry() && new(sum) && sums_first_dimension(module, inst) {
-            let product = inst.operands[0];
-            if users.get(product) == [sum] && is_weighted(module, product) {
-                change.at(sum);
-                hand_on(module, sum, 0, &mut change.patch);
-            }
+    let alone = |product: InstructionId| users.get(product).len() == 1 && is_weighted(module, product);
+    Change::in_loops(module, new, |change, sum, inst| {
+        if sums_first_dimension(module, inst) && alone(inst.operands[0]) {
+            change.at(sum);
+            hand_on(module, sum, 0, &mut change.patch);
         }
-    }
-    change
+    })
 }
 
 /// Whether an instruction adds up floats along the first of three or more dimensions, and along no other.
@@ -173,7 +161,7 @@ ENTRY %main {{
     fn found(source: &str, is_new: bool) -> (Module, Change) {
         let module = text::parse(source).expect("the test's module is legal");
         assert_eq!(hlo_ir::verify::verify(&module), [], "{source}");
-        let patch = patch(&module, |_| is_new);
+        let patch = patch(&module, &|_| is_new);
         (module, patch)
     }
 

@@ -5,7 +5,7 @@ mod common;
 use common::{Fake, LargestArray, module};
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Module, Opcode, Shape, text};
-use hlo_memory::{Bytes, ModelEstimator, Target};
+use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, ModelEstimator, Target};
 use hlo_passes::manager::{Observer, RemarkKind, Rewrite, RunError, RunReport, run, run_observed};
 use hlo_passes::{Assumption, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
 
@@ -199,16 +199,18 @@ fn rows_left(module: &Module) -> i64 {
     module.instruction(root.operands[0]).array().map_or(0, |array| array.dims[0])
 }
 
+/// A pass that leaves so many rows where there are `from`.
+fn step(name: &'static str, from: i64, to: i64) -> Box<dyn Pass> {
+    let find = move |context: &Context<'_>| {
+        let root = context.module.computation(context.module.entry()).root;
+        let ready = rows_left(context.module) == from;
+        ready.then(|| shrink(context.module, root, to, "now")).into_iter().collect::<Vec<_>>()
+    };
+    Box::new(Fake(name, PassKind::Rewrite, find))
+}
+
 #[test]
 fn a_later_step_that_is_second_by_little_is_taken_if_it_leads_further() {
-    let step = |name: &'static str, from: i64, to: i64| -> Box<dyn Pass> {
-        let find = move |context: &Context<'_>| {
-            let root = context.module.computation(context.module.entry()).root;
-            let ready = rows_left(context.module) == from;
-            ready.then(|| shrink(context.module, root, to, "now")).into_iter().collect::<Vec<_>>()
-        };
-        Box::new(Fake(name, PassKind::Rewrite, find))
-    };
     let made = |patient: i64| {
         let passes = [
             step("begin", 4096, 3000),
@@ -221,6 +223,38 @@ fn a_later_step_that_is_second_by_little_is_taken_if_it_leads_further() {
     };
     assert_eq!(made(1100), ["begin", "patient", "after"]);
     assert_eq!(made(1200), ["begin", "greedy"], "a tenth is not little");
+}
+
+/// The largest array, by a model that knows the compiler roughly.
+struct RoughlyLargest;
+
+impl Estimator for RoughlyLargest {
+    fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError> {
+        Ok(Estimate { model: Model::Rough, ..LargestArray.estimate(module)? })
+    }
+}
+
+#[test]
+fn rewrites_that_save_less_together_than_a_rough_model_may_be_off_are_put_back() {
+    // Each step saves more than the hundredth of the peak that a single one has to.
+    let made = |target: Target, estimator: &dyn Estimator, rows: i64| {
+        let mut module = module(TWO_PEAKS);
+        let before = text::print(&module);
+        let passes = [step("first", 4096, 4000), step("second", 4000, rows)];
+        let options = Options { target, ..options(1) };
+        let report = run(&mut module, &passes, &options, estimator).expect("the passes are sound");
+        assert_eq!(report.rewrites.is_empty(), text::print(&module) == before);
+        assert_eq!(report.rewrites.is_empty(), report.after == report.before);
+        let doubted = report.remarks.iter().any(|remark| remark.message.contains("less than the estimate may be off"));
+        assert_eq!(report.rewrites.is_empty(), doubted, "{:?}", report.remarks);
+        report.rewrites.len()
+    };
+    // A twentieth of 4096 rows is 204.8, a third of them 1365.3.
+    assert_eq!(made(Target::Gpu, &RoughlyLargest, 4096 - 204), 0);
+    assert_eq!(made(Target::Gpu, &RoughlyLargest, 4096 - 205), 2);
+    assert_eq!(made(Target::Tpu, &RoughlyLargest, 4096 - 1365), 0, "XLA:TPU moves buffers out of its main memory");
+    assert_eq!(made(Target::Tpu, &RoughlyLargest, 4096 - 1366), 2);
+    assert_eq!(made(Target::Cpu, &LargestArray, 4096 - 204), 2, "XLA:CPU is known better");
 }
 
 #[test]
@@ -394,8 +428,8 @@ fn notes_speak_of_the_input_too() {
 /// No total is ever lower: everything is tried and nothing kept.
 struct Never;
 
-impl hlo_memory::Estimator for Never {
-    fn estimate(&self, _: &Module) -> Result<hlo_memory::Estimate, hlo_memory::EstimateError> {
+impl Estimator for Never {
+    fn estimate(&self, _: &Module) -> Result<Estimate, EstimateError> {
         Ok(common::estimate(Bytes(1 << 40), vec![Bytes(1)]))
     }
 }

@@ -9,8 +9,8 @@ use hlo_memory::{Bytes, Estimator, LiveBuffer};
 
 use super::search::Search;
 use super::{Remark, RemarkKind, Source, remarks};
-use crate::Grade;
 use crate::flow::{self, OperandFlow};
+use crate::{Grade, Pass};
 
 /// A code and a sentence with what would help.
 type Reason = (&'static str, String);
@@ -88,11 +88,8 @@ fn reason(search: &Search<'_>, holder: &Holder, id: Option<InstructionId>) -> Re
         );
         return ("constant", text);
     }
-    if search.origins.of(id) != id {
-        let text = format!(
-            "holds {shape} for a rewrite: a block or what it is gathered in; a smaller --chunk-bytes makes blocks smaller"
-        );
-        return ("made-by-rewrite", text);
+    if let Some(pass) = search.maker(id) {
+        return ("made-by-rewrite", made_by(pass, shape));
     }
     if let Some(carrier) = &holder.carried_by {
         let text = format!(
@@ -112,6 +109,17 @@ fn reason(search: &Search<'_>, holder: &Holder, id: Option<InstructionId>) -> Re
         );
     }
     unexplained(search, id, shape)
+}
+
+/// What a buffer of a rewrite is for.
+fn made_by(pass: &dyn Pass, shape: &str) -> String {
+    let name = pass.name();
+    if pass.makes_blocks() {
+        return format!(
+            "holds {shape} for {name}: a block or what blocks are gathered in; a smaller --chunk-bytes makes blocks smaller"
+        );
+    }
+    format!("holds {shape}, which {name} made; --explain {name} says what for")
 }
 
 /// What there is to say where no pass said anything.

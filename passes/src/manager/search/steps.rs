@@ -7,7 +7,7 @@ use hlo_memory::Bytes;
 use super::super::remarks;
 use super::super::trial::Claim;
 use super::{Candidate, Rewrite, Search};
-use crate::{Condition, Outcome};
+use crate::{Condition, Outcome, Pass};
 
 /// A change and how to take it back.
 pub(super) struct Step {
@@ -56,6 +56,12 @@ impl Search<'_> {
     /// What passes made, in order.
     pub(super) fn made(&self) -> impl DoubleEndedIterator<Item = &Made> {
         self.steps.iter().map(|step| &step.made)
+    }
+
+    /// The pass that added an instruction; `None` of the input's own.
+    pub(in crate::manager) fn maker(&self, id: InstructionId) -> Option<&dyn Pass> {
+        let adds = |made: &&Made| made.candidate.patch().is_some_and(|patch| patch.added().any(|added| added == id));
+        self.made().find(adds).map(|made| &*self.passes[made.pass])
     }
 
     /// All steps so far are worth keeping.
