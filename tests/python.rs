@@ -101,6 +101,32 @@ fn nothing_is_written_when_xla_disagrees_or_cannot_be_asked() {
     }
 }
 
+#[test]
+fn a_machine_that_was_measured_is_read_back() {
+    let folder = session::workspace("calibrate");
+    let (input, machine) = (root().join("corpus/founding/s32.before.hlo"), folder.join("machine.toml"));
+    // Small arrays: what matters is that each key is measured and printed as it is read.
+    let mut calibrate = Command::new(session::python());
+    calibrate.args(["-m", "hlo_opt.xla", "calibrate", "--largest", "1MiB"]);
+    let measured = calibrate.env("PYTHONPATH", root().join("python")).env("JAX_PLATFORMS", "cpu").output().unwrap();
+    let description = String::from_utf8(measured.stdout).unwrap();
+    assert!(measured.status.success(), "{}", String::from_utf8_lossy(&measured.stderr));
+    let read = |description: &str| {
+        std::fs::write(&machine, description).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hlo-opt"));
+        let output = command.args(["-q", "--machine"]).args([&machine, &input]).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (is_read, said) = read(&description);
+    assert!(is_read, "{said}\n{description}");
+    assert!(description.contains("target = \"cpu\""), "{description}");
+    for line in description.lines().filter(|line| line.starts_with("f16 =") || line.starts_with("memory_bytes")) {
+        assert!(read(&description.replace(line, "")).0, "{line} may be missing");
+    }
+    let (is_read, said) = read(&description.replace("kernel_seconds", "seconds_of_a_kernel"));
+    assert!(!is_read && said.contains("seconds_of_a_kernel"), "{said}");
+}
+
 /// A program that magnifies rounding: on normal data its own results are noise.
 const MAGNIFIED: &str = "HloModule m
 

@@ -21,7 +21,7 @@ GRADES = ("bitwise", "hlo-exact", "reassociate", "assume")
 def main(arguments=None):
     options = parser().parse_args(arguments)
     if options.command == "calibrate":  # on whatever device JAX finds
-        return calibrate()
+        return calibrate(options)
     if options.command != "dump":  # a program of the user runs in the user's environment
         compiler.import_quietly()
     return {"peak": peak, "compare": compare, "dump": dump_script, "roundtrip": roundtrip}[options.command](options)
@@ -48,7 +48,8 @@ def parser():
     found = commands.add_parser("roundtrip", parents=[shared], help="do both texts parse to the same module?")
     found.add_argument("a")
     found.add_argument("b")
-    commands.add_parser("calibrate", help="describe the machine in use")
+    found = commands.add_parser("calibrate", help="describe the machine in use")
+    found.add_argument("--largest", type=size, metavar="SIZE", help="of an array; small ones are quick, and measure caches")
     found = commands.add_parser("dump", parents=[shared], help="run a program and keep its modules")
     found.add_argument("--out", default="hlo-dump", metavar="DIR")
     found.add_argument("--module", default="", metavar="REGEX", help="modules to list")
@@ -106,9 +107,9 @@ def roundtrip(options):
     return EQUAL if found["equal"] else DIFFER
 
 
-def calibrate():
+def calibrate(options):
     from . import calibrate as measured
-    measured.main()
+    measured.main(options.largest)
     return EQUAL
 
 

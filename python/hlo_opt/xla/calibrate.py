@@ -11,9 +11,13 @@ Times are the best of several runs, of programs that XLA compiled. What is measu
 - `iteration_seconds`: an iteration of a loop beside its kernels.
 - `cache_bytes`: the largest operand, of powers of two, that a loop reads again in two thirds of the time of a far larger one.
 
+`--largest SIZE` limits the arrays, which otherwise take a quarter of the memory at most. With small ones the command takes seconds and measures caches: enough to
+see that it works.
+
 The file needs jax only, so that it can be run on a machine where nothing else of this project is.
 """
 import functools
+import math
 import sys
 import time
 
@@ -25,6 +29,8 @@ LOOPS = 256
 SMALL = 1 << 15  # elements: work that hardly counts beside starting it
 LARGE_BYTES = 1 << 28
 ROWS = 32
+SIDES = 1024, 8192  # of square matrices: the smallest that are tried, and the largest
+CACHES = 20, 29  # powers of two of the smallest cache, and of an array that fits none
 
 
 def seconds(function, *arguments):
@@ -49,27 +55,28 @@ def empty_call():
     return seconds(lambda x: x + 1, jnp.zeros(()))
 
 
-def bandwidth(most):
+def bandwidth(largest):
     """Bytes a second of an elementwise loop in place, over an array that takes some milliseconds."""
-    size = LARGE_BYTES
+    size = min(LARGE_BYTES, largest)
     while True:
         array = jnp.ones(size // 4)
         nine, one = (seconds(looped(lambda x: x * 0.5 + 1, count), array) for count in (9, 1))
         spent = max((nine - one) / 8, 1e-9)
-        if spent > 2e-3 or 8 * size > most:
+        if spent > 2e-3 or 2 * size > largest:
             return 2 * size / spent
         size *= 2
 
 
 def product(kind, size, rows, call):
     left, right = jnp.ones((rows, size), kind), jnp.ones((size, size), kind)
-    return seconds(jnp.matmul, left, right) - call
+    return max(seconds(jnp.matmul, left, right) - call, 1e-9)
 
 
-def size_of_products(call):
+def size_of_products(call, largest):
     """Matrices whose product takes long enough to be measured."""
-    size = 1024
-    while size < 8192 and product(jnp.float32, size, size, call) < 5e-3:
+    smallest, most = (min(side, math.isqrt(largest // 4)) for side in SIDES)
+    size = smallest
+    while 2 * size <= most and product(jnp.float32, size, size, call) < 5e-3:
         size *= 2
     return size
 
@@ -102,15 +109,16 @@ def kernel_and_iteration(call, device):
     return kernel, max(one - kernel, 1e-9)
 
 
-def cache(call):
+def cache(largest):
     """Bytes that stay: the largest operand that a loop reads again in two thirds of the time that the largest of all takes for each byte."""
     def rate(power):
         array = jnp.ones((1 << power) // 4)
         def often(count):
             return seconds(lambda x: jax.lax.fori_loop(0, count, lambda i, s: s + (x * (s + i)).sum(), 0.0), array)
         return (1 << power) / max((often(72) - often(8)) / 64, 1e-9)
-    slowest = rate(29)
-    return 1 << max((power for power in range(20, 29) if rate(power) > 1.5 * slowest), default=20)
+    least, most = (min(power, largest.bit_length() - 1) for power in CACHES)
+    slowest = rate(most)
+    return 1 << max((power for power in range(least, most) if rate(power) > 1.5 * slowest), default=least)
 
 
 def memory(device):
@@ -121,12 +129,13 @@ def memory(device):
         return int(lines.readline().split()[1]) * 1024
 
 
-def describe():
-    """The lines of the description."""
+def describe(largest=None):
+    """The lines of the description, measured with arrays of so many bytes at most."""
     device = jax.devices()[0]
+    largest = largest or memory(device) // 4
     call = empty_call()
-    speed = bandwidth(memory(device))
-    size = size_of_products(call)
+    speed = bandwidth(largest)
+    size = size_of_products(call, largest)
     kinds = {"f32": jnp.float32, "bf16": jnp.bfloat16, "f16": jnp.float16}
     rates = {name: operations(kind, size, call) for name, kind in kinds.items()}
     kernel, iteration = kernel_and_iteration(call, device)
@@ -134,7 +143,7 @@ def describe():
     yield f'target = "{dict(cpu="cpu", gpu="gpu", cuda="gpu", tpu="tpu").get(device.platform, device.platform)}"'
     yield f"memory_bytes = {memory(device)}"
     yield f"bytes_per_second = {speed:.3g}"
-    yield f"cache_bytes = {cache(call)}"
+    yield f"cache_bytes = {cache(largest)}"
     yield f"kernel_seconds = {kernel:.3g}"
     yield f"iteration_seconds = {iteration:.3g}"
     yield f"few_rows = {few_rows(size, speed, rates['f32'], call):.0f}"
@@ -143,8 +152,8 @@ def describe():
     yield from (f"{name} = {rate:.3g}" for name, rate in rates.items())
 
 
-def main():
-    for line in describe():
+def main(largest=None):
+    for line in describe(largest):
         print(line, flush=True)
 
 
