@@ -53,6 +53,7 @@ struct Description {
     kernel_seconds: f64,
     iteration_seconds: f64,
     few_rows: u64,
+    arithmetic_per_second: Option<f64>,
     transcendentals_per_second: Option<f64>,
     operations_per_second: Rates,
 }
@@ -115,6 +116,7 @@ impl Description {
                 f32,
                 bf16: rate("operations_per_second.bf16", rates.bf16)?,
             },
+            arithmetic: optional("arithmetic_per_second", self.arithmetic_per_second, usual.arithmetic)?,
             transcendentals: optional(
                 "transcendentals_per_second",
                 self.transcendentals_per_second,

@@ -1,68 +1,170 @@
 //! What an instruction takes on a machine, as bytes of memory traffic that take as long.
 
+use std::cell::RefCell;
+
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, ConvDims, DotDims, InstructionId, Module, Opcode};
 use hlo_memory::size;
+use indexmap::IndexMap;
 
 use crate::Machine;
 use crate::flow::is_transcendental;
 
-/// Elementwise operations that a kernel makes in the time that one byte of memory traffic takes: arithmetic of vectors is ten to forty times as fast as memory on every
-/// machine of the table, so this errs on the side of more time.
-const OPERATIONS_PER_BYTE: f64 = 4.0;
+/// Operations for a random number: Threefry makes two of them in twenty rounds of an addition, two shifts and two logical operations.
+const RANDOM: f64 = 50.0;
 
-/// Traffic that takes as long as computing a value once more where its operands stand in memory and its result does not have to: a kernel that needs it computes it.
-/// `None` for what is never computed twice: loops that run nobody knows how often, calls of libraries, exchanges between devices.
-pub(crate) fn of(module: &Module, machine: &Machine, id: InstructionId) -> Option<f64> {
-    use Opcode as O;
-    let inst = module.instruction(id);
-    let elements = inst.array().and_then(ArrayShape::elements).unwrap_or(0) as f64;
-    let bytes =
-        |id: InstructionId| size::shape_size(module.shape(id)).map_or(f64::INFINITY, |bytes| bytes.get() as f64);
-    Some(match inst.opcode {
-        O::Constant | O::Iota | O::Broadcast | O::Reshape | O::Bitcast | O::GetTupleElement | O::Tuple => 0.0,
-        O::Dot | O::Convolution => multiplications(module, id)? * machine.product_traffic(inst.array()?.element_type),
-        O::Reduce | O::ReduceWindow => inst.operands.iter().map(|&operand| bytes(operand)).sum(),
-        O::Transpose | O::Concatenate | O::Slice | O::Pad | O::Reverse | O::DynamicSlice | O::Gather => 2.0 * bytes(id),
-        // Some hundred integer operations for each number.
-        O::RngBitGenerator => 4.0 * bytes(id),
-        O::Call => of_computation(module, machine, inst.called_computations().next()?)?,
-        O::While => of_loop(module, machine, id)?,
-        opcode if is_transcendental(opcode) => elements * machine.transcendental_traffic(),
-        opcode if opcode.is_elementwise() => elements / OPERATIONS_PER_BYTE,
-        _ => return None,
-    })
+/// Costs of the instructions of a module.
+pub(crate) struct Costs<'a> {
+    module: &'a Module,
+    machine: &'a Machine,
+    /// What computations take that were asked about.
+    known: RefCell<IndexMap<ComputationId, Option<f64>>>,
 }
 
-/// The same of a loop that counts to a number.
-fn of_loop(module: &Module, machine: &Machine, id: InstructionId) -> Option<f64> {
-    let inst = module.instruction(id);
-    let called = |key| inst.computation(&key);
-    let (body, condition) = (called(AttrKey::Body)?, called(AttrKey::Condition)?);
-    let (_, trips) = crate::loop_residuals::bound(module, condition)?;
-    Some(of_computation(module, machine, body)? * trips as f64)
+impl<'a> Costs<'a> {
+    pub(crate) fn new(module: &'a Module, machine: &'a Machine) -> Self {
+        Self { module, machine, known: RefCell::default() }
+    }
+    /// Traffic that takes as long as computing a value once more where its operands stand in memory and its result does not have to: a kernel that needs it
+    /// computes it. `None` for what is never computed twice: loops that run nobody knows how often, calls of libraries, exchanges between devices.
+    pub(crate) fn of(&self, id: InstructionId) -> Option<f64> {
+        use Opcode as O;
+        let inst = self.module.instruction(id);
+        let elements = inst.array().and_then(ArrayShape::elements).unwrap_or(0) as f64;
+        Some(match inst.opcode {
+            O::Constant | O::Iota | O::Broadcast | O::Reshape | O::Bitcast | O::GetTupleElement | O::Tuple => 0.0,
+            O::Dot | O::Convolution => {
+                multiplications(self.module, id)? as f64 * self.machine.product_traffic(inst.array()?.element_type)
+            }
+            O::Reduce | O::ReduceWindow => inst.operands.iter().map(|&operand| self.bytes(operand)).sum(),
+            // Read and written.
+            O::Transpose | O::Concatenate | O::Slice | O::Pad | O::Reverse | O::DynamicSlice | O::Gather => {
+                2.0 * self.bytes(id)
+            }
+            O::RngBitGenerator => self.elements_of_all(id) * RANDOM * self.machine.arithmetic_traffic(),
+            O::Call => self.of_computation(inst.called_computations().next()?)?,
+            O::While => self.of_loop(id)?,
+            opcode if is_transcendental(opcode) => elements * self.machine.transcendental_traffic(),
+            opcode if opcode.is_elementwise() => elements * self.machine.arithmetic_traffic(),
+            _ => return None,
+        })
+    }
+    fn bytes(&self, id: InstructionId) -> f64 {
+        size::shape_size(self.module.shape(id)).map_or(f64::INFINITY, |bytes| bytes.get() as f64)
+    }
+    /// Elements of an array, or of all arrays of a tuple.
+    fn elements_of_all(&self, id: InstructionId) -> f64 {
+        let shape = self.module.shape(id);
+        let elements = |shape: &hlo_ir::Shape| shape.as_array().and_then(ArrayShape::elements).unwrap_or(0) as f64;
+        match shape {
+            hlo_ir::Shape::Tuple(parts) => parts.iter().map(|part| elements(part)).sum(),
+            other => elements(other),
+        }
+    }
+    /// The same of a loop that counts to a number.
+    fn of_loop(&self, id: InstructionId) -> Option<f64> {
+        let called = |key| self.module.instruction(id).computation(&key);
+        let (body, condition) = (called(AttrKey::Body)?, called(AttrKey::Condition)?);
+        let (_, trips) = crate::loop_residuals::bound(self.module, condition)?;
+        Some(self.of_computation(body)? * trips.max(0) as f64)
+    }
+    /// The same of all that a computation does.
+    fn of_computation(&self, computation: ComputationId) -> Option<f64> {
+        if let Some(&known) = self.known.borrow().get(&computation) {
+            return known;
+        }
+        let inside = self.module.instructions_of(computation).filter(|(_, inst)| inst.parameter_number().is_none());
+        let all = inside.map(|(id, _)| self.of(id)).sum();
+        self.known.borrow_mut().insert(computation, all);
+        all
+    }
 }
 
-/// The same of all that a computation does.
-fn of_computation(module: &Module, machine: &Machine, computation: ComputationId) -> Option<f64> {
-    let inside = module.instructions_of(computation).filter(|(_, inst)| inst.parameter_number().is_none());
-    inside.map(|(id, _)| of(module, machine, id)).sum()
-}
-
-/// Multiplications of a product or a convolution.
-pub(crate) fn multiplications(module: &Module, id: InstructionId) -> Option<f64> {
+/// Multiplications of a product or a convolution, `u64::MAX` if there are more.
+pub(crate) fn multiplications(module: &Module, id: InstructionId) -> Option<u64> {
     let inst = module.instruction(id);
-    let results = inst.array()?.elements()? as f64;
+    let results = inst.array()?.elements()?;
     let side = |index: usize| module.instruction(inst.operands[index]).array();
-    let extent = |array: &ArrayShape, dim: usize| array.dims.get(dim).copied().unwrap_or(1) as f64;
+    let extent = |array: &ArrayShape, dim: usize| array.dims.get(dim).and_then(|&dim| u64::try_from(dim).ok());
     match inst.opcode {
         Opcode::Dot => {
             let (dims, left) = (DotDims::of(inst)?, side(0)?);
-            Some(dims.lhs_contracting.iter().fold(results, |product, &dim| product * extent(left, dim as usize)))
+            let mut contracted = dims.lhs_contracting.iter().map(|&dim| extent(left, dim as usize));
+            contracted.try_fold(results, |product, extent| Some(product.saturating_mul(extent?)))
         }
         Opcode::Convolution => {
             let (dims, kernel) = (ConvDims::of(inst)?, side(1)?);
-            Some(results * kernel.elements()? as f64 / extent(kernel, dims.kernel_output).max(1.0))
+            Some(results.saturating_mul(kernel.elements()? / extent(kernel, dims.kernel_output)?.max(1)))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hlo_ir::text;
+    use hlo_memory::Target;
+
+    use super::*;
+
+    fn costs(text: &str, names: &[&str]) -> Vec<Option<u64>> {
+        let module = text::parse(text).expect("a module");
+        let costs = Costs::new(&module, Machine::of(Target::Cpu));
+        let find = |name: &&str| module.live_instructions().find(|(_, inst)| inst.name == **name).expect("a name").0;
+        names.iter().map(find).map(|id| costs.of(id).map(|bytes| bytes as u64)).collect()
+    }
+
+    #[test]
+    fn costs_are_traffic() {
+        let text = "HloModule m
+
+double {
+  x = f32[8,64] parameter(0)
+  ROOT y = f32[8,64] add(x, x)
+}
+
+twice {
+  x = f32[8,64] parameter(0)
+  once = f32[8,64] call(x), to_apply=double
+  ROOT y = f32[8,64] call(once), to_apply=double
+}
+
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}
+
+ENTRY main {
+  x = f32[8,64] parameter(0)
+  w = f32[64,16] parameter(1)
+  image = f32[1,5,5,4] parameter(2)
+  kernel = f32[3,3,4,16] parameter(3)
+  product = f32[8,16] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  layer = f32[1,5,5,16] convolution(image, kernel), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  turned = f32[64,8] transpose(x), dimensions={1,0}
+  exp = f32[8,64] exponential(x)
+  called = f32[8,64] call(x), to_apply=twice
+  sorted = f32[8,64] sort(x), dimensions={1}, to_apply=less
+  ROOT all = (f32[8,16], f32[1,5,5,16], f32[64,8], f32[8,64], f32[8,64], f32[8,64]) tuple(product, layer, turned, exp, called, sorted)
+}
+";
+        // A fifth of a byte for each multiplication, a quarter for each addition, four for each exponential.
+        let found = costs(text, &["product", "layer", "turned", "exp", "called", "sorted"]);
+        assert_eq!(found, [Some(1638), Some(2880), Some(4096), Some(2048), Some(256), None]);
+    }
+
+    #[test]
+    fn calls_of_calls_are_looked_at_once() {
+        let level = |n: usize| {
+            format!(
+                "f{n} {{\n  x = f32[8] parameter(0)\n  a = f32[8] call(x), to_apply=f{m}\n  ROOT b = f32[8] call(a), to_apply=f{m}\n}}\n\n",
+                m = n - 1
+            )
+        };
+        let levels: String = (1..40).map(level).collect();
+        let text = format!(
+            "HloModule m\n\nf0 {{\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] add(x, x)\n}}\n\n{levels}ENTRY main {{\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] call(x), to_apply=f39\n}}\n"
+        );
+        assert_eq!(costs(&text, &["y"]).len(), 1);
     }
 }

@@ -26,6 +26,8 @@ pub struct Machine {
     pub iteration: u64,
     /// Multiplications and additions, two for each pair of elements, of large products of matrices.
     pub operations: Operations,
+    /// Additions and the like of `f32`, outside of products.
+    pub arithmetic: u64,
     /// Exponentials and the like.
     pub transcendentals: u64,
     /// With this many rows, a product takes twice what its operations would take; 0 where reading the other matrix is all that they wait for.
@@ -58,6 +60,8 @@ const CPU: Machine = Machine {
     kernel: 10_000,
     iteration: 0,
     operations: Operations { f64: 125 * GIGA, f32: 250 * GIGA, bf16: 250 * GIGA },
+    // Polynomials of some sixteen operations stand for exponentials.
+    arithmetic: 100 * GIGA,
     transcendentals: 25 * GIGA / 4,
     few_rows: 64,
 };
@@ -65,7 +69,7 @@ const CPU: Machine = Machine {
 /// NVIDIA's data sheets for memory; of the bandwidth that they name three quarters, of the operations seven tenths, and half of the second cache, which has two sides.
 /// On an H200 3.73 of 4.8 TB/s, 763 of 989 TFLOP/s in `bf16` and 409 of 494 in `tf32` were measured, and 9 microseconds for an iteration of a loop of one small kernel
 /// (jax 0.11.2, `python -m hlo_opt.xla calibrate`, 26 November 2026); 65,000 small kernels of a loop took 1.8 each (`tests/referee/device_times.py`).
-const fn gpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64, bf16: u64, f64: u64) -> Machine {
+const fn gpu(name: &'static str, [memory, bytes_per_second, cache]: [u64; 3], [bf16, f64, f32]: [u64; 3]) -> Machine {
     Machine {
         name: SmolStr::new_static(name),
         target: Target::Gpu,
@@ -75,6 +79,8 @@ const fn gpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64,
         kernel: 2_000,
         iteration: 9_000,
         operations: Operations { f64, f32: bf16 / 2, bf16 },
+        // The data sheet counts a multiplication with its addition as two.
+        arithmetic: f32 / 2,
         // Sixteen a clock in each of some hundred processors.
         transcendentals: 3 * TERA,
         few_rows: 0,
@@ -92,6 +98,8 @@ const fn tpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64,
         kernel: 0,
         iteration: 300,
         operations: Operations { f64: bf16 / 64, f32: bf16, bf16 },
+        // No data sheet names it: as many for each exponential as on GPUs, whose processors make 128 and 16 a clock.
+        arithmetic: 8 * TERA,
         transcendentals: TERA,
         few_rows: 0,
     }
@@ -100,10 +108,10 @@ const fn tpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64,
 /// All that are known, the first of each target being what it means alone.
 static MACHINES: [Machine; 9] = [
     CPU,
-    gpu("h100", 80 * GIGA, 2500 * GIGA, 25 * MIB, 700 * TERA, 45 * TERA),
-    gpu("h200", 141 * GIGA, 3700 * GIGA, 25 * MIB, 700 * TERA, 45 * TERA),
-    gpu("a100", 80 * GIGA, 1500 * GIGA, 20 * MIB, 220 * TERA, 13 * TERA),
-    gpu("b200", 180 * GIGA, 6000 * GIGA, 63 * MIB, 1600 * TERA, 28 * TERA),
+    gpu("h100", [80 * GIGA, 2500 * GIGA, 25 * MIB], [700 * TERA, 45 * TERA, 47 * TERA]),
+    gpu("h200", [141 * GIGA, 3700 * GIGA, 25 * MIB], [700 * TERA, 45 * TERA, 47 * TERA]),
+    gpu("a100", [80 * GIGA, 1500 * GIGA, 20 * MIB], [220 * TERA, 13 * TERA, 13 * TERA]),
+    gpu("b200", [180 * GIGA, 6000 * GIGA, 63 * MIB], [1600 * TERA, 28 * TERA, 56 * TERA]),
     tpu("v5e", 16 * GIGA, 819 * GIGA, 64 * MIB, 197 * TERA),
     tpu("v4", 32 * GIGA, 1228 * GIGA, 16 * MIB, 275 * TERA),
     tpu("v5p", 95 * GIGA, 2765 * GIGA, 32 * MIB, 459 * TERA),
@@ -141,6 +149,10 @@ impl Machine {
         };
         2.0 * self.bytes_per_second as f64 / rate as f64
     }
+    /// The same of one addition and the like outside of products.
+    pub fn arithmetic_traffic(&self) -> f64 {
+        self.bytes_per_second as f64 / self.arithmetic as f64
+    }
     /// The same of an exponential and the like.
     pub fn transcendental_traffic(&self) -> f64 {
         self.bytes_per_second as f64 / self.transcendentals as f64
@@ -171,6 +183,6 @@ mod tests {
         assert_eq!(thousandths(cpu.traffic(cpu.kernel)), 250_000_000);
         let products = [ElementType::F64, ElementType::F32, ElementType::Bf16];
         assert_eq!(products.map(|element| thousandths(cpu.product_traffic(element))), [400, 200, 200]);
-        assert_eq!(thousandths(cpu.transcendental_traffic()), 4000);
+        assert_eq!([cpu.arithmetic_traffic(), cpu.transcendental_traffic()].map(thousandths), [250, 4000]);
     }
 }

@@ -18,16 +18,16 @@
 //! a minimum cut (`recompute/cut.rs`) between the bytes kept and the time of computing again, both as memory traffic (`cost.rs`). What a segment computes again
 //! waits for the gradient that arrives there, by a tie as `tie` makes it, so that neither XLA's scheduler nor its merging of equal instructions undoes it.
 //!
-//! A byte that is kept costs what writing and reading it takes, and a product counts four times, because kernels hide memory traffic behind products but not the
-//! other way round: without a budget this computes again what takes no time to speak of. Where a budget is missed, memory is worth up to 256 times
-//! as much, so that products are computed again too, layer by layer.
+//! A byte that is kept costs what writing and reading it takes. So without a budget this computes again what takes no more time than memory; products only
+//! where all of them together take at most a twentieth of the computation's time. Where a budget is missed, memory is worth up to 256 times as much, so that
+//! products are computed again too, layer by layer.
 //!
 //! Sound because a value that is computed again is made by the same operations from the same operands, none of which has a side effect, and because it
 //! waits only for values that are not computed from it. Grade: bitwise if no float operation is made again, else hlo-exact: a compiler may contract a multiply and an add
 //! in one kernel and not in the other.
 //!
-//! Stays away from scheduled modules, from values that are results, loops, calls of libraries and exchanges between devices, from what follows from parameters by a few
-//! elementwise operations, which XLA computes where they are used, and from computations across which less than a hundredth of all memory waits.
+//! Stays away from scheduled modules, from values that are results, loops, calls of libraries and exchanges between devices, from what follows from parameters by elementwise
+//! operations in less time than reading it takes, which XLA computes where it is used, and from computations across which less than a hundredth of all memory waits.
 
 mod choose;
 mod emit;
@@ -83,8 +83,7 @@ fn in_computation(context: &Context<'_>, computation: ComputationId) -> Vec<Find
 fn finding(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> Option<Finding> {
     let written = emit::patch(context, layers, plan)?;
     let (values, segments) = (written.values, written.segments);
-    let grade =
-        if crate::loop_residuals::exact(context.module, &written.patch) { Grade::Bitwise } else { Grade::HloExact };
+    let grade = if written.is_exact { Grade::Bitwise } else { Grade::HloExact };
     if grade > context.options.exactness {
         return None;
     }

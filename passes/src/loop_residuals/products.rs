@@ -1,12 +1,12 @@
 //! Products that are computed again: how many multiplications they take, and whether those are few beside what the loops multiply anyway.
 
-use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use indexmap::IndexSet;
 
 use super::cone::{self, Node};
 use super::readers::{Reader, Readers};
 use super::stacks::Stacks;
-use crate::Options;
+use crate::{Options, cost};
 
 /// Products may be computed again if they are at most this part of all products of a step and of those who read its rows: then both loops
 /// together take at most a fifth longer, what they save in memory traffic not counted.
@@ -14,16 +14,7 @@ const PART: u64 = 5;
 
 /// Multiplications of one product, 0 of anything else.
 pub(super) fn multiplications(module: &Module, id: InstructionId) -> u64 {
-    let inst = module.instruction(id);
-    if inst.opcode != Opcode::Dot {
-        return 0;
-    }
-    let results = inst.array().and_then(hlo_ir::ArrayShape::elements);
-    let contracted = module.instruction(inst.operands[0]).array().map(|left| {
-        let dims = inst.ints(&AttrKey::LhsContractingDims).iter();
-        dims.map(|&dim| u64::try_from(left.dims[dim as usize]).unwrap_or(u64::MAX)).fold(1, u64::saturating_mul)
-    });
-    results.zip(contracted).map_or(u64::MAX, |(results, contracted)| results.saturating_mul(contracted))
+    if module.instruction(id).opcode == Opcode::Dot { cost::multiplications(module, id).unwrap_or(u64::MAX) } else { 0 }
 }
 
 /// Whether the products behind the rows of `dropped` are few. Where memory is asked for, any number is.

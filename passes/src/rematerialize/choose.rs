@@ -6,15 +6,15 @@ use hlo_memory::Bytes;
 use indexmap::IndexSet;
 
 use super::layers::{Layers, bytes};
+use crate::Context;
 use crate::recompute::cut::{NEVER, Network};
-use crate::{Context, cost};
 
 /// What keeping a byte costs, in bytes of traffic: it is written and read.
 const KEPT: u64 = 2;
-/// How many times its operations a product counts.
-const PRODUCT: f64 = 4.0;
-/// Parts of a byte of traffic in which prices are counted.
-const PARTS: f64 = 64.0;
+
+/// Part of a computation's time that products computed again may take where no memory is asked for at the cost of run time, as a divisor: such a
+/// rewrite should not take more than 1.05 of the time.
+const SLOWER: f64 = 20.0;
 
 /// What is computed again.
 pub(super) struct Plan {
@@ -31,11 +31,28 @@ struct Seen {
     from_behind: bool,
 }
 
-/// The cheapest choice where memory is worth so many times its usual price.
+/// The cheapest choice where memory is worth so many times its usual price. At its usual price products are computed again only if they take little time.
 pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: u64) -> Option<Plan> {
     let module = context.module;
+    let ids = || module.instructions_of(layers.computation).map(|(id, _)| id);
+    let cost = |id: InstructionId| layers.costs.of(id).unwrap_or(0.0);
+    let products = |plan: &Plan| {
+        let again = plan.again.iter().filter(|&&id| is_product(module.instruction(id).opcode));
+        again.map(|&id| cost(id)).sum::<f64>()
+    };
+    let all: f64 = ids().map(cost).sum();
+    let free_to_choose = plan_with(context, layers, worth, true);
+    free_to_choose
+        .filter(|plan| worth > 1 || products(plan) * SLOWER <= all)
+        .or_else(|| plan_with(context, layers, worth, false))
+}
+
+/// The same, with products computed again or not.
+fn plan_with(context: &Context<'_>, layers: &Layers<'_>, worth: u64, products: bool) -> Option<Plan> {
+    let module = context.module;
+    let prices = Prices { context, layers, worth, products, most: most(context, layers) };
     let mut network = Network::new();
-    let waiting: Vec<InstructionId> =
+    let waiting: IndexSet<InstructionId> =
         module.instructions_of(layers.computation).map(|(id, _)| id).filter(|&id| waits(context, layers, id)).collect();
     let mut work = Vec::new();
     for &id in &waiting {
@@ -43,16 +60,13 @@ pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: u64) -> Op
         work.extend(network.need(seen).then_some(seen));
     }
     while let Some(seen) = work.pop() {
-        network.keep(seen, keeping(context, layers, seen.id, worth));
-        let price = if seen.from_behind { NEVER } else { computing(context, layers, seen.id) };
+        network.keep(seen, prices.keeping(seen.id));
+        let price = if seen.from_behind { NEVER } else { prices.computing(seen.id) };
         network.compute(seen, price);
         if price == NEVER {
             continue;
         }
-        for &operand in &module.instruction(seen.id).operands {
-            if layers.is_free(operand) {
-                continue;
-            }
+        for &operand in module.instruction(seen.id).operands.iter().filter(|&&operand| !layers.is_free(operand)) {
             let from_behind = layers.segment(operand) != layers.segment(seen.id);
             let operand = Seen { id: operand, from_behind };
             work.extend(network.follows(seen, operand).then_some(operand));
@@ -63,10 +77,18 @@ pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: u64) -> Op
     let again = chosen.again.into_iter().filter(|seen| !seen.from_behind && !kept.contains(&seen.id));
     let again: IndexSet<InstructionId> = again.map(|seen| seen.id).collect();
     let size = |id: &InstructionId| bytes(module.instruction(*id));
-    let gone: u64 = waiting.iter().filter(|id| again.contains(*id)).map(size).sum();
-    let come: u64 =
-        kept.iter().filter(|id| !waiting.contains(id) && !is_used_late(context, layers, **id)).map(size).sum();
+    let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
+    let gone = sum(&mut waiting.iter().filter(|id| again.contains(*id)).map(size));
+    let new = |id: &&InstructionId| !waiting.contains(*id) && !is_used_late(context, layers, **id);
+    let come = sum(&mut kept.iter().filter(new).map(size));
     (gone > come).then(|| Plan { again, saved: Bytes(gone - come) })
+}
+
+/// No price may be more: all of them together stay below what is never done.
+fn most(context: &Context<'_>, layers: &Layers<'_>) -> u64 {
+    let instructions = context.module.computation(layers.computation).instructions.len() as u64;
+    // Each is looked at from its segment and from behind, and is kept or computed.
+    NEVER / (4 * instructions).max(1)
 }
 
 /// Whether late instructions use an early value, and could as well use another.
@@ -91,28 +113,38 @@ fn stays(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> bool 
     id == root || context.users.get(id).iter().any(stays)
 }
 
-fn keeping(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId, worth: u64) -> u64 {
-    let inst = context.module.instruction(id);
-    if inst.array().is_none_or(hlo_ir::ArrayShape::is_dynamic) {
-        return NEVER;
-    }
-    if stays(context, layers, id) {
-        return 0;
-    }
-    bytes(inst).saturating_mul(KEPT * worth).saturating_mul(PARTS as u64).min(NEVER - 1)
+/// What keeping and computing cost.
+struct Prices<'a> {
+    context: &'a Context<'a>,
+    layers: &'a Layers<'a>,
+    worth: u64,
+    products: bool,
+    most: u64,
 }
 
-fn computing(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> u64 {
-    let module = context.module;
-    let inst = module.instruction(id);
-    let is_bound = !inst.control_predecessors().is_empty() || has_side_effect(module, id);
-    let Some(traffic) = cost::of(module, context.options.machine(), id).filter(|_| !is_bound && !layers.is_late(id))
-    else {
-        return NEVER;
-    };
-    let times = if is_product(inst.opcode) { PRODUCT } else { 1.0 };
-    let written = if is_written(context, id) { bytes(inst) as f64 } else { 0.0 };
-    (((traffic * times + written) * PARTS) as u64).min(NEVER)
+impl Prices<'_> {
+    fn keeping(&self, id: InstructionId) -> u64 {
+        let inst = self.context.module.instruction(id);
+        if inst.array().is_none_or(hlo_ir::ArrayShape::is_dynamic) {
+            return NEVER;
+        }
+        if stays(self.context, self.layers, id) {
+            0
+        } else {
+            bytes(inst).saturating_mul(KEPT * self.worth).min(self.most)
+        }
+    }
+    fn computing(&self, id: InstructionId) -> u64 {
+        let module = self.context.module;
+        let inst = module.instruction(id);
+        let is_bound = !inst.control_predecessors().is_empty() || has_side_effect(module, id);
+        if is_bound || self.layers.is_late(id) || (is_product(inst.opcode) && !self.products) {
+            return NEVER;
+        }
+        let Some(traffic) = self.layers.costs.of(id) else { return NEVER };
+        let written = if is_written(self.context, id) { bytes(inst) as f64 } else { 0.0 };
+        ((traffic + written) as u64).min(self.most)
+    }
 }
 
 /// Whether a value is read by something that wants it in memory.

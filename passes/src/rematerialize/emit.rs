@@ -7,6 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::choose::Plan;
 use super::layers::{Layers, bytes};
 use crate::Context;
+use crate::loop_residuals::exact;
 use crate::recompute::tie::Ties;
 
 /// The change.
@@ -17,6 +18,8 @@ pub(super) struct Written {
     /// How many values are computed again, in how many segments.
     pub(super) values: usize,
     pub(super) segments: usize,
+    /// Whether all bits stay: no float is computed again, and what waits stands between no product and a sum.
+    pub(super) is_exact: bool,
 }
 
 /// The change that a plan asks for, or of it what can be written; `None` if nothing can.
@@ -36,7 +39,8 @@ pub(super) fn patch(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> 
     for (id, user) in users {
         ties.patch.rewrite(id, user);
     }
-    (values > 0).then_some(Written { patch: ties.patch, owner, values, segments })
+    let is_exact = exact(module, &ties.patch) && !ties.may_contract(context.users);
+    (values > 0).then_some(Written { patch: ties.patch, owner, values, segments, is_exact })
 }
 
 struct Writer<'a, 'b> {
@@ -54,7 +58,7 @@ impl Writer<'_, '_> {
     fn write(&mut self, values: &[InstructionId]) {
         let module = self.context.module;
         let users = self.late_users(values);
-        let Some(after) = self.arrival(&users) else { return };
+        let Some(after) = self.trigger(&users) else { return };
         if !values.iter().all(|&id| self.can_wait(id, values)) {
             return;
         }
@@ -100,7 +104,7 @@ impl Writer<'_, '_> {
         late
     }
     /// The latest value that is there before the first of `users` can run.
-    fn arrival(&self, users: &[InstructionId]) -> Option<InstructionId> {
+    fn trigger(&self, users: &[InstructionId]) -> Option<InstructionId> {
         let module = self.context.module;
         let first = self.layers.depth(*users.first()?);
         let operands = users.iter().flat_map(|&user| module.instruction(user).operands.iter().copied());

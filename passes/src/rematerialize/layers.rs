@@ -5,26 +5,22 @@ use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
 use crate::Context;
-
-/// Elementwise operations after which XLA stores what follows from parameters instead of computing it where it is used. XLA's own bound is none, but it does not take
-/// more than some tens of instructions into one kernel several times.
-const FEW: usize = 8;
-/// Segments are not cut finer than where this part of all that waits comes and goes between two cuts.
-const GRAIN: u64 = 256;
-/// What passes a cut is kept so that less has to be computed again at a time: it is worth it where at least so many times as much waits on both sides.
-const WORTH_A_CUT: u64 = 2;
+use crate::cost::Costs;
 
 /// A computation in which many bytes wait across one place.
 pub(super) struct Layers<'a> {
     module: &'a Module,
     pub(super) computation: ComputationId,
-    /// Where each instruction stands: the length of the longest chain of operands below it, and for early ones what [`Self::settle`] makes of that.
+    /// Where each instruction stands: the length of the longest chain of operands below it, and for early ones what
+    /// [`Self::place_late`] makes of that.
     depth: SideTable<InstructionId, usize>,
     /// Where early ends: instructions of this depth and more are late.
     pub(super) turn: usize,
     /// Depths at which segments begin, besides the first.
     cuts: Vec<usize>,
-    /// What is given, or follows from that by a few elementwise operations.
+    /// What instructions take.
+    pub(super) costs: Costs<'a>,
+    /// What is given, or follows from that in less time than reading it takes.
     free: SideTable<InstructionId, bool>,
 }
 
@@ -32,13 +28,15 @@ impl<'a> Layers<'a> {
     /// `None` if less than `least` waits.
     pub(super) fn of(context: &'a Context<'_>, computation: ComputationId, least: Bytes) -> Option<Self> {
         let module = context.module;
+        let costs = Costs::new(module, context.options.machine());
         let mut layers = Self {
             module,
             computation,
             depth: depths(module, computation),
             turn: 0,
             cuts: Vec::new(),
-            free: free(module, computation),
+            free: free(module, computation, &costs),
+            costs,
         };
         let waiting = layers.waiting(context, usize::MAX);
         let (turn, &most) = waiting.iter().enumerate().max_by_key(|&(depth, bytes)| (*bytes, usize::MAX - depth))?;
@@ -46,13 +44,13 @@ impl<'a> Layers<'a> {
             return None;
         }
         layers.turn = turn;
-        layers.settle(context);
-        layers.cuts = layers.cuts(context, most / GRAIN);
+        layers.place_late(context);
+        layers.cuts = layers.cuts(context);
         Some(layers)
     }
     /// Lets early values stand right before the first early instruction that uses them: what follows from parameters alone then belongs to the layer that it is
     /// made for.
-    fn settle(&mut self, context: &Context<'_>) {
+    fn place_late(&mut self, context: &Context<'_>) {
         for &id in self.module.computation(self.computation).instructions.iter().rev() {
             let users = context.users.get(id).iter().map(|&user| self.depth[user]).filter(|&depth| depth < self.turn);
             if let Some(first) = users.min().filter(|_| self.depth[id] < self.turn) {
@@ -86,35 +84,41 @@ impl<'a> Layers<'a> {
     pub(super) fn segment(&self, id: InstructionId) -> usize {
         self.cuts.partition_point(|&cut| cut <= self.depth[id])
     }
-    /// Where segments begin: places that few bytes pass, as against what waits in the segments on both sides, the best ones first.
-    fn cuts(&self, context: &Context<'_>, grain: u64) -> Vec<usize> {
+    /// Where segments begin, the places that fewest bytes pass first.
+    ///
+    /// What passes is kept, and in return only one of the two segments stands in memory at a time when it is computed again. With segments of `s` bytes of
+    /// all `w`, `p * w / s` bytes are kept, and least in all where `s * s = p * w` (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+    fn cuts(&self, context: &Context<'_>) -> Vec<usize> {
         let passing = self.waiting(context, self.turn);
-        let mut kept = vec![0; self.turn + 1];
-        for (id, inst) in self.module.instructions_of(self.computation) {
-            if !self.is_late(id) && !self.free[id] && context.users.get(id).iter().any(|&user| self.is_late(user)) {
-                kept[self.depth[id] + 1] += held(inst);
-            }
-        }
-        let sums: Vec<u64> = kept
-            .into_iter()
-            .scan(0, |sum, bytes| {
-                *sum += bytes;
-                Some(*sum)
-            })
-            .collect();
-        let mut places = valleys(&passing[..self.turn.min(passing.len())], grain);
+        let below = self.waiting_below(context);
+        let all = below.last().copied().unwrap_or(0);
+        let mut places = lowest_places(&passing[..self.turn.min(passing.len())]);
         places.sort_by_key(|&at| (passing[at], at));
         let mut cuts: Vec<usize> = Vec::new();
         for at in places {
             let next = cuts.partition_point(|&cut| cut < at);
             let from = next.checked_sub(1).map_or(0, |before| cuts[before]);
             let to = cuts.get(next).copied().unwrap_or(self.turn);
-            let least = (sums[at] - sums[from]).min(sums[to] - sums[at]);
-            if least >= WORTH_A_CUT * passing[at] {
+            let smaller = u128::from((below[at] - below[from]).min(below[to] - below[at]));
+            if smaller * smaller >= u128::from(passing[at]) * u128::from(all) && smaller > 0 {
                 cuts.insert(next, at);
             }
         }
         cuts
+    }
+    /// For each depth up to the turn, the bytes of values from below it that late instructions use.
+    fn waiting_below(&self, context: &Context<'_>) -> Vec<u64> {
+        let mut bytes = vec![0_u64; self.turn + 1];
+        for (id, inst) in self.module.instructions_of(self.computation) {
+            if !self.is_late(id) && !self.free[id] && context.users.get(id).iter().any(|&user| self.is_late(user)) {
+                let at = self.depth[id] + 1;
+                bytes[at] = bytes[at].saturating_add(held(inst));
+            }
+        }
+        for at in 1..bytes.len() {
+            bytes[at] = bytes[at].saturating_add(bytes[at - 1]);
+        }
+        bytes
     }
     /// For each depth, the bytes of values from below it that instructions of this depth or more use, those from `end` on left out.
     fn waiting(&self, context: &Context<'_>, end: usize) -> Vec<u64> {
@@ -157,40 +161,34 @@ fn depths(module: &Module, computation: ComputationId) -> SideTable<InstructionI
     depth
 }
 
-/// Parameters, and what XLA computes from them where it is used.
-fn free(module: &Module, computation: ComputationId) -> SideTable<InstructionId, bool> {
+/// Parameters, and what follows from them by elementwise operations in less time than reading it takes: XLA computes that where it is used.
+fn free(module: &Module, computation: ComputationId, costs: &Costs<'_>) -> SideTable<InstructionId, bool> {
     let mut free = SideTable::new(false);
-    let mut operations = SideTable::new(0_usize);
+    let mut below = SideTable::new(0.0);
     for (id, inst) in module.instructions_of(computation) {
         let given = inst.parameter_number().is_some() || matches!(inst.opcode, Opcode::Constant | Opcode::Iota);
-        let passes_on = inst.opcode == Opcode::GetTupleElement;
         let computed = inst.opcode.is_elementwise()
-            || matches!(inst.opcode, Opcode::Broadcast | Opcode::Reshape | Opcode::Bitcast)
-            || passes_on;
-        let below: usize = inst.operands.iter().map(|&operand| operations[operand]).sum();
-        let is_free = given || (computed && inst.operands.iter().all(|&operand| free[operand]) && below < FEW);
-        operations.set(id, below + usize::from(inst.opcode.is_elementwise()));
+            || matches!(inst.opcode, Opcode::Broadcast | Opcode::Reshape | Opcode::Bitcast | Opcode::GetTupleElement);
+        let traffic: f64 = inst.operands.iter().map(|&operand| below[operand]).sum();
+        let traffic = traffic + costs.of(id).unwrap_or(f64::INFINITY);
+        let quick = computed && inst.operands.iter().all(|&operand| free[operand]) && traffic < bytes(inst) as f64;
+        let is_free = given || quick;
+        below.set(id, if given { 0.0 } else { traffic });
         free.set(id, is_free);
     }
     free
 }
 
-/// Places between which the numbers rise by `grain` and fall again, the lowest of each; not the first and not the last.
-fn valleys(numbers: &[u64], grain: u64) -> Vec<usize> {
+/// Places between which the numbers rise and fall again, the lowest of each and the first of several; not the first and not the last.
+fn lowest_places(numbers: &[u64]) -> Vec<usize> {
     let mut found = Vec::new();
-    let (mut lowest, mut highest, mut rising) = (0, 0, true);
-    for (at, &number) in numbers.iter().enumerate() {
-        if rising {
-            if number >= numbers[highest] {
-                highest = at;
-            } else if number + grain < numbers[highest] {
-                (rising, lowest) = (false, at);
-            }
-        } else if number < numbers[lowest] {
-            lowest = at;
-        } else if number > numbers[lowest] + grain {
+    let (mut lowest, mut rising) = (0, true);
+    for at in 1..numbers.len() {
+        let (before, number) = (numbers[at - 1], numbers[at]);
+        if number < before {
+            (rising, lowest) = (false, at);
+        } else if number > before && !std::mem::replace(&mut rising, true) {
             found.push(lowest);
-            (rising, highest) = (true, at);
         }
     }
     found
@@ -201,9 +199,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn valleys_are_the_lowest_places_between_hills() {
-        assert_eq!(valleys(&[0, 5, 9, 2, 2, 7, 6, 8, 1, 9, 0], 3), [3, 8]);
-        assert_eq!(valleys(&[0, 5, 9, 2, 2, 7, 6, 8, 1, 9, 0], 7), [8]);
-        assert_eq!(valleys(&[4, 4, 4], 0), Vec::<usize>::new());
+    fn lowest_places_lie_between_hills() {
+        assert_eq!(lowest_places(&[0, 5, 9, 2, 2, 7, 6, 8, 1, 9, 0]), [3, 6, 8]);
+        assert_eq!(lowest_places(&[4, 4, 4]), Vec::<usize>::new());
+        assert_eq!(lowest_places(&[9, 3, 1]), Vec::<usize>::new());
     }
 }

@@ -67,8 +67,8 @@ impl Fuser {
         if expensive && self.reuses(graph, consumer, producer) {
             return false;
         }
-        let twice = self.target != Target::Gpu && would_duplicate(graph, producer, consumer);
-        if graph.is_root(producer) || (expensive && twice) {
+        let repeats = self.target != Target::Gpu && would_duplicate(graph, producer, consumer);
+        if graph.is_root(producer) || (expensive && repeats) {
             return false;
         }
         is_safe_in_place(graph, producer, consumer)

@@ -48,9 +48,7 @@ impl Buffers {
         let mut places: Vec<Option<Rc<Place>>> = vec![None; slots];
         for id in graph.post_order(computation) {
             let slot = graph.slot(id);
-            for &operand in graph.operands(id) {
-                place_of(&places, graph, operand).collect(&mut buffers.used[slot]);
-            }
+            buffers.note_uses(graph, id, &places);
             buffers.used[slot].sort_unstable();
             buffers.used[slot].dedup();
             places[slot] = Some(buffers.place(graph, id, &places, size::size_of(target)));
@@ -59,6 +57,22 @@ impl Buffers {
         buffers.live_out.sort_unstable();
         buffers.live_out.dedup();
         buffers
+    }
+
+    /// Notes what the operands of an instruction lie in. What takes an element of a tuple uses that element alone here: XLA counts all of them, which grows with
+    /// the square of the elements.
+    fn note_uses(&mut self, graph: &Graph, id: InstructionId, places: &[Option<Rc<Place>>]) {
+        let used = &mut self.used[graph.slot(id)];
+        if let (Opcode::GetTupleElement, [tuple]) = (graph.opcode(id), graph.operands(id)) {
+            let place = place_of(places, graph, *tuple);
+            let index = graph.inst(id).int(&AttrKey::Index).and_then(|index| usize::try_from(index).ok());
+            used.push(place.own);
+            index.and_then(|index| place.elements.get(index)).into_iter().for_each(|element| element.collect(used));
+            return;
+        }
+        for &operand in graph.operands(id) {
+            place_of(places, graph, operand).collect(used);
+        }
     }
 
     /// Where the value of an instruction lies.
