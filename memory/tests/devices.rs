@@ -117,3 +117,51 @@ fn a_tpu_writes_products_where_they_are_joined() {
     );
     assert_eq!([Target::Tpu, Target::Gpu].map(|target| temporaries(&lines, target)), [0, 32]);
 }
+
+/// Two convolutions are multiplied, and a third is combined with that by `op`; both halves of the result go to others.
+fn convolutions(op: &str) -> String {
+    let forward = |window: &str| format!("window={{{window}}}, dim_labels=b01f_01io->b01f");
+    let (one, three, five) = (forward("size=1x1"), forward("size=3x3 pad=1_1x1_1"), forward("size=5x5 pad=2_2x2_2"));
+    let half = |from: u32, to: u32| format!("slice(%s), slice={{[0:16], [0:64], [0:64], [{from}:{to}]}}");
+    let (a, b) = (half(0, 16), half(16, 32));
+    format!(
+        "  %x = f32[16,64,64,32]{{3,2,1,0}} parameter(0)
+  %k0 = f32[1,1,32,32]{{3,2,1,0}} parameter(1)
+  %k1 = f32[3,3,32,32]{{3,2,1,0}} parameter(2)
+  %k2 = f32[5,5,32,32]{{3,2,1,0}} parameter(3)
+  %ka = f32[3,3,16,16]{{3,2,1,0}} parameter(4)
+  %kb = f32[5,5,16,16]{{3,2,1,0}} parameter(5)
+  %p = f32[16,64,64,32]{{3,2,1,0}} convolution(%x, %k1), {three}
+  %q = f32[16,64,64,32]{{3,2,1,0}} convolution(%x, %k2), {five}
+  %z = f32[16,64,64,32]{{3,2,1,0}} multiply(%p, %q)
+  %c = f32[16,64,64,32]{{3,2,1,0}} convolution(%x, %k0), {one}
+  %s = f32[16,64,64,32]{{3,2,1,0}} {op}(%c, %z)
+  %a = f32[16,64,64,16]{{3,2,1,0}} {a}
+  %b = f32[16,64,64,16]{{3,2,1,0}} {b}
+  %ca = f32[16,64,64,16]{{3,2,1,0}} convolution(%a, %ka), {three}
+  %da = f32[16,64,64,16]{{3,2,1,0}} multiply(%ca, %b)
+  ROOT %r = f32[16,64,64,16]{{3,2,1,0}} convolution(%da, %kb), {five}"
+    )
+}
+
+#[test]
+fn convolutions_add_on_gpu_and_nothing_is_written_over_their_results() {
+    assert_eq!(temporaries(&convolutions("add"), Target::Gpu), 24);
+    assert_eq!(temporaries(&convolutions("subtract"), Target::Gpu), 32, "only sums are part of a convolution");
+}
+
+#[test]
+fn a_gradient_reads_the_kernel_of_the_forward_convolution() {
+    let lines = "  %x = f32[8,32,32,512]{3,2,1,0} parameter(0)
+  %k = f32[3,3,512,512]{3,2,1,0} parameter(1)
+  %y = f32[8,32,32,512]{3,2,1,0} convolution(%x, %k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  %yy = f32[8,32,32,512]{3,2,1,0} convolution(%y, %k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  %t = f32[8,32,32,512]{3,2,1,0} multiply(%y, %yy)
+  %back = f32[3,3,512,512]{3,2,1,0} reverse(%k), dimensions={0,1}
+  ROOT %d = f32[8,32,32,512]{3,2,1,0} convolution(%t, %back), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01oi->b01f";
+    assert_eq!(
+        temporaries(lines, Target::Gpu),
+        16 + 16 + 9,
+        "the kernel with its output features first waits for the gradient"
+    );
+}

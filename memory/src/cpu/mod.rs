@@ -94,6 +94,7 @@ const DEVICE_STAGES: &[fn(&mut Graph, Target)] = &[
     fusion::run_for,
     |graph, _| _ = tuples::run(graph),
     |graph, _| front::clean_up(graph),
+    front::call_libraries,
     |graph, _| donors::run(graph),
     |graph, _| copies::run(graph),
     |graph, _| hoist::run(graph),

@@ -90,7 +90,11 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     expand::logistics(&mut cx);
     conditional::canonicalize(&mut cx);
     expand::running_reductions(&mut cx);
-    expand::canonical_convolutions(&mut cx);
+    if target == Target::Gpu {
+        expand::library_convolutions(&mut cx);
+    } else {
+        expand::canonical_convolutions(&mut cx);
+    }
     if cpu {
         float::widen_half_dots(&mut cx);
     }
@@ -158,6 +162,13 @@ fn repeat<const COUNT: usize>(cx: &mut Cx<'_>, passes: &[Pass; COUNT], idle: &mu
         if !changed {
             return;
         }
+    }
+}
+
+/// What XLA:GPU computes by calls of libraries becomes calls.
+pub(crate) fn call_libraries(graph: &mut Graph, target: Target) {
+    if target == Target::Gpu {
+        expand::call_library(&mut Cx::new(graph));
     }
 }
 

@@ -10,7 +10,7 @@ use super::super::cx::{Cx, Id};
 
 /// The rules for `convolution`.
 pub(super) fn convolution(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
-    let dims = ConvDims::of(cx.inst(id))?;
+    let dims = ConvDims::of(cx.inst(id)).filter(|_| cx.operands(id).len() == 2)?;
     let AttrValue::Window(window) = cx.inst(id).attribute(&AttrKey::Window)? else { return None };
     let window = window.clone();
     if cx.is_empty_array(cx.operand(id, 0)) || cx.is_empty_array(cx.operand(id, 1)) {

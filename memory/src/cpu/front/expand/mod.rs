@@ -1,9 +1,10 @@
-//! Operations that XLA:CPU writes out in terms of simpler ones before it simplifies.
+//! Operations that XLA:CPU writes out in terms of simpler ones before it simplifies, and what XLA:GPU makes of convolutions.
 
 mod all_to_all;
 mod bitcast;
 mod compare;
 mod convolution;
+mod cudnn;
 mod dot;
 mod logistic;
 mod map;
@@ -16,6 +17,7 @@ pub(crate) use all_to_all::run as exchange_in_pieces;
 pub(crate) use bitcast::run as bitcasts_of_other_sizes;
 pub(crate) use compare::run as total_order_compares;
 pub(crate) use convolution::{is_canonical as is_canonical_convolution, run as canonical_convolutions};
+pub(crate) use cudnn::{call_library, run as library_convolutions};
 pub(crate) use dot::{decompose as decompose_dots, drop_unit_batches};
 pub(crate) use logistic::run as logistics;
 pub(crate) use map::run as inline_maps;

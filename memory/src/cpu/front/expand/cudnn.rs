@@ -1,0 +1,119 @@
+//! What XLA:GPU makes of convolutions, as the library cuDNN wants them: kernels with the features of the forward result first, and sums computed with them.
+//!
+//! Source: `ConvRewriter`, `CudnnFusedConvRewriter`, `GpuLayoutAssignment` (xla/service/gpu/transforms).
+
+use hlo_ir::attribute::WindowDim;
+use hlo_ir::shape::Dims;
+use hlo_ir::{AttrKey, AttrValue, Attribute, ConvDims, ElementType, Opcode, Shape};
+
+use super::super::build::row_major;
+use super::super::cx::{Cx, Id};
+use super::super::dims::permute;
+use super::super::visit::each;
+
+/// Rewrites the convolutions; returns whether there was one.
+pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
+    let mut changed = each(cx, Opcode::Convolution, turn_kernel);
+    while each(cx, Opcode::Add, join) {
+        changed = true;
+    }
+    changed
+}
+
+/// Makes convolutions calls of the library, which return a workspace too: XLA writes nothing over an element of a tuple that a call returns.
+pub(crate) fn call_library(cx: &mut Cx<'_>) -> bool {
+    each(cx, Opcode::Convolution, |cx, id| {
+        let (shape, operands) = (cx.shape(id).clone(), cx.operands(id).to_vec());
+        let results = Shape::tuple([shape, row_major(ElementType::U8, [0])]);
+        let target = AttrValue::Raw("\"__cudnn$conv\"".into());
+        let target = Attribute::new(AttrKey::CustomCallTarget, target);
+        let call = cx.make(id, results, Opcode::CustomCall, &operands, [target]);
+        Some(cx.element(id, call, 0))
+    })
+}
+
+/// What the library computes.
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Forward,
+    /// A gradient for the input: the kernel is that of the forward convolution.
+    Input,
+    /// A gradient for the kernel.
+    Kernel,
+}
+
+fn kind(cx: &Cx<'_>, id: Id, dims: &ConvDims) -> Option<Kind> {
+    let AttrValue::Window(window) = cx.inst(id).attribute(&AttrKey::Window)? else { return None };
+    let dilated = |of: fn(&WindowDim) -> i64| window.iter().any(|dim| of(dim) != 1);
+    if dims.input_batch != dims.output_batch {
+        return Some(Kind::Kernel);
+    }
+    if cx.opcode(cx.operand(id, 1)) == Opcode::Reverse {
+        return Some(Kind::Input);
+    }
+    (!dilated(|dim| dim.lhs_dilate) && !dilated(|dim| dim.rhs_dilate)).then_some(Kind::Forward)
+}
+
+/// Lets a convolution read its kernel in the library's order, in which the gradient for the input reads the kernel of the forward convolution as it is.
+fn turn_kernel(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
+    let dims = ConvDims::of(cx.inst(id)).filter(|_| cx.operands(id).len() == 2)?;
+    let (input, kernel) = (cx.operand(id, 0), cx.operand(id, 1));
+    let (kernel, first, last, names) = match kind(cx, id, &dims)? {
+        Kind::Forward => (kernel, dims.kernel_output, dims.kernel_input, ['o', 'i']),
+        Kind::Input => (cx.operand(kernel, 0), dims.kernel_input, dims.kernel_output, ['i', 'o']),
+        Kind::Kernel => return None,
+    };
+    let spatial = dims.kernel_spatial.iter();
+    let order: Dims = std::iter::once(&first).chain(spatial).chain([&last]).map(|&dim| dim as i64).collect();
+    if order.is_sorted() {
+        return None;
+    }
+    let array = cx.arr(kernel);
+    let turned = row_major(array.element_type, permute(&array.dims, &order));
+    let turned = cx.transpose_as(id, turned, kernel, &order);
+    let labels = labels(cx.inst(id).raw(&AttrKey::DimLabels)?, dims.kernel_spatial.len(), names)?;
+    let shape = cx.shape(id).clone();
+    let new = cx.like(id, shape, &[input, turned]);
+    cx.set_attribute(new, AttrKey::DimLabels, AttrValue::Raw(labels.into()));
+    Some(new)
+}
+
+/// Labels with those of the kernel replaced.
+fn labels(labels: &str, spatial: usize, [first, last]: [char; 2]) -> Option<String> {
+    let (operands, result) = labels.split_once("->")?;
+    let (input, _) = operands.split_once('_')?;
+    let digits: String = (0..spatial).map(|digit| digit.to_string()).collect();
+    Some(format!("{input}_{first}{digits}{last}->{result}"))
+}
+
+/// Makes the sum of a convolution's result and something else part of the convolution: what is added becomes an operand.
+fn join(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
+    let (left, right) = cx.both(id, Opcode::Add)?;
+    let (convolution, added) = [(left, right), (right, left)].into_iter().find(|&(side, _)| takes_a_sum(cx, side))?;
+    let added = per_feature(cx, convolution, added).unwrap_or(added);
+    let operands: Vec<Id> = cx.operands(convolution).iter().copied().chain([added]).collect();
+    let shape = cx.shape(id).clone();
+    Some(cx.like(convolution, shape, &operands))
+}
+
+/// Whether a forward convolution has no other use, and takes one more operand: a number for each feature, and an array.
+fn takes_a_sum(cx: &Cx<'_>, id: Id) -> bool {
+    let room = |id: Id| match *cx.operands(id) {
+        [_, _] => true,
+        [_, _, first] => cx.rank(first) <= 1,
+        _ => false,
+    };
+    let is_forward = ConvDims::of(cx.inst(id)).is_some_and(|dims| {
+        let turned = dims.kernel_input < dims.kernel_output;
+        !turned && kind(cx, id, &dims) == Some(Kind::Forward)
+    });
+    cx.user_count(id) == 1 && !cx.is_root(id) && is_forward && room(id)
+}
+
+/// The numbers that are added to features, if those are what is added.
+fn per_feature(cx: &Cx<'_>, convolution: Id, added: Id) -> Option<Id> {
+    let numbers = cx.of(added, Opcode::Broadcast)?;
+    let feature = ConvDims::of(cx.inst(convolution))?.output_feature as i64;
+    let fits = cx.dimensions(added).iter().all(|&dim| dim == feature);
+    (fits && cx.operands(convolution).len() == 2).then_some(numbers)
+}
