@@ -27,6 +27,9 @@ on normal data of three scales, and how many NaN and infinities are lost when on
     target/referee-venv/bin/python tests/referee/accuracy.py --tool target/release/hlo-opt > docs/measured/accuracy.md
 
 with jaxlib {jaxlib}, XLA:CPU, on commit {commit}. Exit code 1 if a rewritten form is off by more than twice the original's error, or loses a NaN or infinity.
+
+Where the library of XLA:CPU computes a reduction and what surrounds it, `bf16` between two operations is not rounded there. Blocks compute these operations in `f32` too, and so does what
+the library had computed together with them behind the loop ([grades](../grades.md)). The gradient of an attention of `bf16` and `f16` is off as far as shown before any rewrite.
 """
 SOFTMAX = """
 def softmax(s):

@@ -4,7 +4,7 @@
 
 use hlo_ir::attribute::WindowDim;
 use hlo_ir::shape::Dims;
-use hlo_ir::{AttrKey, AttrValue, Attribute, ConvDims, ElementType, Opcode, Shape};
+use hlo_ir::{AttrKey, AttrValue, Attribute, ConvDims, ElementType, Instruction, Opcode, Shape};
 
 use super::super::build::row_major;
 use super::super::cx::{Cx, Id};
@@ -23,11 +23,14 @@ pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
 /// Makes convolutions calls of the library, which return a workspace too: XLA writes nothing over an element of a tuple that a call returns.
 pub(crate) fn call_library(cx: &mut Cx<'_>) -> bool {
     each(cx, Opcode::Convolution, |cx, id| {
-        let (shape, operands) = (cx.shape(id).clone(), cx.operands(id).to_vec());
-        let results = Shape::tuple([shape, row_major(ElementType::U8, [0])]);
-        let target = AttrValue::Raw("\"__cudnn$conv\"".into());
-        let target = Attribute::new(AttrKey::CustomCallTarget, target);
-        let call = cx.make(id, results, Opcode::CustomCall, &operands, [target]);
+        let operands = cx.operands(id).to_vec();
+        let results = Shape::tuple([cx.shape(id).clone(), row_major(ElementType::U8, [0])]);
+        let mut call = Instruction::new(cx.inst(id).name.clone(), results, Opcode::CustomCall, operands);
+        call.attributes = cx.inst(id).attributes.clone();
+        call.attributes.push(Attribute::new(AttrKey::CustomCallTarget, AttrValue::Raw("\"__cudnn$conv\"".into())));
+        let parent = cx.parent(id);
+        let call = cx.add(parent, call);
+        cx.stems_from(call, id);
         Some(cx.element(id, call, 0))
     })
 }
