@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use hlo_ir::text::{self, Style};
 use hlo_ir::{Module, proto};
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, Model, Target};
 
 use crate::args::{Job, Product, Rewriting, UsageError};
 use crate::messages::{Level, Messages};
 use crate::output::{OutputError, Outputs, Sink};
 use crate::problem::Problem;
-use crate::report::Report;
+use crate::report::{Report, target_name};
 use crate::{Exit, Optimized, Pipeline, api, diff, pipeline, summary, why_not};
 
 /// A finished run over the modules of an input.
@@ -69,6 +69,9 @@ impl Run<'_> {
             let fits = result.fits(&self.job.options);
             if !quiet || !fits {
                 messages.remark(&summary::text(&result.module, &result.report, self.job.options.machine.as_ref()));
+            }
+            if fits && !quiet && self.job.options.budget.is_some() && result.report.after.model == Model::Rough {
+                messages.remark(&roughly(self.job.options.target));
             }
             if !fits {
                 let (after, budget) = (&result.report.after, self.job.options.budget.unwrap_or_default());
@@ -152,4 +155,10 @@ pub(crate) fn prepare_report(
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     let numbered = || path.with_extension(format!("{}.{extension}", index + 1));
     outputs.prepare(&Sink::File(if count > 1 { numbered() } else { path.clone() }), report.write(*format))
+}
+
+/// What is said of a budget that is met by a rough model of a compiler.
+fn roughly(target: Target) -> String {
+    let name = target_name(target);
+    format!("  rough: whether the budget is met, XLA says: python -m hlo_opt.xla peak OUTPUT --target {name}\n")
 }

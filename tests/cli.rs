@@ -275,6 +275,17 @@ fn lines_are_those_of_the_user_or_below_the_source_root() {
 }
 
 #[test]
+fn a_budget_that_a_rough_model_meets_is_xla_s_to_decide() {
+    let with = |args: &[&str]| run([S32, "-o", "/dev/null"].iter().chain(args)).stderr;
+    let says = "XLA says: python -m hlo_opt.xla peak OUTPUT --target gpu";
+    assert!(with(&["--target=gpu", "--budget=300GiB"]).contains(says));
+    assert!(!with(&["--target=gpu"]).contains("XLA says"), "nobody asked for a budget");
+    assert!(!with(&["--target=gpu", "--budget=1GiB"]).contains("XLA says"), "it is not met");
+    assert!(!with(&["--budget=300GiB"]).contains("XLA says"), "the model of XLA:CPU is not rough");
+    assert!(!with(&["--target=gpu", "--budget=300GiB", "--quiet"]).contains("XLA says"));
+}
+
+#[test]
 fn budgets_are_taken_in_decimal_units() {
     let fits = common::run_on(CALLED.as_bytes(), ["--budget", "33kB", "--quiet"]);
     assert_eq!(fits.code, 0, "{fits}");

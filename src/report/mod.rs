@@ -133,7 +133,7 @@ impl<'a> Report<'a> {
 }
 
 /// The spelling of a target in flags and reports.
-const fn target_name(target: Target) -> &'static str {
+pub(crate) const fn target_name(target: Target) -> &'static str {
     match target {
         Target::Cpu => "cpu",
         Target::Tpu => "tpu",
