@@ -18,6 +18,9 @@ const ATTENTION: &str = include_str!("budget_programs/attention.hlo");
 /// The `message-network-gradient` of `tests/referee/family_programs.py`.
 const MESSAGES: &str = include_str!("budget_programs/message_network_gradient.hlo");
 
+/// The gradient of three convolutions for their kernels, of 64 images.
+const CONVOLUTIONS: &str = include_str!("budget_programs/convolution_gradient.hlo");
+
 /// The report of a run and the result.
 fn optimized(program: &str, exactness: Grade, budget: Option<Bytes>) -> (RunReport, String) {
     let mut module = parse(program);
@@ -66,4 +69,15 @@ fn messages_with_a_relu_are_made_again_without_a_budget() {
     let (report, _) = optimized(MESSAGES, Grade::Reassociate, None);
     assert!(report.before.total > Bytes(1600 << 20), "{:?}", report.before.total);
     assert!(report.after.total < Bytes(110 << 20), "{:?}", report.after.total);
+}
+
+/// The batch stands where a product has what it sums up over.
+#[test]
+fn gradients_of_kernels_are_added_up_over_examples() {
+    let grown = CONVOLUTIONS.replace("[64,", "[512,");
+    let (exact, _) = optimized(&grown, Grade::HloExact, None);
+    assert!(exact.after.total > Bytes(40 << 20), "sums stay whole: {:?}", exact.after.total);
+    let (split, result) = optimized(&grown, Grade::Reassociate, None);
+    assert!(split.after.total < Bytes(12 << 20), "{:?}", split.after.total);
+    assert!(result.contains(" while("));
 }

@@ -25,7 +25,7 @@ pub(super) fn grade(module: &Module, sink: &Sink) -> Grade {
 /// The operation that joins the results of two blocks; `None` if it is not known to be associative and commutative.
 pub(super) fn combiner(module: &Module, sink: &Sink) -> Option<Opcode> {
     let inst = module.instruction(sink.inst);
-    if let Kind::Dot { .. } = sink.kind {
+    if let Kind::Contraction { .. } = sink.kind {
         return Some(if inst.array()?.element_type == ElementType::Pred { Opcode::Or } else { Opcode::Add });
     }
     if inst.operands.len() != 2 {
@@ -80,7 +80,7 @@ pub(super) fn combine(
         let start = Instruction::new("block_neutral", shape, Opcode::Constant, []);
         partial.operands.push(emitter.patch.add(emitter.target, start.with_payload(Payload::Literal(text))));
     }
-    let partial = emitter.patch.add(emitter.target, partial);
+    let partial = emitter.add_in_order(partial);
     emitter.patch.stems_from(partial, sink.inst);
     let name = format_smolstr!("{}.so_far", emitter.module.instruction(sink.inst).name);
     let mut sum = Instruction::new(name, Shape::Array(array).into(), opcode, [so_far, partial]);
@@ -101,7 +101,7 @@ pub(super) fn start(
         let text = match (array.element_type, sink.kind) {
             (ElementType::Pred, _) => "false",
             (element, _) if element.is_complex() => "(0, 0)",
-            (element, Kind::Dot { .. }) if element.is_float() => "-0",
+            (element, Kind::Contraction { .. }) if element.is_float() => "-0",
             _ => "0",
         };
         let zero = Instruction::new("block_start_value", Shape::array(array.element_type, []), Opcode::Constant, []);

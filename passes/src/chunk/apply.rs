@@ -30,7 +30,7 @@ pub(super) fn apply(emitter: &mut Emitter<'_>, sinks: &[&Sink], accumulators: &[
                 let rows = emitter.block_for(blocks[0], own[0]);
                 vec![put_back(emitter, sink, dim, own[0], rows)]
             }
-            (Kind::Reduce { .. } | Kind::Dot { .. }, _) => {
+            (Kind::Reduce { .. } | Kind::Contraction { .. }, _) => {
                 let blocks: Vec<InstructionId> = blocks.into_iter().map(|block| emitter.block(block)).collect();
                 vec![combine(emitter, sink, own[0], &blocks)]
             }

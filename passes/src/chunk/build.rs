@@ -195,7 +195,7 @@ impl Builder<'_> {
             match (sink.kind, sink.sum) {
                 (Kind::Scatter { .. }, Sum::Inside(term)) => initial.push(self.started_sum(sink, term)),
                 (Kind::Scatter { .. }, _) => initial.extend(operands.iter().map(|&operand| self.now(operand))),
-                (Kind::Write { .. } | Kind::Reduce { .. } | Kind::Dot { .. }, _) => {
+                (Kind::Write { .. } | Kind::Reduce { .. } | Kind::Contraction { .. }, _) => {
                     initial.extend(self.started(region, sink, operands.first().copied()));
                 }
             }

@@ -354,7 +354,7 @@ fn conditions(planned: &[Planned<'_>]) -> Vec<Condition> {
             "updates are applied in their original order: the first row dimension is cut, front to back",
         ));
     }
-    if kinds.any(|kind| matches!(kind, Kind::Reduce { .. } | Kind::Dot { .. })) {
+    if kinds.any(|kind| matches!(kind, Kind::Reduce { .. } | Kind::Contraction { .. })) {
         conditions.push(structure(
             "results of blocks are joined by the reduction's own operation, starting from its neutral element",
         ));

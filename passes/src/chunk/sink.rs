@@ -1,7 +1,7 @@
 //! What a loop over blocks can end in: scatters whose updates keep their order, arrays written block by block, and reductions and
 //! contractions along the rows.
 
-use hlo_ir::{DotDims, InstructionId, Module, ScatterDims, graph};
+use hlo_ir::{AttrKey, ConvDims, DotDims, Instruction, InstructionId, Module, ScatterDims, graph};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
 
@@ -29,8 +29,8 @@ pub(super) enum Kind {
         /// The row dimension of the input.
         dim: usize,
     },
-    /// A `dot` that contracts the rows: the products of the blocks are added.
-    Dot {
+    /// A `dot` or `convolution` that contracts the rows: the products of the blocks are added.
+    Contraction {
         /// The row dimension of the left side.
         lhs: usize,
         /// The row dimension of the right side.
@@ -137,7 +137,7 @@ impl Sink {
             }
             Kind::Write { dim } => vec![(self.inst, dim)],
             Kind::Reduce { dim } => vec![(operands[0], dim)],
-            Kind::Dot { lhs, rhs } => vec![(operands[0], lhs), (operands[1], rhs)],
+            Kind::Contraction { lhs, rhs } => vec![(operands[0], lhs), (operands[1], rhs)],
         }
     }
     /// Operands that the loop starts from or uses whole.
@@ -146,7 +146,7 @@ impl Sink {
         match self.kind {
             Kind::Scatter { .. } => &operands[..self.inputs(module)],
             Kind::Reduce { .. } => &operands[1..],
-            Kind::Write { .. } | Kind::Dot { .. } => &[],
+            Kind::Write { .. } | Kind::Contraction { .. } => &[],
         }
     }
     /// Whether this sink or what it starts from depends on the result of `other`.
@@ -160,7 +160,7 @@ impl Sink {
     /// How equal its result stays in a loop of `sinks`, whatever else the loop contains.
     pub(super) fn grade(&self, module: &Module, sinks: &[&Self]) -> Grade {
         match (self.kind, self.sum) {
-            (Kind::Reduce { .. } | Kind::Dot { .. }, _) => super::accumulate::grade(module, self),
+            (Kind::Reduce { .. } | Kind::Contraction { .. }, _) => super::accumulate::grade(module, self),
             (_, Sum::None) => Grade::Bitwise,
             (_, Sum::Inside(term)) if term.alike => Grade::Bitwise,
             (_, Sum::Behind(partner)) if sinks.iter().any(|sink| sink.inst == partner) => Grade::Bitwise,
@@ -169,16 +169,22 @@ impl Sink {
     }
 }
 
-/// The contracted dimension of the other side that goes with dimension `dim` of operand `side` of a dot, if it is contracted.
-pub(super) fn contracted_with(module: &Module, dot: InstructionId, side: usize, dim: usize) -> Option<Kind> {
-    let dims = DotDims::of(module.instruction(dot))?;
-    let (own, other) = match side {
-        0 => (dims.lhs_contracting, dims.rhs_contracting),
-        1 => (dims.rhs_contracting, dims.lhs_contracting),
-        _ => return None,
-    };
-    let pair = own.iter().position(|&contracted| contracted == dim as i64)?;
-    let partner = *other.get(pair)? as usize;
-    let (lhs, rhs) = if side == 0 { (dim, partner) } else { (partner, dim) };
-    Some(Kind::Dot { lhs, rhs })
+/// The contracted dimension of the other side that goes with dimension `dim` of operand `side` of a product, if it is contracted. Convolutions contract
+/// features of the input; in the gradient for a kernel that is where the examples of a batch stand.
+pub(super) fn contracted_with(module: &Module, product: InstructionId, side: usize, dim: usize) -> Option<Kind> {
+    let pairs = contracted(module.instruction(product))?;
+    let own = |&&(lhs, rhs): &&(usize, usize)| if side == 0 { lhs == dim } else { rhs == dim };
+    let &(lhs, rhs) = pairs.iter().filter(|_| side < 2).find(own)?;
+    Some(Kind::Contraction { lhs, rhs })
+}
+
+/// The dimensions of both sides along which a product is summed up, except those that the window of a convolution moves over.
+fn contracted(product: &Instruction) -> Option<Vec<(usize, usize)>> {
+    if let Some(dims) = ConvDims::of(product) {
+        let groups = [AttrKey::FeatureGroupCount, AttrKey::BatchGroupCount].map(|key| product.int(&key).unwrap_or(1));
+        return (groups == [1, 1]).then(|| vec![(dims.input_feature, dims.kernel_input)]);
+    }
+    let dims = DotDims::of(product)?;
+    let (lhs, rhs) = (dims.lhs_contracting.iter(), dims.rhs_contracting.iter());
+    Some(lhs.zip(rhs).map(|(&lhs, &rhs)| (lhs as usize, rhs as usize)).collect())
 }

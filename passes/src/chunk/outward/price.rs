@@ -210,7 +210,7 @@ fn written_bytes(graph: &Graph<'_>, plan: &Plan) -> u64 {
 }
 
 fn accumulates(sink: &Sink) -> bool {
-    matches!(sink.kind, Kind::Reduce { .. } | Kind::Dot { .. })
+    matches!(sink.kind, Kind::Reduce { .. } | Kind::Contraction { .. })
 }
 
 /// Instructions that a region computes on blocks; each as often as it has forms.

@@ -171,7 +171,7 @@ impl<'a, 'm> Flow<'a, 'm> {
             Opcode::Reduce if number == 0 && inst.ints(&AttrKey::Dimensions).contains(&(cut.dim as i64)) => {
                 Kind::Reduce { dim: cut.dim }
             }
-            Opcode::Dot => contracted_with(module, user, number, cut.dim)?,
+            Opcode::Dot | Opcode::Convolution => contracted_with(module, user, number, cut.dim)?,
             _ => return None,
         };
         let sink = Sink::plain(user, total, cut.rows, kind);
