@@ -26,7 +26,7 @@ pub(crate) fn call_library(cx: &mut Cx<'_>) -> bool {
         let operands = cx.operands(id).to_vec();
         let results = Shape::tuple([cx.shape(id).clone(), row_major(ElementType::U8, [0])]);
         let mut call = Instruction::new(cx.inst(id).name.clone(), results, Opcode::CustomCall, operands);
-        call.attributes = cx.inst(id).attributes.clone();
+        call.attributes.clone_from(&cx.inst(id).attributes);
         call.attributes.push(Attribute::new(AttrKey::CustomCallTarget, AttrValue::Raw("\"__cudnn$conv\"".into())));
         let parent = cx.parent(id);
         let call = cx.add(parent, call);
