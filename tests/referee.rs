@@ -265,12 +265,12 @@ fn results_stay_equal_where_a_budget_makes_loops_multiply_again() {
 
 #[test]
 fn results_stay_equal_where_gradients_of_kernels_are_added_up_over_examples() {
-    let text = include_str!("../passes/tests/budget_programs/convolution_gradient.hlo");
+    let text = include_str!("../passes/tests/budget_programs/convolution_gradient.hlo").replace("[512,", "[64,");
     let options = Options { exactness: Grade::Reassociate, min_saving: Bytes(1), ..Options::default() };
-    let outcome = optimize(text, &Pipeline::parse("chunk").unwrap(), &options).unwrap();
+    let outcome = optimize(&text, &Pipeline::parse("chunk").unwrap(), &options).unwrap();
     assert!(outcome.text.contains(" while("), "a loop over examples is what is judged here");
     let folder = workspace("convolution-gradient");
-    let (before, after) = (save(&folder, "before.hlo", text), save(&folder, "after.hlo", &outcome.text));
+    let (before, after) = (save(&folder, "before.hlo", &text), save(&folder, "after.hlo", &outcome.text));
     let answers = Session::start().ask(&[json!({"cmd": "same", "before": before, "after": after, "cases": 4})]);
     assert!(agrees(Grade::Reassociate, false, &answers[0]), "{}", answers[0]);
     assert_eq!(Session::start().totals(&[after])[0], outcome.report.after.total.get(), "bytes are those of XLA");

@@ -151,6 +151,29 @@ fn convolutions_add_on_gpu_and_nothing_is_written_over_their_results() {
 }
 
 #[test]
+fn a_forward_convolution_adds_a_number_to_each_feature_and_one_array() {
+    const ARRAY: &str = "f32[16,64,64,32]{3,2,1,0}";
+    let with = |line: &str, lines: String| {
+        let program = convolutions("add");
+        let old = program.lines().find(|old| old.starts_with(line)).expect("the line is there");
+        temporaries(&program.replace(old, &lines), Target::Gpu)
+    };
+    let sums = |first: &str| format!("{first}\n  %t = {ARRAY} add(%c, %n)\n  %s = {ARRAY} add(%t, %z)");
+    let numbers = format!("  %f = f32[32]{{0}} parameter(6)\n  %n = {ARRAY} broadcast(%f), dimensions={{3}}");
+    assert_eq!(with("  %s =", sums(&numbers)), 24);
+    assert_eq!(
+        with("  %s =", sums(&format!("  %n = {ARRAY} parameter(6)"))),
+        32,
+        "the second array is added elsewhere"
+    );
+    let gradient = format!(
+        "  %back = f32[3,3,32,32]{{3,2,1,0}} reverse(%k1), dimensions={{0,1}}
+  %c = {ARRAY} convolution(%x, %back), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01oi->b01f"
+    );
+    assert_eq!(with("  %c =", gradient), 32, "gradients add nothing");
+}
+
+#[test]
 fn a_gradient_reads_the_kernel_of_the_forward_convolution() {
     let lines = "  %x = f32[8,32,32,512]{3,2,1,0} parameter(0)
   %k = f32[3,3,512,512]{3,2,1,0} parameter(1)

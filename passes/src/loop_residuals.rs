@@ -41,12 +41,12 @@ mod slots;
 mod stacks;
 
 pub(crate) use counters::bound;
-pub(crate) use emit::exact;
 
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
+use crate::recompute::bits::exact;
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use cut::Prices;
 use grow::Outlets;
@@ -126,7 +126,7 @@ impl Change {
         let (old, new) = stacks.list.split_at(stacks.known);
         let gone: Bytes = dropped.iter().map(|&index| bytes(&old[index])).sum();
         let come: Bytes = new.iter().map(bytes).sum();
-        let is_exact = emit::exact(module, &patch) && !dropped.iter().any(|&index| old[index].is_rounded());
+        let is_exact = exact(module, &patch) && !dropped.iter().any(|&index| old[index].is_rounded());
         let saved = Bytes(gone.0.saturating_sub(come.0));
         Self { patch, dropped: dropped.len(), added: new.len(), saved, is_exact, looks_back: stacks.looks_back }
     }

@@ -1,4 +1,5 @@
 //! What passes share that compute values again at another place: which values are kept, and what keeps the computation where it is.
 
+pub(crate) mod bits;
 pub(crate) mod cut;
 pub(crate) mod tie;

@@ -18,7 +18,7 @@ const ATTENTION: &str = include_str!("budget_programs/attention.hlo");
 /// The `message-network-gradient` of `tests/referee/family_programs.py`.
 const MESSAGES: &str = include_str!("budget_programs/message_network_gradient.hlo");
 
-/// The gradient of three convolutions for their kernels, of 64 images.
+/// The gradient of three convolutions for their kernels, of 512 images.
 const CONVOLUTIONS: &str = include_str!("budget_programs/convolution_gradient.hlo");
 
 /// The report of a run and the result.
@@ -74,10 +74,10 @@ fn messages_with_a_relu_are_made_again_without_a_budget() {
 /// The batch stands where a product has what it sums up over.
 #[test]
 fn gradients_of_kernels_are_added_up_over_examples() {
-    let grown = CONVOLUTIONS.replace("[64,", "[512,");
-    let (exact, _) = optimized(&grown, Grade::HloExact, None);
+    let (exact, _) = optimized(CONVOLUTIONS, Grade::HloExact, None);
     assert!(exact.after.total > Bytes(40 << 20), "sums stay whole: {:?}", exact.after.total);
-    let (split, result) = optimized(&grown, Grade::Reassociate, None);
+    let (split, result) = optimized(CONVOLUTIONS, Grade::Reassociate, None);
     assert!(split.after.total < Bytes(12 << 20), "{:?}", split.after.total);
     assert!(result.contains(" while("));
+    assert!(!result.contains("f01b"), "XLA:CPU's library runs only its own order of dimensions inside a loop");
 }

@@ -7,7 +7,7 @@ use indexmap::IndexSet;
 
 use super::region::{Part, Region, Source};
 use super::sink::{Kind, Sink};
-use crate::flow::producer;
+use crate::flow::{is_product, producer};
 use crate::{Context, Reason};
 
 /// Why the loop of `sinks` is no use to the target; `None` if nothing speaks against it.
@@ -62,13 +62,13 @@ pub(super) fn hoisted(context: &Context<'_>, regions: &[Region]) -> u64 {
         for (block, source) in &region.blocks {
             let Source::Computed(parts) = source else { continue };
             let (op, _) = producer(context.module, block.value.inst);
-            if context.module.instruction(op).opcode == Opcode::Dot {
+            if is_product(context.module.instruction(op).opcode) {
                 found.extend(parts.iter().filter_map(|part| read(context, region, *part)));
             }
         }
         for root in region.roots.concat() {
             found.extend(read(context, region, Part::Block(root)).filter(|&id| {
-                context.users.get(id).iter().any(|&user| context.module.instruction(user).opcode == Opcode::Dot)
+                context.users.get(id).iter().any(|&user| is_product(context.module.instruction(user).opcode))
             }));
         }
     }

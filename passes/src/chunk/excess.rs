@@ -15,6 +15,7 @@ use super::emit::Emitter;
 use super::faithful::metadata;
 use super::region::Block;
 use super::wide::in_type;
+use crate::flow::is_product;
 
 impl Emitter<'_> {
     /// Adds `block`, a block of what `op` computes, in 32 bits if it is wide, with its operands in the types that it takes.
@@ -141,11 +142,6 @@ pub(super) fn is_short(inst: &Instruction) -> bool {
 /// Whether an instruction does nothing but to give 32 bits.
 pub(super) fn widens(inst: &Instruction) -> bool {
     inst.opcode == Opcode::Convert && inst.array().is_some_and(|array| array.element_type == ElementType::F32)
-}
-
-/// Whether an instruction reads its operands in the type that they have, whatever computed them.
-pub(super) const fn is_product(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Dot | Opcode::Convolution)
 }
 
 /// Whether an instruction only moves elements of its first operand: XLA drops many of these, and rounds for none.

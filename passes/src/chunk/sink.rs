@@ -1,7 +1,7 @@
 //! What a loop over blocks can end in: scatters whose updates keep their order, arrays written block by block, and reductions and
 //! contractions along the rows.
 
-use hlo_ir::{AttrKey, ConvDims, DotDims, Instruction, InstructionId, Module, ScatterDims, graph};
+use hlo_ir::{AttrKey, ConvDims, DotDims, ElementType, Instruction, InstructionId, Module, ScatterDims, graph};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
 
@@ -182,9 +182,40 @@ pub(super) fn contracted_with(module: &Module, product: InstructionId, side: usi
 fn contracted(product: &Instruction) -> Option<Vec<(usize, usize)>> {
     if let Some(dims) = ConvDims::of(product) {
         let groups = [AttrKey::FeatureGroupCount, AttrKey::BatchGroupCount].map(|key| product.int(&key).unwrap_or(1));
-        return (groups == [1, 1]).then(|| vec![(dims.input_feature, dims.kernel_input)]);
+        // What a convolution of truth values adds up is not said.
+        let adds = product.array()?.element_type != ElementType::Pred;
+        return (adds && groups == [1, 1]).then(|| vec![(dims.input_feature, dims.kernel_input)]);
     }
     let dims = DotDims::of(product)?;
     let (lhs, rhs) = (dims.lhs_contracting.iter(), dims.rhs_contracting.iter());
     Some(lhs.zip(rhs).map(|(&lhs, &rhs)| (lhs as usize, rhs as usize)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use hlo_ir::{Opcode, text};
+
+    use super::*;
+
+    /// The dimensions along which a convolution of this type with these attributes is cut, for each dimension of each side.
+    fn cuts(element: &str, kernel: &str, attributes: &str) -> Vec<Kind> {
+        let text = format!(
+            "HloModule m\n\nENTRY e {{\n  x = {element}[8,5,5,32]{{3,2,1,0}} parameter(0)\n  k = {element}[{kernel}]{{3,2,1,0}} parameter(1)
+  ROOT y = {element}[3,3,8,16]{{3,2,1,0}} convolution(x, k), window={{size=3x3}}, dim_labels={attributes}\n}}\n"
+        );
+        let module = text::parse(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+        let product = module.live_instructions().find(|(_, inst)| inst.opcode == Opcode::Convolution).expect("one").0;
+        let places = (0..3).flat_map(|side| (0..4).map(move |dim| (side, dim)));
+        places.filter_map(|(side, dim)| contracted_with(&module, product, side, dim)).collect()
+    }
+
+    #[test]
+    fn convolutions_contract_features_that_no_group_divides() {
+        let both = vec![Kind::Contraction { lhs: 3, rhs: 2 }; 2];
+        assert_eq!(cuts("f32", "3,3,32,16", "b01f_01io->01bf"), both);
+        assert_eq!(cuts("s32", "3,3,32,16", "b01f_01io->01bf"), both);
+        assert_eq!(cuts("pred", "3,3,32,16", "b01f_01io->01bf"), []);
+        assert_eq!(cuts("f32", "3,3,16,16", "b01f_01io->01bf, feature_group_count=2"), []);
+        assert_eq!(cuts("f32", "3,3,32,16", "b01f_01io->01bf, batch_group_count=2"), []);
+    }
 }

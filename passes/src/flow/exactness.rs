@@ -32,6 +32,11 @@ pub fn exactness(module: &Module, inst: &Instruction) -> Grade {
     if depends_on_order { Grade::HloExact } else { Grade::Bitwise }
 }
 
+/// Whether an opcode multiplies arrays and sums up.
+pub const fn is_product(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Dot | Opcode::Convolution)
+}
+
 /// The same, where last bits of elementwise functions count too: see [`is_sensitive`].
 pub fn exactness_on_blocks(module: &Module, inst: &Instruction) -> Grade {
     let inner = |called| module.instructions_of(called).any(|(_, inner)| is_sensitive(inner));

@@ -22,8 +22,8 @@ mod windowed;
 use hlo_ir::{ArrayShape, Instruction, InstructionId, Module, Opcode, Shape};
 
 pub use exactness::{
-    exactness, exactness_on_blocks, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible, is_real,
-    is_rounded, is_sensitive, is_slow, is_total, is_transcendental, keeps_product,
+    exactness, exactness_on_blocks, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible,
+    is_product, is_real, is_rounded, is_sensitive, is_slow, is_total, is_transcendental, keeps_product,
 };
 pub use fused::meets_sum;
 pub(crate) use indexed::{counts_batches, update_scatter_dims};

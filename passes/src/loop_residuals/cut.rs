@@ -130,7 +130,7 @@ fn computing(module: &Module, id: InstructionId, products: bool) -> u64 {
 
 /// Whether a value is computed with floats, so that computing it elsewhere may round otherwise.
 fn computes_floats(module: &Module, id: InstructionId) -> bool {
-    !super::emit::keeps_bits(module.instruction(id), |operand| module.instruction(operand))
+    !crate::recompute::bits::keeps_bits(module.instruction(id), |operand| module.instruction(operand))
 }
 
 impl Stacks {

@@ -1,20 +1,21 @@
 //! Which early values are kept for their late users, and which are computed again.
 
 use hlo_ir::edit::has_side_effect;
-use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_ir::{InstructionId, Module};
 use hlo_memory::Bytes;
 use indexmap::IndexSet;
 
 use super::layers::{Layers, bytes};
 use crate::Context;
+use crate::flow::is_product;
 use crate::recompute::cut::{NEVER, Network};
 
 /// What keeping a byte costs, in bytes of traffic: it is written and read.
 const KEPT: u64 = 2;
 
-/// Part of a computation's time that products computed again may take where no memory is asked for at the cost of run time, as a divisor: such a
-/// rewrite should not take more than 1.05 of the time.
-const SLOWER: f64 = 20.0;
+/// Share of a computation's time that products computed again may take where nobody asks for memory at the cost of run time: a rewrite may take
+/// 1.05 of the time then.
+const MOST_SLOWDOWN: f64 = 0.05;
 
 /// What is computed again.
 pub(super) struct Plan {
@@ -43,7 +44,7 @@ pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: u64) -> Op
     let all: f64 = ids().map(cost).sum();
     let free_to_choose = plan_with(context, layers, worth, true);
     free_to_choose
-        .filter(|plan| worth > 1 || products(plan) * SLOWER <= all)
+        .filter(|plan| worth > 1 || products(plan) <= all * MOST_SLOWDOWN)
         .or_else(|| plan_with(context, layers, worth, false))
 }
 
@@ -151,8 +152,4 @@ impl Prices<'_> {
 fn is_written(context: &Context<'_>, id: InstructionId) -> bool {
     let module: &Module = context.module;
     context.users.get(id).iter().any(|&user| is_product(module.instruction(user).opcode))
-}
-
-const fn is_product(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Dot | Opcode::Convolution)
 }

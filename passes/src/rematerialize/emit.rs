@@ -7,7 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::choose::Plan;
 use super::layers::{Layers, bytes};
 use crate::Context;
-use crate::loop_residuals::exact;
+use crate::recompute::bits::exact;
 use crate::recompute::tie::Ties;
 
 /// The change.

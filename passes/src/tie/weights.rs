@@ -5,6 +5,7 @@ use hlo_ir::{AttrKey, ComputationId, ElementType, Instruction, InstructionId, Mo
 use hlo_memory::{Bytes, Target, size};
 
 use super::{bytes, constants, finding, is_tied};
+use crate::flow::is_product;
 use crate::recompute::tie::Ties;
 use crate::{Context, Finding, Grade, Outcome, Reason};
 
@@ -44,7 +45,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
 
 /// Products of something computed from an earlier product and something that is not.
 fn products(module: &Module, computation: ComputationId) -> Vec<Product> {
-    let heavy = |inst: &Instruction| matches!(inst.opcode, Opcode::Dot | Opcode::Convolution);
+    let heavy = |inst: &Instruction| is_product(inst.opcode);
     if !module.instructions_of(computation).any(|(_, inst)| heavy(inst)) {
         return Vec::new();
     }

@@ -13,6 +13,7 @@ use super::windows::Windows;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::size::BlockSize;
+use crate::cost::multiplications;
 use crate::flow::{Value, first_array, is_fusible, is_transcendental, producer};
 use crate::small_programs::{beside_floor, recycles_memory};
 use crate::{Context, Machine};
@@ -229,13 +230,9 @@ fn work(graph: &Graph<'_>, machine: &Machine, op: InstructionId) -> f64 {
     let element = first_array(&inst.shape).map_or(ElementType::F32, |array| array.element_type);
     let elements = |bytes: f64| bytes * 8.0 / f64::from(element.storage_bits().max(1));
     match inst.opcode {
-        Opcode::Dot => {
-            let contracted = DotDims::of(inst).map_or(&[][..], |dims| dims.lhs_contracting);
-            let sizes = graph.operands(op).first().map_or(&[][..], |&lhs| graph.dims(lhs));
-            let product: i64 = contracted.iter().filter_map(|&dim| sizes.get(dim as usize)).product();
-            machine.product_traffic(element) * elements(bytes) * product as f64
+        Opcode::Dot | Opcode::Convolution => {
+            machine.product_traffic(element) * multiplications(graph.module, op).unwrap_or(u64::MAX) as f64
         }
-        Opcode::Convolution => machine.product_traffic(element) * elements(read()) * 64.0,
         Opcode::Reduce | Opcode::ReduceWindow => 0.5 * read(),
         Opcode::Sort => 20.0 * bytes,
         Opcode::Gather | Opcode::Scatter => 2.0 * bytes,

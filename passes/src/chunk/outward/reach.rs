@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 
 use super::graph::Graph;
 use crate::chunk::sink::{Kind, Sink, contracted_with};
-use crate::flow::{Barrier, Flows, OperandFlow, RowLoop, Rows, exactness_on_blocks, producer, pull};
+use crate::flow::{Barrier, Flows, OperandFlow, RowLoop, Rows, exactness_on_blocks, is_product, producer, pull};
 use crate::{Context, Grade};
 
 /// The dimension in which a value is cut, and which of its rows belong to which rows of the loop.
@@ -171,7 +171,7 @@ impl<'a, 'm> Flow<'a, 'm> {
             Opcode::Reduce if number == 0 && inst.ints(&AttrKey::Dimensions).contains(&(cut.dim as i64)) => {
                 Kind::Reduce { dim: cut.dim }
             }
-            Opcode::Dot | Opcode::Convolution => contracted_with(module, user, number, cut.dim)?,
+            opcode if is_product(opcode) => contracted_with(module, user, number, cut.dim)?,
             _ => return None,
         };
         let sink = Sink::plain(user, total, cut.rows, kind);

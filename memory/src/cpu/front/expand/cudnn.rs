@@ -107,8 +107,9 @@ fn takes_a_sum(cx: &Cx<'_>, id: Id) -> bool {
         _ => false,
     };
     let is_forward = ConvDims::of(cx.inst(id)).is_some_and(|dims| {
-        let turned = dims.kernel_input < dims.kernel_output;
-        !turned && kind(cx, id, &dims) == Some(Kind::Forward)
+        // A gradient for the input lost its `reverse`, but reads the kernel in the order of the forward convolution.
+        let is_gradient = dims.kernel_input < dims.kernel_output;
+        !is_gradient && kind(cx, id, &dims) == Some(Kind::Forward)
     });
     cx.user_count(id) == 1 && !cx.is_root(id) && is_forward && room(id)
 }
