@@ -181,10 +181,11 @@ pub(super) fn contracted_with(module: &Module, product: InstructionId, side: usi
 /// The dimensions of both sides along which a product is summed up, except those that the window of a convolution moves over.
 fn contracted(product: &Instruction) -> Option<Vec<(usize, usize)>> {
     if let Some(dims) = ConvDims::of(product) {
-        let groups = [AttrKey::FeatureGroupCount, AttrKey::BatchGroupCount].map(|key| product.int(&key).unwrap_or(1));
+        // Groups of the batch divide what is not summed up.
+        let groups = product.int(&AttrKey::FeatureGroupCount).unwrap_or(1);
         // What a convolution of truth values adds up is not said.
         let adds = product.array()?.element_type != ElementType::Pred;
-        return (adds && groups == [1, 1]).then(|| vec![(dims.input_feature, dims.kernel_input)]);
+        return (adds && groups == 1).then(|| vec![(dims.input_feature, dims.kernel_input)]);
     }
     let dims = DotDims::of(product)?;
     let (lhs, rhs) = (dims.lhs_contracting.iter(), dims.rhs_contracting.iter());
@@ -216,6 +217,6 @@ mod tests {
         assert_eq!(cuts("s32", "3,3,32,16", "b01f_01io->01bf"), both);
         assert_eq!(cuts("pred", "3,3,32,16", "b01f_01io->01bf"), []);
         assert_eq!(cuts("f32", "3,3,16,16", "b01f_01io->01bf, feature_group_count=2"), []);
-        assert_eq!(cuts("f32", "3,3,32,16", "b01f_01io->01bf, batch_group_count=2"), []);
+        assert_eq!(cuts("f32", "3,3,32,16", "b01f_01io->01bf, batch_group_count=2"), both);
     }
 }
