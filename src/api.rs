@@ -2,11 +2,12 @@
 
 use hlo_ir::proto::BufferAssignment;
 use hlo_ir::{Diagnostic, Module, text, verify};
-use hlo_memory::{Details, Estimate, EstimateError, ModelEstimator, Target};
+use hlo_memory::{Bytes, Details, Estimate, EstimateError, ModelEstimator, Target};
 use hlo_passes::Options;
 use hlo_passes::manager::{self, Nobody, Observer, RunError, RunReport};
 
 use crate::Pipeline;
+use crate::judge::Verdict;
 use crate::report::{Report, xla_allocations, xla_memory_usage};
 
 /// A rewritten module and what was done to it.
@@ -20,6 +21,8 @@ pub struct Optimized {
     pub text: String,
     /// Memory before and after, rewrites and remarks.
     pub report: RunReport,
+    /// What the compiler says of it, if it was asked.
+    pub verdict: Option<Box<Verdict>>,
     /// The module before and after.
     pub(crate) modules: Box<[Module; 2]>,
 }
@@ -48,11 +51,19 @@ impl Optimized {
     /// The report as JSON (`docs/report.schema.json`); `target` is that of the run's options.
     pub fn report_json(&self, target: Target) -> Result<String, Failure> {
         let details = self.details(target)?;
-        Ok(Report::of_run(&self.module, target, &self.report, &details).json())
+        Ok(Report::of_run(&self.module, target, &self.report, &details).judged(self.verdict.as_deref()).json())
     }
-    /// Whether the peak of the result, with all that XLA may need beyond the estimate, is within the budget of `options`; true if there is none.
+    /// Whether the peak of the result is within the budget of `options`; true if there is none.
     pub fn fits(&self, options: &Options) -> bool {
-        options.budget.is_none_or(|budget| self.report.after.certain() <= budget)
+        options.budget.is_none_or(|budget| self.peak().is_some_and(|peak| peak <= budget))
+    }
+    /// The peak of the result: the compiler's figure if it was asked, and `None` if it refuses the result; else the estimate with all that XLA may
+    /// need beyond it.
+    pub fn peak(&self) -> Option<Bytes> {
+        match &self.verdict {
+            Some(verdict) => verdict.after.figures().map(|figures| figures.total),
+            None => Some(self.report.after.certain()),
+        }
     }
 }
 
@@ -140,7 +151,7 @@ pub fn optimize_observed(
         return Err(Failure::Internal(format!("the rewritten module is not legal: {first}")));
     }
     let (name, text) = (module.name.to_string(), text::print(&module));
-    Ok(Optimized { module: name, input, text, report, modules: Box::new([before, module]) })
+    Ok(Optimized { module: name, input, text, report, verdict: None, modules: Box::new([before, module]) })
 }
 
 /// Says how much memory the module in `text` needs on `target`, and who holds it at the peak.

@@ -98,6 +98,12 @@ pub(crate) struct RawArgs {
     /// Verify the module after every pass
     #[arg(long)]
     verify_each: bool,
+    /// Who decides in the end which form is kept: the model of the compiler, or the compiler itself, by bytes and estimated time (needs the Python package, no device)
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = Judging::Model, conflicts_with = "analyze")]
+    judge: Judging,
+    /// Keep no form that is more than so many times as slow by the compiler's estimate [default: 1.05 without --budget]
+    #[arg(long, value_name = "FACTOR", value_parser = factor, conflicts_with = "analyze")]
+    max_slowdown: Option<f64>,
     /// Run both modules with XLA on the same data and write nothing if the results differ (needs the Python package)
     #[arg(long, conflicts_with_all = ["analyze", "check"])]
     verify_with_xla: bool,
@@ -136,6 +142,18 @@ enum Promise {
     /// Every index lies in its dimension: none is negative, none too large
     IndicesInBounds,
 }
+
+/// `--judge`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Judging {
+    /// The estimate of memory
+    Model,
+    /// The compiler of the target
+    Xla,
+}
+
+/// How much slower a program may become that is not to fit a budget: as design and documentation promise.
+const MAX_SLOWDOWN: f64 = 1.05;
 
 /// `--stage`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -264,6 +282,15 @@ pub(crate) struct Rewriting {
     pub(crate) watch: Watch,
     /// Whether XLA must find the results equal before anything is written.
     pub(crate) verify_with_xla: bool,
+    /// What the compiler decides by, if it decides which form is kept.
+    pub(crate) judge: Option<ByXla>,
+}
+
+/// What the compiler decides by beside bytes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct ByXla {
+    /// How many times as slow a form may be by the compiler's estimate, if that counts.
+    pub(crate) max_slowdown: Option<f64>,
 }
 
 /// What a module is written as.
@@ -400,8 +427,25 @@ impl RawArgs {
         }
         let product = self.product()?;
         let (diff, check, verify_with_xla) = (self.diff, self.check, self.verify_with_xla);
-        Ok(Rewriting { pipeline, output, product, diff, check, why_not, watch, verify_with_xla })
+        let judge = self.judged()?;
+        Ok(Rewriting { pipeline, output, product, diff, check, why_not, watch, verify_with_xla, judge })
     }
+
+    /// `--judge` and `--max-slowdown`.
+    fn judged(&self) -> Result<Option<ByXla>, UsageError> {
+        if self.judge == Judging::Model {
+            let needless = self.max_slowdown.map(|_| "--max-slowdown needs --judge xla: the model does not time whole programs");
+            return needless.map_or(Ok(None), |message| Err(UsageError(message.to_owned())));
+        }
+        let usual = self.watch.budget().is_none().then_some(MAX_SLOWDOWN);
+        Ok(Some(ByXla { max_slowdown: self.max_slowdown.or(usual) }))
+    }
+}
+
+/// How many times as slow a program may become.
+fn factor(typed: &str) -> Result<f64, String> {
+    let value = typed.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 1.0);
+    value.ok_or_else(|| "not a number from 1 on, such as 1.2".to_owned())
 }
 
 /// Whether a file name asks for the binary form.

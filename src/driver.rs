@@ -20,7 +20,7 @@ use crate::report::Report;
 use crate::results::{self, Run};
 use crate::verify_xla::{self, XlaError};
 use crate::watcher::{self, Watcher};
-use crate::{Exit, Failure, Optimized, analyze, api, shell};
+use crate::{Exit, Failure, Optimized, analyze, api, judge_xla, shell};
 
 /// Runs the command line `arguments` (the program's name first) and answers the exit code. Everything it has to say was said.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -166,6 +166,7 @@ fn rewrite_job(job: &Job, rewriting: &Rewriting, args: &Args, messages: Messages
         Ok((result, watcher.finish()))
     })?;
     let results = watched.into_iter().map(|(result, dumped)| dumped.map(|()| result)).collect::<Result<Vec<_>, _>>()?;
+    let results = judge_xla::decide(results, rewriting, &job.options)?;
     let verified = verified(&results, rewriting)?;
     let run = Run { results: &results, name: &name, job, rewriting };
     let exit = run.exit();

@@ -5,6 +5,7 @@ use hlo_ir::Diagnostic;
 use crate::args::UsageError;
 use crate::folder::FolderError;
 use crate::input::InputError;
+use crate::judge_xla::JudgedError;
 use crate::messages::{Level, Messages, Origin};
 use crate::output::OutputError;
 use crate::verify_xla::XlaError;
@@ -26,6 +27,9 @@ pub(crate) enum Problem {
     Dump(#[from] DumpError),
     #[error(transparent)]
     Xla(#[from] XlaError),
+    /// The compiler did not decide, for want of the compiler or of a form.
+    #[error(transparent)]
+    Judge(#[from] JudgedError),
     /// One failure or several, of one module or several; places are places in `text`.
     #[error("{} modules of `{name}` have no result", failures.len())]
     Modules { failures: Vec<Failed>, name: String, text: String },
@@ -68,7 +72,8 @@ impl Problem {
             Self::Output(_) | Self::Dump(_) => plain("output", Exit::Input),
             // Other results are a fault of the tool that rewrote, or of the compiler, and none of the user's.
             Self::Xla(XlaError::Differ(_)) => plain("xla-differs", Exit::Internal),
-            Self::Xla(_) => plain("xla", Exit::Input),
+            Self::Judge(JudgedError::Run(Failure::Internal(_))) => plain("internal", Exit::Internal),
+            Self::Xla(_) | Self::Judge(_) => plain("xla", Exit::Input),
             Self::Modules { failures, name, text } => {
                 let origin = Origin { name, text };
                 failures.iter().map(|failure| say(failure, messages, origin)).fold(Exit::Done, Exit::or)

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use hlo_ir::text::{self, Style};
 use hlo_ir::{Module, proto};
-use hlo_memory::{Bytes, Model, Target};
+use hlo_memory::{Bytes, Model};
 
 use crate::args::{Job, Product, Rewriting, UsageError};
 use crate::messages::{Level, Messages};
 use crate::output::{OutputError, Outputs, Sink};
 use crate::problem::Problem;
-use crate::report::{Report, target_name};
-use crate::{Exit, Optimized, Pipeline, api, diff, pipeline, summary, why_not};
+use crate::report::Report;
+use crate::{Exit, Optimized, Pipeline, api, diff, pipeline, summary, verdict, why_not};
 
 /// A finished run over the modules of an input.
 #[derive(Clone, Copy)]
@@ -69,15 +69,15 @@ impl Run<'_> {
             let fits = result.fits(&self.job.options);
             if !quiet || !fits {
                 messages.remark(&summary::text(&result.module, &result.report, self.job.options.machine.as_ref()));
+                let judged = result.verdict.as_ref().map(|verdict| verdict::lines(verdict, self.job.options.target));
+                messages.remark(&judged.unwrap_or_default());
             }
-            if fits && !quiet && self.job.options.budget.is_some() && result.report.after.model == Model::Rough {
-                messages.remark(&roughly(self.job.options.target));
+            let is_rough = result.verdict.is_none() && result.report.after.model == Model::Rough;
+            if fits && !quiet && self.job.options.budget.is_some() && is_rough {
+                messages.remark(ROUGHLY);
             }
             if !fits {
-                let (after, budget) = (&result.report.after, self.job.options.budget.unwrap_or_default());
-                let slack = after.slack;
-                let more = if slack == Bytes::ZERO { String::new() } else { format!(", and up to {slack} more,") };
-                let line = format!("over budget: the peak of {}{more} does not fit {budget}", after.total);
+                let line = missed(result, self.job.options.budget.unwrap_or_default());
                 messages.remark(&format!("  {line}\n"));
                 if messages == Messages::Json {
                     messages.plain(Level::Error, "budget", &format!("{}: {line}", result.module), Some(self.name));
@@ -91,7 +91,9 @@ impl Run<'_> {
         for (number, result) in self.results.iter().enumerate().filter(|_| self.job.report.is_some()) {
             let details = result.details(target).map_err(|failure| Problem::of_one(failure, self.name))?;
             let report =
-                Report::of_run(&result.module, target, &result.report, &details).within(self.job.options.budget);
+                Report::of_run(&result.module, target, &result.report, &details)
+                    .within(self.job.options.budget)
+                    .judged(result.verdict.as_deref());
             prepare_report(outputs, self.job, (number, self.results.len()), &report)?;
         }
         Ok(())
@@ -157,8 +159,19 @@ pub(crate) fn prepare_report(
     outputs.prepare(&Sink::File(if count > 1 { numbered() } else { path.clone() }), report.write(*format))
 }
 
-/// What is said of a budget that is met by a rough model of a compiler.
-fn roughly(target: Target) -> String {
-    let name = target_name(target);
-    format!("  rough: whether the budget is met, XLA says: python -m hlo_opt.xla peak OUTPUT --target {name}\n")
+/// What is said of a budget that is missed.
+fn missed(result: &Optimized, budget: Bytes) -> String {
+    let (estimate, slack) = (result.report.after.total, result.report.after.slack);
+    let peak = match &result.verdict {
+        Some(verdict) => match verdict.after.figures() {
+            Some(figures) => figures.total.to_string(),
+            None => return format!("over budget: the compiler takes no form, and the budget is {budget}"),
+        },
+        None if slack == Bytes::ZERO => estimate.to_string(),
+        None => format!("{estimate}, and up to {slack} more,"),
+    };
+    format!("over budget: the peak of {peak} does not fit {budget}")
 }
+
+/// What is said of a budget that is met by a rough model of a compiler.
+const ROUGHLY: &str = "  rough: whether the budget is met, XLA says with --judge xla\n";

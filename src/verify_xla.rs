@@ -28,10 +28,23 @@ pub(crate) enum XlaError {
     #[error("--verify-with-xla: {0}")]
     Io(#[from] io::Error),
     /// There is no interpreter.
-    #[error(
-        "--verify-with-xla needs Python with the package hlo-opt (`pip install .`): cannot run `{0}`: {1}; {PYTHON} names an interpreter"
-    )]
-    Python(String, io::Error),
+    #[error("{0}")]
+    Python(String),
+}
+
+/// The referee's command line, without arguments yet.
+pub(crate) fn package() -> Command {
+    let mut command = Command::new(std::env::var_os(PYTHON).unwrap_or_else(|| OsString::from("python3")));
+    command.args(["-m", "hlo_opt.xla"]);
+    command
+}
+
+/// What is said where that cannot be run.
+pub(crate) fn no_python(command: &Command, error: &io::Error, flag: &str) -> String {
+    let name = command.get_program().to_string_lossy();
+    format!(
+        "{flag} needs Python with the package hlo-opt (`pip install .`): cannot run `{name}`: {error}; {PYTHON} names an interpreter"
+    )
 }
 
 /// What the referee says about the results: one sentence.
@@ -46,15 +59,14 @@ pub(crate) fn verify(optimized: &Optimized) -> Result<String, XlaError> {
 }
 
 fn compare(before: &Path, after: &Path, grade: Grade) -> Result<String, XlaError> {
-    let python = std::env::var_os(PYTHON).unwrap_or_else(|| OsString::from("python3"));
-    let mut command = Command::new(&python);
-    command.args(["-m", "hlo_opt.xla", "compare", "--grade", grade.name()]);
+    let mut command = package();
+    command.args(["compare", "--grade", grade.name()]);
     if grade == Grade::Assume {
         // Only the first data set keeps every promise.
         command.args(["--cases", "1"]);
     }
-    let name = || python.to_string_lossy().into_owned();
-    let output = command.arg(before).arg(after).output().map_err(|error| XlaError::Python(name(), error))?;
+    let output = command.arg(before).arg(after).output();
+    let output = output.map_err(|error| XlaError::Python(no_python(&command, &error, "--verify-with-xla")))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     match output.status.code() {
         Some(0) => Ok(text(&output.stdout)),

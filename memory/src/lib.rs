@@ -21,6 +21,7 @@ pub mod target;
 
 pub use attribution::{Attribution, Details};
 pub use bytes::Bytes;
+pub use cpu::compiled;
 pub use estimate::{
     Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details, details_given,
     estimate,

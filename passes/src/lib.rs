@@ -34,6 +34,7 @@ pub mod rematerialize;
 pub mod replication;
 pub mod roll;
 pub mod row_index;
+pub mod run_time;
 mod small_programs;
 mod speed;
 pub mod swap_dot_operands;
@@ -44,6 +45,7 @@ pub mod weighted_sums;
 
 pub use machine::Machine;
 pub use origins::Origins;
+pub use run_time::{RunTime, run_time};
 pub use pass::{Assumption, Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
 
 /// Every pass, in the order of the default pipeline. The manager takes the best rewrite wherever it stands, so the order decides only between equals, and

@@ -17,7 +17,7 @@ _HOMES = {
     "Condition": "report", "Remark": "report",
     "HloError": "errors", "EstimateError": "errors", "InternalError": "errors", "Problem": "errors",
     "jit": "jax_jit", "wrap_lowered": "jax_jit", "MemoryReport": "jax_plan",
-    "Options": "jax_options", "FallbackWarning": "jax_options",
+    "Options": "jax_options", "FallbackWarning": "jax_options", "BudgetWarning": "jax_options",
 }
 
 __all__ = [*_HOMES, "__version__"]

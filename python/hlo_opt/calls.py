@@ -1,8 +1,9 @@
 """The library's calls: rewrite a module, or only say how much memory it needs. They release the GIL and touch no files."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from . import _native
 from .report import Memory, Report
@@ -17,6 +18,17 @@ class Optimized:
     report: Report
 
 
+class Answer(NamedTuple):
+    """What a compiler says of a module: bytes in all (None if it does not compile it), those of donated arguments, an estimated time, or why it refuses the
+    module, and whether because it does not fit the device."""
+
+    total: int | None
+    aliased: int = 0
+    seconds: float | None = None
+    refusal: str = ""
+    too_large: bool = False
+
+
 def optimize(
     module: str | bytes,
     *,
@@ -29,6 +41,8 @@ def optimize(
     verify_each: bool = False,
     budget: int | None = None,
     bisect_limit: int | None = None,
+    judge: Callable[[bytes], Answer] | None = None,
+    max_slowdown: float | None = None,
 ) -> Optimized:
     """Rewrites a module so that it needs less memory and computes the same.
 
@@ -39,14 +53,17 @@ def optimize(
     each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.
     Rewriting stops when the peak fits `budget` bytes; `bisect_limit` keeps only that many rewrites, the first ones.
 
+    `judge` is given the original and rewritten forms (HloModuleProto) and decides which is kept: the one of the fewest bytes, or the first within the
+    budget, and none that its times say is more than `max_slowdown` times as slow as the original. The report's `judge` has its answers.
+
     Raises HloError for a module that cannot be read or is not legal (with line and column), EstimateError if the memory model cannot handle
-    it, ValueError for an option that makes no sense, InternalError for a fault of this tool.
+    it, ValueError for an option that makes no sense, RuntimeError if the judge fails on the original, InternalError for a fault of this tool.
     """
     listed = passes if passes is None or isinstance(passes, str) else ",".join(passes)
     text, proto, report = _native.optimize(
         _data(module), target=target, exactness=exactness, assume=list(assume), passes=listed,
         chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each, budget=budget,
-        bisect_limit=bisect_limit)
+        bisect_limit=bisect_limit, judge=judge, max_slowdown=max_slowdown)
     return Optimized(text, proto, Report.from_json(report))
 
 

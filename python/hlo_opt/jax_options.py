@@ -14,13 +14,17 @@ class FallbackWarning(UserWarning):
     """hlo_opt.jit could not help here and runs the program exactly as jax.jit does. The message names the reason."""
 
 
-def warn(message: str) -> None:
+class BudgetWarning(UserWarning):
+    """No form of a program fits the budget it was given; the smallest one that was found runs."""
+
+
+def warn(message: str, category: type[Warning] = FallbackWarning) -> None:
     """Warns at the line of the user's program that led here: the first frame that is neither ours nor JAX's."""
     level = 2
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and _inside(frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, FallbackWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _inside(file: str) -> bool:
@@ -34,6 +38,8 @@ class Options:
     `exactness`, `assume`, `passes`, `chunk_bytes` and `min_saving` are those of `hlo_opt.optimize`. `judge` is "xla" (compile the original and
     the rewritten program and keep the one that needs fewer bytes by the compiler's own figures; a rewrite that turns out worse is backed off)
     or "model" (believe the memory model and compile once). `target` is the compiler the model speaks of; None takes the device in use.
+    `budget` is the memory in bytes that the program may take on one device: rewriting then costs run time only as far as it must, and a program that fits
+    as it is stays. Where no form fits, the smallest one runs, with a BudgetWarning.
     """
 
     exactness: str = "hlo-exact"
@@ -43,6 +49,7 @@ class Options:
     min_saving: int = 1 << 20
     judge: str = "xla"
     target: str | None = None
+    budget: int | None = None
 
     def __post_init__(self):
         if self.judge not in ("xla", "model"):

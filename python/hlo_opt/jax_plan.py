@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import threading
 import time
 from collections import OrderedDict
@@ -11,16 +10,17 @@ from dataclasses import dataclass, field
 from . import calls
 from .errors import EstimateError, HloError, InternalError
 from .jax_lowering import Bytes, Lowering, OutOfMemory, foreign, measured
-from .jax_options import Options, warn
+from .jax_options import BudgetWarning, Options, warn
 from .report import Memory, Remark, Report, Rewrite
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the compiler said: how many of the rewrites to keep (None: all, 0: the original), and its bytes of both forms.
+    """What the compiler said: the bounds under which a search ends at the form to keep (a limit of 0 is the original), and its bytes of both forms.
 
     Bytes are None of a form that does not fit the device, which XLA:TPU then does not compile; `refusal` is what it said of the original."""
 
     limit: int | None
+    budget: int | None
     before: Bytes | None
     after: Bytes | None
     refusal: str | None = None
@@ -28,8 +28,6 @@ class Verdict:
 
 # Verdicts of the judge, so that a program that is jitted again (a new closure, a new session object) is not judged again.
 _MOST_VERDICTS = 512
-# A compiler that needs this much more than the model promised met a rewrite it does not like: the bad one is looked for.
-_TRUST = 1.05
 _verdicts: OrderedDict[str, Verdict] = OrderedDict()
 _verdicts_lock = threading.Lock()
 
@@ -114,21 +112,22 @@ def decide(lowering: Lowering, options: Options, name: str) -> MemoryReport:
     reason = lowering.refusal()
     if reason:
         return _fallback(report, reason)
-    begin = time.perf_counter()
     proto = lowering.proto()
     reason = foreign(proto)
     if reason:
         return _fallback(report, reason)
+    judge = _Compiler(lowering) if options.judge == "xla" else None
     try:
-        found = calls.optimize(proto, **options.of_call(lowering.target))
+        _choose(lowering, options, proto, judge, report)
     except EstimateError as error:
         return _fallback(report, str(error))
     except (HloError, InternalError) as error:
         return _fallback(report, f"hlo-opt cannot handle the module: {error}")
-    report.optimize_seconds = time.perf_counter() - begin
-    report.model = found.report
-    if found.report.rewrites:
-        _choose(lowering, options, proto, found, report)
+    except Exception as error:  # noqa: BLE001 - whatever the compiler has against the rewritten module, the original still runs
+        return _refused(report, error)
+    if judge and judge.failure and report.kept == "original":
+        return _refused(report, judge.failure)
+    _tell_of_budget(report, options.budget)
     return report
 
 
@@ -138,68 +137,94 @@ def _fallback(report: MemoryReport, reason: str) -> MemoryReport:
     return report
 
 
-def _choose(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, report: MemoryReport) -> None:
-    """Puts the rewritten program in place, if the judge agrees."""
-    begin = time.perf_counter()
-    try:
-        if options.judge == "model":
-            lowering.plant(lowering.rewritten(found.proto))
-            report.kept = "rewritten"
+def _refused(report: MemoryReport, error: Exception) -> MemoryReport:
+    first = str(error).strip().splitlines()[:1]
+    return _fallback(report, f"the compiler refuses the rewritten module: {type(error).__name__}: {''.join(first)}")
+
+
+def _tell_of_budget(report: MemoryReport, budget: int | None) -> None:
+    """Warns of a budget that is missed: the smallest form that was found runs."""
+    peak = report.after_bytes
+    if budget is not None and (peak is None or peak > budget):
+        needs = f"needs {size(peak)}" if peak else f"does not fit the device ({report.refusal})"
+        warn(f"`{report.name}` {needs}, which is over its budget of {size(budget)}", BudgetWarning)
+
+
+class _Compiler:
+    """The compiler as judge of the forms of one program, the first of which is the program as it is."""
+
+    def __init__(self, lowering: Lowering):
+        self.lowering, self.seconds = lowering, 0.0
+        self.failure: Exception | None = None
+        self.forms: dict[bytes, tuple] = {}
+        self.original: tuple[Bytes | None, str | None] | None = None
+
+    def __call__(self, proto: bytes) -> calls.Answer:
+        begin = time.perf_counter()
+        try:
+            return self._answer(proto)
+        except Exception as error:  # noqa: BLE001 - what the compiler has against a form is no reason to have none
+            self.failure = error
+            return calls.Answer(None, refusal=str(error).strip())
+        finally:
+            self.seconds += time.perf_counter() - begin
+
+    def _answer(self, proto: bytes) -> calls.Answer:
+        if self.original is None:
+            figures, refusal = self.original = _figures(self.lowering.inner, self.lowering.target)
         else:
-            _judge(lowering, options, proto, found, report)
-    except Exception as error:  # noqa: BLE001 - whatever the compiler has against the rewritten module, the original still runs
-        first = str(error).strip().splitlines()[:1]
-        _fallback(report, f"the compiler refuses the rewritten module: {type(error).__name__}: {''.join(first)}")
-    report.compile_seconds = time.perf_counter() - begin
+            computation = self.lowering.rewritten(proto)
+            figures, refusal = _figures(computation, self.lowering.target)
+            self.forms[proto] = (computation, figures)
+        if figures is None:
+            return calls.Answer(None, refusal=refusal or "", too_large=True)
+        return calls.Answer(figures.total, figures.aliased)
 
 
-def _judge(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, report: MemoryReport) -> None:
-    """Lets the compiler say which form needs fewer bytes, and keeps that one."""
-    key = _key(lowering, options)
-    verdict = _recall(key)
-    if verdict is None:
-        verdict = _compared(lowering, options, proto, found, report)
+def _choose(lowering: Lowering, options: Options, proto: bytes, judge: _Compiler | None, report: MemoryReport) -> None:
+    """Puts the best form in place, by the compiler's word or by the model's."""
+    begin = time.perf_counter()
+    key = _key(lowering, options) if judge else ""
+    verdict = _recall(key) if judge else None
+    bounds = {"bisect_limit": verdict.limit, "budget": verdict.budget} if verdict else {"budget": options.budget}
+    found = calls.optimize(proto, judge=None if verdict else judge, **bounds, **options.of_call(lowering.target))
+    report.model = found.report
+    if judge and not verdict and found.report.judge:
+        verdict = _heard(judge, found, report)
         _remember(key, verdict)
-    elif verdict.limit != 0:
-        _keep(lowering, report, _limited(lowering, options, proto, found, verdict.limit))
+    report.optimize_seconds = time.perf_counter() - begin - (judge.seconds if judge else 0.0)
+    if verdict is None and found.report.rewrites or verdict is not None and verdict.limit != 0:
+        computation = judge.forms[found.proto][0] if judge and found.proto in judge.forms else lowering.rewritten(found.proto)
+        lowering.plant(computation)
+        report.kept = "rewritten"
+    if verdict:
+        _note(report, verdict, judge)
+        if verdict.limit == 0 and options.budget is not None and verdict.before and verdict.before.total <= options.budget:
+            report.reason = "fits its budget as written"
+
+
+def _heard(judge: _Compiler, found: calls.Optimized, report: MemoryReport) -> Verdict:
+    """The verdict in a report, with the compiler's figures for both forms."""
+    said, (before, refusal) = found.report.judge, judge.original
+    report.attempts = tuple(_attempted(attempt) for attempt in said["attempts"])
+    kept = judge.forms[found.proto][1] if said["rewrite_limit"] != 0 else before
+    return Verdict(said["rewrite_limit"], said["model_budget_bytes"], before, kept, refusal)
+
+
+def _attempted(attempt: dict) -> str:
+    """A form that the compiler was asked about."""
+    answer, asked = attempt["answer"], attempt["model_budget_bytes"]
+    budget = f" for a budget of {size(asked)}" if asked else ""
+    return f"{attempt['rewrites']} rewrites{budget}: {size(answer['total_bytes']) if answer['total_bytes'] else answer['refusal']}"
+
+
+def _note(report: MemoryReport, verdict: Verdict, judge: _Compiler) -> None:
     report.judged, report.before, report.after, report.refusal = True, verdict.before, verdict.after, verdict.refusal
-    report.kept = "original" if verdict.limit == 0 else "rewritten"
-    if verdict.limit == 0:
-        report.reason = f"neither form compiles: {verdict.refusal}" if verdict.refusal else "the compiler found the rewritten program no better"
-
-
-def _compared(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, report: MemoryReport) -> Verdict:
-    """Compiles the original and the rewritten form, and fewer rewrites if those are not what the model promised; leaves the best in place.
-
-    What library calls take for themselves is known by the model only, and counts: the process needs it whatever the compiler says."""
-    everything = len(found.report.rewrites)
-    before, refusal = _figures(lowering.inner, lowering.target)
-    tried = {0: before.total + found.report.before.hidden if before else math.inf}
-    least = tried[0]
-    best = Verdict(0, before, before, refusal)
-
-    def attempt(limit: int) -> None:
-        nonlocal best, least
-        form = _limited(lowering, options, proto, found, None if limit == everything else limit)
-        computation = lowering.rewritten(form.proto)
-        after, no = _figures(computation, lowering.target)
-        report.attempts += (f"{limit} of {everything} rewrites: {size(after.total) if after else no}",)
-        # Equal donation: a rewrite that lost a donated buffer would change what callers may do with their arrays.
-        tried[limit] = tried[0]
-        if after is not None and (before is None or after.aliased == before.aliased):
-            tried[limit] = after.total + form.report.after.hidden
-        if tried[limit] < least:
-            least = tried[limit]
-            best = Verdict(None if limit == everything else limit, before, after, refusal)
-            _keep(lowering, report, form, computation)
-
-    attempt(everything)
-    low, high = 0, everything
-    while high - low > 1 and (best.after is None or best.after.total > _TRUST * found.report.after.total_bytes):
-        middle = (low + high) // 2
-        attempt(middle)
-        low, high = (middle, high) if tried[middle] < tried[low] else (low, middle)
-    return best
+    report.compile_seconds = judge.seconds
+    if verdict.limit == 0 and verdict.refusal:
+        report.reason = f"neither form compiles: {verdict.refusal}"
+    elif verdict.limit == 0 and report.attempts:
+        report.reason = "the compiler found the rewritten program no better"
 
 
 def _figures(computation, target: str) -> tuple[Bytes | None, str | None]:
@@ -208,16 +233,6 @@ def _figures(computation, target: str) -> tuple[Bytes | None, str | None]:
         return measured(computation, target), None
     except OutOfMemory as error:
         return None, str(error)
-
-
-def _limited(lowering: Lowering, options: Options, proto: bytes, found: calls.Optimized, limit: int | None) -> calls.Optimized:
-    """The module with only the first `limit` rewrites; None means all of them."""
-    return found if limit is None else calls.optimize(proto, bisect_limit=limit, **options.of_call(lowering.target))
-
-
-def _keep(lowering: Lowering, report: MemoryReport, form: calls.Optimized, computation=None) -> None:
-    lowering.plant(lowering.rewritten(form.proto) if computation is None else computation)
-    report.model = form.report
 
 
 def _key(lowering: Lowering, options: Options) -> str:

@@ -94,7 +94,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Report:
-    """Memory before and after, what was rewritten, what was not and why."""
+    """Memory before and after, what was rewritten, what was not and why; of a judged run what the compiler said, as the schema describes it."""
 
     module: str
     target: str
@@ -103,6 +103,7 @@ class Report:
     rewrites: tuple[Rewrite, ...] = ()
     remarks: tuple[Remark, ...] = ()
     json: str = field(default="", repr=False)
+    judge: dict | None = None
 
     @property
     def saved_bytes(self) -> int:
@@ -115,7 +116,7 @@ class Report:
         data = json.loads(text)
         return cls(data["module"], data["target"], _memory(data["before"]), _memory(data["after"]),
                    tuple(_rewrite(found) for found in data["rewrites"]),
-                   tuple(_record(Remark, found) for found in data["remarks"]), text)
+                   tuple(_record(Remark, found) for found in data["remarks"]), text, data.get("judge"))
 
 
 def _record(kind, data, **parts):

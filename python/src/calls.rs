@@ -1,22 +1,37 @@
-//! The library's calls on bytes that are HLO text or a serialized proto. Nothing here knows Python.
+//! The library's calls on bytes that are HLO text or a serialized proto.
 
 use std::panic::{self, AssertUnwindSafe};
 
-use hlo_ir::{proto, text};
-use hlo_opt::{Optimized, Options, Pipeline};
+use hlo_ir::{Diagnostic, Module, proto, text};
+use hlo_opt::{JudgeError, Optimized, Wish};
+use pyo3::prelude::*;
 
 use crate::failure::Stop;
+use crate::judge::Callable;
 use crate::options::{self, Settings};
 
-/// Rewrites a module: its text, its proto, the report as JSON.
-pub(crate) fn optimize(data: &[u8], settings: &Settings<'_>) -> Result<(String, Vec<u8>, String), Stop> {
+/// Rewrites a module: its text, its proto, the report as JSON. A judge, if there is one, decides which form is kept.
+pub(crate) fn optimize(
+    data: &[u8],
+    settings: &Settings<'_>,
+    judge: Option<Py<PyAny>>,
+    max_slowdown: Option<f64>,
+) -> Result<(String, Vec<u8>, String), Stop> {
     let options = settings.options()?;
     let pipeline = settings.pipeline()?;
-    guarded(|| rewritten(&source(data)?, &pipeline, &options))
+    let wish = Wish { pipeline: &pipeline, options: &options, max_slowdown };
+    guarded(|| rewritten(&source(data)?, wish, judge.map(Callable)))
 }
 
-fn rewritten(source: &str, pipeline: &Pipeline, options: &Options) -> Result<(String, Vec<u8>, String), Stop> {
-    let optimized = hlo_opt::optimize(source, pipeline, options).map_err(|failure| Stop::of(failure, source))?;
+fn rewritten(source: &str, wish: Wish<'_>, judge: Option<Callable>) -> Result<(String, Vec<u8>, String), Stop> {
+    let Wish { pipeline, options, .. } = wish;
+    let mut optimized = hlo_opt::optimize(source, pipeline, options).map_err(|failure| Stop::of(failure, source))?;
+    if let Some(mut judge) = judge {
+        optimized = hlo_opt::decide(optimized, wish, &mut judge).map_err(|error| match error {
+            JudgeError::Unasked(reason) => Stop::Unasked(reason),
+            JudgeError::Run(failure) => Stop::of(failure, source),
+        })?;
+    }
     let report = optimized.report_json(options.target).map_err(|failure| Stop::of(failure, source))?;
     let proto = encode(&optimized)?;
     Ok((optimized.text, proto, report))
@@ -44,8 +59,16 @@ fn source(data: &[u8]) -> Result<String, Stop> {
 
 /// The proto of the rewritten module.
 fn encode(optimized: &Optimized) -> Result<Vec<u8>, Stop> {
-    let encoded = proto::write(optimized.after()).map_err(|problems| Stop::illegal(&problems, &optimized.text))?;
-    module_of(&encoded.bytes).ok_or_else(|| Stop::Internal("the proto does not begin with its module".to_owned()))
+    let encoded = module_proto(optimized.after()).map_err(|problems| Stop::illegal(&problems, &optimized.text))?;
+    if encoded.is_empty() {
+        return Err(Stop::Internal("the proto does not begin with its module".to_owned()));
+    }
+    Ok(encoded)
+}
+
+/// The serialized HloModuleProto of a module; empty if there is none, or what the binary form has no place for.
+pub(crate) fn module_proto(module: &Module) -> Result<Vec<u8>, Vec<Diagnostic>> {
+    Ok(module_of(&proto::write(module)?.bytes).unwrap_or_default())
 }
 
 /// The `HloModuleProto` in a serialized `HloProto`: its first field, a message. It is what Python's XLA takes and gives.

@@ -2,7 +2,7 @@
 
 use hlo_ir::Diagnostic;
 use hlo_opt::Failure;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 /// One problem of an input, in Python's terms: message, line and column (counted from 1, if it has a place), help texts.
@@ -18,6 +18,8 @@ pub(crate) enum Stop {
     Estimate(String),
     /// An error in this tool.
     Internal(String),
+    /// The judge could not be asked.
+    Unasked(String),
 }
 
 impl Stop {
@@ -45,6 +47,7 @@ impl Stop {
     pub(crate) fn raise(self, py: Python<'_>) -> PyErr {
         let made = match self {
             Self::Usage(message) => return PyValueError::new_err(message),
+            Self::Unasked(message) => return PyRuntimeError::new_err(message),
             Self::Illegal(problems) => make(py, "HloError", problems),
             Self::Estimate(message) => make(py, "EstimateError", message),
             Self::Internal(message) => make(py, "InternalError", message),

@@ -2,6 +2,7 @@
 
 mod calls;
 mod failure;
+mod judge;
 mod options;
 
 use pyo3::prelude::*;
@@ -10,7 +11,7 @@ use options::Settings;
 
 /// Rewrites a module given as HLO text or as a serialized proto; gives the text, the proto and the report as JSON.
 #[pyfunction]
-#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, bisect_limit))]
+#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, bisect_limit, judge, max_slowdown))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python call")]
 fn optimize(
     py: Python<'_>,
@@ -24,11 +25,13 @@ fn optimize(
     verify_each: bool,
     budget: Option<u64>,
     bisect_limit: Option<usize>,
+    judge: Option<Py<PyAny>>,
+    max_slowdown: Option<f64>,
 ) -> PyResult<(String, Vec<u8>, String)> {
     let settings =
         Settings { target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, bisect_limit };
     // Other threads of Python run while this one works.
-    py.detach(|| calls::optimize(data, &settings)).map_err(|stop| stop.raise(py))
+    py.detach(|| calls::optimize(data, &settings, judge, max_slowdown)).map_err(|stop| stop.raise(py))
 }
 
 /// Says how much memory a module needs; gives the report as JSON.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::json_details::{self, JsonDetails};
 use super::{Report, TOOL, target_name};
+use crate::verdict::JsonVerdict;
 
 /// Version of the format; it changes whenever a reader of the old one could be misled.
 const VERSION: u32 = 1;
@@ -22,6 +23,8 @@ struct JsonReport<'a> {
     after: JsonEstimate<'a>,
     rewrites: Vec<JsonRewrite<'a>>,
     remarks: Vec<JsonRemark<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    judge: Option<JsonVerdict<'a>>,
 }
 
 #[derive(Serialize)]
@@ -119,6 +122,7 @@ fn document<'a>(report: &Report<'a>) -> JsonReport<'a> {
         after: estimate(report.after, report.details[1]),
         rewrites: report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect(),
         remarks: report.remarks.iter().map(remark).collect(),
+        judge: report.verdict.map(JsonVerdict::from),
     }
 }
 

@@ -17,6 +17,7 @@ use std::path::Path;
 use hlo_memory::{Bytes, Details, Estimate, Target};
 use hlo_passes::manager::{Remark, Rewrite, RunReport};
 
+use crate::judge::Verdict;
 use crate::Analysis;
 
 pub(crate) use text::{gain, made_at, memory as memory_text, remark as remark_text, rewrite as rewrite_text};
@@ -70,6 +71,7 @@ pub(crate) struct Report<'a> {
     details: [&'a Details; 2],
     xla_total: Option<Bytes>,
     budget: Option<Bytes>,
+    verdict: Option<&'a Verdict>,
     rewrites: &'a [Rewrite],
     remarks: &'a [Remark],
 }
@@ -79,7 +81,7 @@ impl<'a> Report<'a> {
     pub(crate) fn of_run(module: &'a str, target: Target, run: &'a RunReport, details: &'a [Details; 2]) -> Self {
         let RunReport { before, after, rewrites, remarks, statistics: _ } = run;
         let details = details.each_ref();
-        Self { module, target, before, after, details, xla_total: None, budget: None, rewrites, remarks }
+        Self { module, target, before, after, details, xla_total: None, budget: None, verdict: None, rewrites, remarks }
     }
     /// The report of a module that was only looked at.
     pub(crate) fn of_analysis(analysis: &'a Analysis, target: Target) -> Self {
@@ -93,6 +95,7 @@ impl<'a> Report<'a> {
             details,
             xla_total: None,
             budget: None,
+            verdict: None,
             rewrites: &[],
             remarks: &[],
         }
@@ -105,6 +108,11 @@ impl<'a> Report<'a> {
     /// The same held against a budget.
     pub(crate) const fn within(mut self, budget: Option<Bytes>) -> Self {
         self.budget = budget;
+        self
+    }
+    /// The same with what the compiler said.
+    pub(crate) const fn judged(mut self, verdict: Option<&'a Verdict>) -> Self {
+        self.verdict = verdict;
         self
     }
     /// The report as JSON text.

@@ -32,6 +32,7 @@ mod ynn;
 
 use std::time::Duration;
 
+use hlo_ir::arena::Id as _;
 use hlo_ir::{InstructionId, Module};
 
 pub(crate) use front::Doubts;
@@ -67,13 +68,27 @@ fn compile_graph(module: &Module, target: Target) -> Graph {
 }
 
 /// A scheduled module, bare of names, and how it goes back to the module it was compiled from.
-pub(crate) struct Traced {
+#[derive(Debug)]
+pub struct Traced {
     /// The module.
-    pub(crate) module: Module,
+    pub module: Module,
     /// The instruction of the given module whose work each instruction does, as far as known.
     pub(crate) origins: Vec<Option<InstructionId>>,
     /// Instructions of the given module and equal ones whose work they do too, in the order in which they were merged.
     pub(crate) merged: Vec<(InstructionId, InstructionId)>,
+}
+
+impl Traced {
+    /// The instruction of the given module whose work an instruction does, as far as known.
+    pub fn origin(&self, id: InstructionId) -> Option<InstructionId> {
+        self.origins.get(id.index()).copied().flatten()
+    }
+}
+
+/// What the compiler of a target makes of an unscheduled module, as far as it is modelled.
+pub fn compiled(module: &Module, target: Target) -> Result<Traced, EstimateError> {
+    let stopped = || EstimateError::Unsupported("a rule of the model stopped at the module".to_owned());
+    crate::guard::attempt(|| compile_traced(module, target)).ok_or_else(stopped)
 }
 
 /// Compiles a module and follows its instructions.

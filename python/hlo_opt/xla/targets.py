@@ -28,6 +28,10 @@ class Missing(RuntimeError):
     """The compiler is not installed; the message says how to install it."""
 
 
+class DoesNotFit(ValueError):
+    """The device is too small for the program, and its compiler says so."""
+
+
 def byte_counts(text, target):
     """Argument, output, alias and temp bytes of a module by the target's compiler; their total."""
     if target == "tpu":
@@ -68,7 +72,7 @@ def refusal(error, target):
         return ValueError("XLA:TPU takes start indices of 32 bits only: an array is sliced beyond row 2147483647. It compiles once the rows "
                           "are reshaped to [blocks, rows of a block] and the block number is the start")
     short = out_of_memory(error)
-    return ValueError(f"XLA:{target.upper()}: {short}") if short else error
+    return DoesNotFit(f"XLA:{target.upper()}: {short}") if short else error
 
 
 def need(package, extra, target):

@@ -1,0 +1,27 @@
+//! A callable of Python as judge: it is given a serialized HloModuleProto and says what its compiler makes of it.
+
+use hlo_ir::Module;
+use hlo_opt::{Answer, Bytes, Figures, Judge};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::calls;
+
+/// `hlo_opt.calls.Answer`: bytes in all (if it compiles) and donated, seconds, why it does not compile, whether because it does not fit the device.
+type Said = (Option<u64>, u64, Option<f64>, String, bool);
+
+/// The callable.
+pub(crate) struct Callable(pub(crate) Py<PyAny>);
+
+impl Judge for Callable {
+    fn ask(&mut self, module: &Module) -> Result<Answer, String> {
+        let proto = calls::module_proto(module).map_err(|_| "the module has no binary form".to_owned())?;
+        let said = Python::attach(|py| self.0.call1(py, (PyBytes::new(py, &proto),))?.extract::<Said>(py));
+        let (total, aliased, seconds, refusal, too_large) = said.map_err(|error: PyErr| error.to_string())?;
+        Ok(match total {
+            Some(total) => Answer::Compiled(Figures { total: Bytes(total), aliased: Bytes(aliased), seconds }),
+            None if too_large => Answer::TooLarge(refusal),
+            None => Answer::Failed(refusal),
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! Lets a judge, the target's compiler, decide which form of a module is kept: the search goes by a model of that compiler, and models err.
+//!
+//! Without a budget the form of the fewest bytes stays; where the compiler needs more than the model promised, fewer rewrites are looked at too. With
+//! a budget the first form stays that the compiler finds within it: the original, then what the model finds for the budget, then what it finds for less
+//! as the compiler's figures ask for.
+
+use hlo_ir::Module;
+use hlo_memory::{Bytes, Estimate};
+use hlo_passes::Options;
+
+use crate::{Failure, Optimized, Pipeline, api};
+
+/// A compiler that needs this much more than the model promised met a rewrite it does not like: the bad one is looked for.
+const TRUST: f64 = 1.05;
+
+/// Searches for one budget. Each aims at the error of the one before, which halves it or better, so that the fourth is within a sixteenth of the first's.
+const MOST_SEARCHES: usize = 4;
+
+/// Who knows what a module really takes.
+pub trait Judge {
+    /// What the compiler makes of a module. An error says why it could not be asked at all.
+    fn ask(&mut self, module: &Module) -> Result<Answer, String>;
+}
+
+/// What a compiler says of a module.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// It compiles.
+    Compiled(Figures),
+    /// It does not fit the device that is compiled for.
+    TooLarge(String),
+    /// The compiler fails.
+    Failed(String),
+}
+
+/// A compiled module.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Figures {
+    /// Arguments + outputs - aliased + temporaries, of one device.
+    pub total: Bytes,
+    /// Arguments whose memory an output takes over.
+    pub aliased: Bytes,
+    /// Estimated time of a run, where there is an estimate.
+    pub seconds: Option<f64>,
+}
+
+impl Answer {
+    /// The figures, if it compiles.
+    pub const fn figures(&self) -> Option<Figures> {
+        match self {
+            Self::Compiled(figures) => Some(*figures),
+            Self::TooLarge(_) | Self::Failed(_) => None,
+        }
+    }
+    /// Why it does not compile.
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Compiled(_) => None,
+            Self::TooLarge(reason) | Self::Failed(reason) => Some(reason),
+        }
+    }
+}
+
+/// A form that the compiler was asked about.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Attempt {
+    /// How many rewrites it has.
+    pub rewrites: usize,
+    /// What the search was given.
+    pub bounds: Bounds,
+    /// What the compiler says of it.
+    pub answer: Answer,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Verdict {
+    /// The compiler on the original.
+    pub before: Answer,
+    /// The compiler on the form that was kept.
+    pub after: Answer,
+    /// The rewritten forms it was asked about.
+    pub attempts: Vec<Attempt>,
+    /// A search under these bounds ends at the form that was kept.
+    pub bounds: Bounds,
+}
+
+/// What bounds a search.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// Most rewrites to keep.
+    pub limit: Option<usize>,
+    /// The budget.
+    pub budget: Option<Bytes>,
+}
+
+/// What the run was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// The passes.
+    pub pipeline: &'a Pipeline,
+    /// Target, exactness and limits.
+    pub options: &'a Options,
+    /// How many times as slow as the original a form may be by the compiler's estimate; forms without one are taken.
+    pub max_slowdown: Option<f64>,
+}
+
+/// Why nothing was decided.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum JudgeError {
+    /// The compiler could not be asked, or fails on the module as it is.
+    #[error("{0}")]
+    Unasked(String),
+    /// A form could not be made.
+    #[error(transparent)]
+    Run(#[from] Failure),
+}
+
+/// Keeps the form that the judge finds best: `first`, one with fewer rewrites or for another budget, or the original. Where nothing was rewritten and there
+/// is no budget, there is nothing to decide.
+pub fn decide(first: Optimized, wish: Wish<'_>, judge: &mut dyn Judge) -> Result<Optimized, JudgeError> {
+    if first.report.rewrites.is_empty() && wish.options.budget.is_none() {
+        return Ok(first);
+    }
+    let before = judge.ask(first.before()).map_err(JudgeError::Unasked)?;
+    if let Answer::Failed(reason) = &before {
+        return Err(JudgeError::Unasked(reason.clone()));
+    }
+    let mut bench = Bench { wish, judge, before, attempts: Vec::new(), best: None };
+    if first.report.rewrites.is_empty() {
+        return Ok(bench.original(first));
+    }
+    let input = first.input.clone();
+    match wish.options.budget {
+        Some(budget) => bench.within(first, budget)?,
+        None => bench.lowest(first)?,
+    }
+    bench.verdict(&input)
+}
+
+/// Forms and what was said of them.
+struct Bench<'a> {
+    wish: Wish<'a>,
+    judge: &'a mut dyn Judge,
+    before: Answer,
+    attempts: Vec<Attempt>,
+    best: Option<Best>,
+}
+
+/// The best form that was tried, if one is better than the original.
+struct Best {
+    charge: Bytes,
+    form: Optimized,
+    answer: Answer,
+    bounds: Bounds,
+}
+
+impl Bench<'_> {
+    /// What a form costs: the compiler's total and what it leaves out; `None` of one that must not be taken.
+    fn charge(&self, answer: &Answer, estimate: &Estimate) -> Option<Bytes> {
+        let figures = answer.figures()?;
+        let before = self.before.figures();
+        // A rewrite that lost a donated buffer would change what callers may do with their arrays.
+        let keeps_donations = before.is_none_or(|before| before.aliased == figures.aliased);
+        (keeps_donations && !self.is_slow(figures)).then_some(figures.total + estimate.hidden)
+    }
+
+    /// Whether a form takes longer than is allowed, as far as that is known.
+    fn is_slow(&self, figures: Figures) -> bool {
+        let before = self.before.figures().and_then(|before| before.seconds);
+        let times = before.zip(figures.seconds).zip(self.wish.max_slowdown);
+        times.is_some_and(|((before, after), most)| after > before * most)
+    }
+
+    /// Asks about a form, and keeps it if it is the best so far. What it costs.
+    fn attempt(&mut self, form: Optimized, bounds: Bounds) -> Result<Option<Bytes>, JudgeError> {
+        let original = self.charge(&self.before, &form.report.before);
+        let answer = self.judge.ask(form.after()).map_err(JudgeError::Unasked)?;
+        let charge = self.charge(&answer, &form.report.after);
+        self.attempts.push(Attempt { rewrites: form.report.rewrites.len(), bounds, answer: answer.clone() });
+        let least = self.best.as_ref().map(|best| best.charge).or(original);
+        if let Some(charge) = charge.filter(|&charge| least.is_none_or(|least| charge < least)) {
+            self.best = Some(Best { charge, form, answer, bounds });
+        }
+        Ok(charge)
+    }
+
+    /// Looks for the form of the fewest bytes: all rewrites, and fewer where the compiler needs more than was promised.
+    fn lowest(&mut self, first: Optimized) -> Result<(), JudgeError> {
+        let (input, all) = (first.input.clone(), first.report.rewrites.len());
+        let promised = first.report.after.charged().get() as f64;
+        let original = self.charge(&self.before, &first.report.before);
+        let as_bytes = |charge: Option<Bytes>| charge.or(original).unwrap_or(Bytes(u64::MAX));
+        self.attempt(first, Bounds::default())?;
+        let (mut low, mut high, mut least) = (0, all, as_bytes(original));
+        while high - low > 1 && self.best.as_ref().is_none_or(|best| best.charge.get() as f64 > TRUST * promised) {
+            let middle = usize::midpoint(low, high);
+            let bounds = Bounds { limit: Some(middle), budget: None };
+            let form = self.search(&input, bounds)?;
+            let charge = as_bytes(self.attempt(form, bounds)?);
+            if charge < least { (low, least) = (middle, charge) } else { high = middle }
+        }
+        Ok(())
+    }
+
+    /// Looks for a form within the budget: the compiler's figures say how much less the model must be asked for.
+    fn within(&mut self, first: Optimized, budget: Bytes) -> Result<(), JudgeError> {
+        if self.charge(&self.before, &first.report.before).is_some_and(|charge| charge <= budget) {
+            return Ok(());
+        }
+        let (input, mut form, mut told) = (first.input.clone(), first, budget);
+        for _ in 0..MOST_SEARCHES {
+            let (estimate, text) = (form.report.after.clone(), form.text.clone());
+            let bounds = Bounds { limit: self.wish.options.bisect_limit, budget: Some(told) };
+            let Some(charge) = self.attempt(form, bounds)? else { break };
+            if charge <= budget || estimate.certain() > told || budget <= estimate.floor {
+                break;
+            }
+            told = corrected(budget, charge, &estimate);
+            form = self.search(&input, Bounds { budget: Some(told), ..bounds })?;
+            if form.text == text {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A form of the module.
+    fn search(&self, input: &str, bounds: Bounds) -> Result<Optimized, JudgeError> {
+        let options = Options { bisect_limit: bounds.limit, budget: bounds.budget, ..self.wish.options.clone() };
+        Ok(api::optimize(input, self.wish.pipeline, &options)?)
+    }
+
+    /// The module as it is, with what the compiler says of it.
+    fn original(self, form: Optimized) -> Optimized {
+        let Self { before, attempts, .. } = self;
+        let verdict = Verdict { after: before.clone(), before, attempts, bounds: Bounds { limit: Some(0), budget: None } };
+        Optimized { verdict: Some(Box::new(verdict)), ..form }
+    }
+
+    /// The best form with everything that was said.
+    fn verdict(mut self, input: &str) -> Result<Optimized, JudgeError> {
+        if let Some(best) = self.best.take() {
+            let Best { form, answer: after, bounds, .. } = best;
+            let verdict = Verdict { before: self.before, after, attempts: self.attempts, bounds };
+            return Ok(Optimized { verdict: Some(Box::new(verdict)), ..form });
+        }
+        let nothing = Pipeline::parse("").expect("no names are no unknown names");
+        let form = api::optimize(input, &nothing, self.wish.options)?;
+        Ok(self.original(form))
+    }
+}
+
+/// What to ask the model for, so that a form that it finds as wrong as this one fits: what lies above the floor shrinks by as much as the compiler's
+/// figure has to.
+fn corrected(budget: Bytes, charge: Bytes, estimate: &Estimate) -> Bytes {
+    let above = |bytes: Bytes| (bytes - estimate.floor).get() as f64;
+    let part = above(budget) / above(charge).max(1.0);
+    estimate.floor + Bytes((above(estimate.certain()) * part) as u64)
+}

@@ -1,0 +1,91 @@
+//! `--judge xla`: the target's compiler as judge, by the Python package, which compiles from shapes without a device.
+
+use std::io;
+use std::path::Path;
+use std::process::Output;
+
+use hlo_ir::{Module, text};
+use hlo_memory::{Bytes, Target};
+use serde::Deserialize;
+
+use crate::args::{ByXla, Rewriting};
+use crate::judge::{self, Answer, Figures, Judge, JudgeError, Wish};
+use crate::report::target_name;
+use crate::{Failure, Optimized, Options, verify_xla};
+
+/// Why the compiler did not decide.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JudgedError {
+    /// It could not be asked.
+    #[error("--judge xla could not ask the compiler; nothing is written\n{0}")]
+    Unasked(String),
+    /// A form could not be made.
+    #[error(transparent)]
+    Run(Failure),
+}
+
+impl From<JudgeError> for JudgedError {
+    fn from(error: JudgeError) -> Self {
+        match error {
+            JudgeError::Unasked(reason) => Self::Unasked(reason),
+            JudgeError::Run(failure) => Self::Run(failure),
+        }
+    }
+}
+
+/// The forms that the compiler finds best.
+pub(crate) fn decide(
+    results: Vec<Optimized>,
+    rewriting: &Rewriting,
+    options: &Options,
+) -> Result<Vec<Optimized>, JudgedError> {
+    let Some(ByXla { max_slowdown }) = rewriting.judge else { return Ok(results) };
+    let wish = Wish { pipeline: &rewriting.pipeline, options, max_slowdown };
+    let mut xla = Xla { target: options.target };
+    results.into_iter().map(|result| Ok(judge::decide(result, wish, &mut xla)?)).collect()
+}
+
+/// The compiler of a target.
+struct Xla {
+    target: Target,
+}
+
+/// The line of JSON that the package answers with (`python/hlo_opt/xla/jobs.py`): figures, or an error.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Line {
+    total_bytes: Option<u64>,
+    alias_bytes: u64,
+    seconds: Option<f64>,
+    error: String,
+    does_not_fit: bool,
+}
+
+impl Judge for Xla {
+    fn ask(&mut self, module: &Module) -> Result<Answer, String> {
+        let said = |error: io::Error| error.to_string();
+        let folder = tempfile::tempdir().map_err(said)?;
+        let file = folder.path().join("module.hlo");
+        std::fs::write(&file, text::print(module)).map_err(said)?;
+        self.answer(&file)
+    }
+}
+
+impl Xla {
+    fn answer(&self, file: &Path) -> Result<Answer, String> {
+        let mut command = verify_xla::package();
+        command.args(["peak", "--json", "--target", target_name(self.target)]).arg(file);
+        let output = command.output().map_err(|error| verify_xla::no_python(&command, &error, "--judge xla"))?;
+        let line: Line = serde_json::from_slice(&output.stdout).map_err(|_| end_of(&output))?;
+        let Some(total) = line.total_bytes else {
+            return Ok(if line.does_not_fit { Answer::TooLarge(line.error) } else { Answer::Failed(line.error) });
+        };
+        let (total, aliased) = (Bytes(total), Bytes(line.alias_bytes));
+        Ok(Answer::Compiled(Figures { total, aliased, seconds: line.seconds }))
+    }
+}
+
+/// What the package said instead of an answer.
+fn end_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+}

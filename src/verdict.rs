@@ -1,0 +1,94 @@
+//! What the compiler said, for people (lines of the summary) and for programs (a part of the JSON report).
+
+use hlo_memory::{Bytes, Target};
+use serde::Serialize;
+
+use crate::judge::{Answer, Attempt, Verdict};
+
+/// The peaks by the compiler, and every form it was asked about where one answer was not enough.
+pub(crate) fn lines(verdict: &Verdict, target: Target) -> String {
+    let [before, after] = [&verdict.before, &verdict.after].map(said);
+    let compiler = compiler(target);
+    let first = match verdict.attempts.as_slice() {
+        [] => format!("  by {compiler}: peak {before}\n"),
+        _ if verdict.bounds.limit == Some(0) => {
+            format!("  by {compiler}: peak {before}; no rewritten form is kept\n")
+        }
+        _ => format!("  by {compiler}: peak {before} -> {after}\n"),
+    };
+    let needed = verdict.attempts.len() > 1 || verdict.bounds.limit == Some(0);
+    verdict.attempts.iter().filter(|_| needed).fold(first, |lines, attempt| lines + &attempted(attempt))
+}
+
+/// A figure with its time, or why there is none.
+fn said(answer: &Answer) -> String {
+    let Some(figures) = answer.figures() else { return format!("none ({})", answer.refusal().unwrap_or_default()) };
+    let time = figures.seconds.map(|seconds| format!(" in an estimated {:.3} ms", seconds * 1e3));
+    format!("{}{}", figures.total, time.unwrap_or_default())
+}
+
+fn attempted(attempt: &Attempt) -> String {
+    let plural = if attempt.rewrites == 1 { "" } else { "s" };
+    let budget = attempt.bounds.budget.map(|budget| format!(", the model being asked for {budget}"));
+    let (count, budget) = (attempt.rewrites, budget.unwrap_or_default());
+    format!("  tried {count} rewrite{plural}{budget}: {}\n", said(&attempt.answer))
+}
+
+/// The compiler's name.
+const fn compiler(target: Target) -> &'static str {
+    match target {
+        Target::Cpu => "XLA:CPU",
+        Target::Tpu => "XLA:TPU",
+        Target::Gpu => "XLA:GPU",
+    }
+}
+
+/// The verdict in a JSON report.
+#[derive(Serialize)]
+pub(crate) struct JsonVerdict<'a> {
+    before: JsonAnswer<'a>,
+    after: JsonAnswer<'a>,
+    attempts: Vec<JsonAttempt<'a>>,
+    rewrite_limit: Option<usize>,
+    model_budget_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct JsonAnswer<'a> {
+    total_bytes: Option<u64>,
+    seconds: Option<f64>,
+    refusal: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct JsonAttempt<'a> {
+    rewrites: usize,
+    model_budget_bytes: Option<u64>,
+    answer: JsonAnswer<'a>,
+}
+
+impl<'a> From<&'a Verdict> for JsonVerdict<'a> {
+    fn from(verdict: &'a Verdict) -> Self {
+        let attempt = |attempt: &'a Attempt| JsonAttempt {
+            rewrites: attempt.rewrites,
+            model_budget_bytes: attempt.bounds.budget.map(Bytes::get),
+            answer: answer(&attempt.answer),
+        };
+        Self {
+            before: answer(&verdict.before),
+            after: answer(&verdict.after),
+            attempts: verdict.attempts.iter().map(attempt).collect(),
+            rewrite_limit: verdict.bounds.limit,
+            model_budget_bytes: verdict.bounds.budget.map(Bytes::get),
+        }
+    }
+}
+
+fn answer(answer: &Answer) -> JsonAnswer<'_> {
+    let figures = answer.figures();
+    JsonAnswer {
+        total_bytes: figures.map(|figures| figures.total.get()),
+        seconds: figures.and_then(|figures| figures.seconds),
+        refusal: answer.refusal(),
+    }
+}

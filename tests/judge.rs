@@ -1,0 +1,174 @@
+//! Pins `src/judge.rs`: which form of a module is kept when a compiler has the last word. The compilers here are the model with an error of their own.
+
+use std::path::Path;
+
+use hlo_ir::Module;
+use hlo_opt::{Answer, Bounds, Bytes, Figures, Grade, Judge, Optimized, Options, Pipeline, Verdict, Wish, decide, optimize};
+
+/// A compiler made of the model: `answer` is told how many modules came before, and the model's figures.
+struct Compiler<F> {
+    asked: usize,
+    answer: F,
+}
+
+impl<F: FnMut(usize, Figures) -> Answer> Judge for Compiler<F> {
+    fn ask(&mut self, module: &Module) -> Result<Answer, String> {
+        let estimate = hlo_memory::estimate(module, hlo_memory::Target::Cpu).map_err(|error| error.to_string())?;
+        let figures = Figures { total: estimate.total, aliased: estimate.aliased, seconds: None };
+        self.asked += 1;
+        Ok((self.answer)(self.asked - 1, figures))
+    }
+}
+
+/// A gradient of three convolutions: by the model 72 MiB as written, 48 by default, 40 with a budget, 8 the floor.
+fn program() -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("passes/tests/budget_programs/convolution_gradient.hlo");
+    std::fs::read_to_string(file).expect("the file is part of the repository")
+}
+
+fn judged(options: &Options, max_slowdown: Option<f64>, answer: impl FnMut(usize, Figures) -> Answer) -> Optimized {
+    let pipeline = Pipeline::standard();
+    let first = optimize(&program(), &pipeline, options).expect("the program can be rewritten");
+    let wish = Wish { pipeline: &pipeline, options, max_slowdown };
+    decide(first, wish, &mut Compiler { asked: 0, answer }).expect("the compiler answers")
+}
+
+fn verdict(kept: &Optimized) -> &Verdict {
+    kept.verdict.as_ref().expect("the compiler was asked")
+}
+
+fn totals(kept: &Optimized) -> (Bytes, Bytes) {
+    let of = |answer: &Answer| answer.figures().expect("it compiles").total;
+    (of(&verdict(kept).before), of(&verdict(kept).after))
+}
+
+const MIB: u64 = 1 << 20;
+
+fn budget(mebibytes: u64) -> Options {
+    Options { budget: Some(Bytes(mebibytes * MIB)), ..Options::default() }
+}
+
+/// What the model says above the floor of 8 MiB is this many times as much by the compiler.
+fn times(factor: f64) -> impl FnMut(usize, Figures) -> Answer {
+    move |_, figures| {
+        let floor = 8 * MIB;
+        let above = (figures.total.get() - floor) as f64 * factor;
+        Answer::Compiled(Figures { total: Bytes(floor + above as u64), ..figures })
+    }
+}
+
+#[test]
+fn a_compiler_that_agrees_is_asked_once_about_each_form() {
+    let kept = judged(&Options::default(), None, |_, figures| Answer::Compiled(figures));
+    assert_eq!((verdict(&kept).bounds, verdict(&kept).attempts.len()), (Bounds::default(), 1));
+    assert_eq!(totals(&kept), (kept.report.before.total, kept.report.after.total));
+    assert_eq!(kept.report.rewrites.len(), 3);
+}
+
+#[test]
+fn fewer_rewrites_stay_where_the_last_ones_are_bad() {
+    // All three take twice the original; so would two.
+    let kept = judged(&Options::default(), None, |asked, figures| {
+        let total = if asked == 1 { Bytes(150 * MIB) } else { figures.total };
+        Answer::Compiled(Figures { total, ..figures })
+    });
+    assert!(matches!(verdict(&kept).bounds.limit, Some(1 | 2)), "{:?}", verdict(&kept));
+    let (before, after) = totals(&kept);
+    assert!(after < before && kept.report.rewrites.len() < 3);
+}
+
+#[test]
+fn the_original_stays_where_every_form_is_worse() {
+    let worse = |asked: usize, figures: Figures| {
+        Answer::Compiled(Figures { total: figures.total + Bytes(asked as u64 * 100 * MIB), ..figures })
+    };
+    let kept = judged(&Options::default(), None, worse);
+    assert_eq!(verdict(&kept).bounds.limit, Some(0));
+    assert_eq!((kept.text.as_str(), kept.report.rewrites.len()), (kept.input.as_str(), 0));
+    // It says what it tried.
+    assert!(!verdict(&kept).attempts.is_empty());
+}
+
+#[test]
+fn a_form_that_the_compiler_refuses_is_not_kept() {
+    let refusing = |asked: usize, figures| match asked {
+        0 => Answer::Compiled(figures),
+        1 => Answer::Failed("no".to_owned()),
+        _ => Answer::TooLarge("too large".to_owned()),
+    };
+    assert_eq!(verdict(&judged(&Options::default(), None, refusing)).bounds.limit, Some(0));
+}
+
+#[test]
+fn any_form_is_better_than_an_original_that_does_not_fit() {
+    let kept = judged(&Options::default(), None, |asked, figures| match asked {
+        0 => Answer::TooLarge("72 of 64 MiB".to_owned()),
+        _ => Answer::Compiled(figures),
+    });
+    assert_eq!((kept.report.rewrites.len(), verdict(&kept).before.refusal()), (3, Some("72 of 64 MiB")));
+}
+
+#[test]
+fn an_original_that_fails_is_an_error() {
+    let pipeline = Pipeline::standard();
+    let options = Options::default();
+    let first = optimize(&program(), &pipeline, &options).expect("the program can be rewritten");
+    let wish = Wish { pipeline: &pipeline, options: &options, max_slowdown: None };
+    let mut failing = Compiler { asked: 0, answer: |_, _| Answer::Failed("no compiler".to_owned()) };
+    assert_eq!(decide(first, wish, &mut failing).expect_err("nothing compiles").to_string(), "no compiler");
+}
+
+#[test]
+fn forms_that_lose_a_donation_are_not_kept() {
+    let kept = judged(&Options::default(), None, |asked, figures| {
+        Answer::Compiled(Figures { aliased: Bytes(if asked == 0 { 4 } else { 0 }), ..figures })
+    });
+    assert_eq!(verdict(&kept).bounds.limit, Some(0));
+}
+
+#[test]
+fn slow_forms_are_kept_only_where_the_user_allows_them() {
+    // The second loop costs half the time of the original.
+    let slow = |_: usize, figures: Figures| {
+        let seconds = if figures.total.get() > 50 * MIB { 1.0 } else { 1.5 };
+        Answer::Compiled(Figures { seconds: Some(seconds), ..figures })
+    };
+    let all = judged(&Options::default(), Some(1.6), slow);
+    let fast = judged(&Options::default(), Some(1.05), slow);
+    assert_eq!((all.report.rewrites.len(), fast.report.rewrites.len()), (3, 1));
+    assert!(totals(&all).1 < totals(&fast).1 && totals(&fast).1 < totals(&fast).0);
+}
+
+#[test]
+fn a_budget_that_the_original_meets_changes_nothing() {
+    // The model is wrong by half: by its own figures 60 MiB need a rewrite.
+    let kept = judged(&budget(60), None, times(0.5));
+    assert_eq!((verdict(&kept).bounds.limit, verdict(&kept).attempts.len()), (Some(0), 0));
+    assert!(kept.fits(&budget(60)));
+}
+
+#[test]
+fn the_model_is_asked_for_less_where_the_compiler_needs_more() {
+    // By the compiler 56 MiB are 48 of the model, which offers 48 for that budget only when it is asked for less than 56.
+    let options = budget(56);
+    let plain = optimize(&program(), &Pipeline::standard(), &options).expect("the program can be rewritten");
+    let kept = judged(&options, None, times(1.2));
+    assert!(kept.fits(&options), "{:?}", verdict(&kept));
+    assert!(verdict(&kept).bounds.budget.is_some_and(|told| told < Bytes(56 * MIB)));
+    assert!(verdict(&kept).attempts.len() > 1 && kept.report.after.total < plain.report.after.total);
+}
+
+#[test]
+fn a_budget_that_no_form_meets_is_missed_with_the_smallest() {
+    let options = budget(20);
+    let kept = judged(&options, None, times(1.0));
+    assert!(!kept.fits(&options));
+    let lowest = optimize(&program(), &Pipeline::standard(), &options).expect("the program can be rewritten");
+    assert_eq!(totals(&kept).1, lowest.report.after.total);
+}
+
+#[test]
+fn a_weaker_grade_meets_what_the_default_does_not() {
+    let options = Options { exactness: Grade::Reassociate, ..budget(20) };
+    assert!(judged(&options, None, times(1.1)).fits(&options));
+}
