@@ -7,6 +7,7 @@ use hlo_passes::Options;
 use hlo_passes::manager::{self, Nobody, Observer, RunError, RunReport};
 
 use crate::Pipeline;
+use crate::curve::Point;
 use crate::judge::Verdict;
 use crate::report::{Report, xla_allocations, xla_memory_usage};
 
@@ -23,6 +24,8 @@ pub struct Optimized {
     pub report: RunReport,
     /// What the compiler says of it, if it was asked.
     pub verdict: Option<Box<Verdict>>,
+    /// Memory against time, if it was asked for.
+    pub curve: Option<Vec<Point>>,
     /// The module before and after.
     pub(crate) modules: Box<[Module; 2]>,
 }
@@ -151,7 +154,7 @@ pub fn optimize_observed(
         return Err(Failure::Internal(format!("the rewritten module is not legal: {first}")));
     }
     let (name, text) = (module.name.to_string(), text::print(&module));
-    Ok(Optimized { module: name, input, text, report, verdict: None, modules: Box::new([before, module]) })
+    Ok(Optimized { module: name, input, text, report, verdict: None, curve: None, modules: Box::new([before, module]) })
 }
 
 /// Says how much memory the module in `text` needs on `target`, and who holds it at the peak.

@@ -99,9 +99,9 @@ pub(crate) struct RawArgs {
     #[arg(long)]
     verify_each: bool,
     /// Who decides in the end which form is kept: the model of the compiler, or the compiler itself, by bytes and estimated time (needs the Python package, no device)
-    #[arg(long, value_enum, value_name = "WHO", default_value_t = Judging::Model, conflicts_with = "analyze")]
-    judge: Judging,
-    /// Keep no form that is more than so many times as slow by the compiler's estimate [default: 1.05 without --budget]
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = Who::Model, conflicts_with = "analyze")]
+    judge: Who,
+    /// Keep no form that is more than so many times as slow by estimate [default with --judge xla and without --budget: 1.05]
     #[arg(long, value_name = "FACTOR", value_parser = factor, conflicts_with = "analyze")]
     max_slowdown: Option<f64>,
     /// Run both modules with XLA on the same data and write nothing if the results differ (needs the Python package)
@@ -145,8 +145,8 @@ enum Promise {
 
 /// `--judge`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Judging {
-    /// The estimate of memory
+pub(crate) enum Who {
+    /// The model of the compiler
     Model,
     /// The compiler of the target
     Xla,
@@ -282,14 +282,16 @@ pub(crate) struct Rewriting {
     pub(crate) watch: Watch,
     /// Whether XLA must find the results equal before anything is written.
     pub(crate) verify_with_xla: bool,
-    /// What the compiler decides by, if it decides which form is kept.
-    pub(crate) judge: Option<ByXla>,
+    /// Who decides which form is kept, and by what.
+    pub(crate) judging: Judging,
 }
 
-/// What the compiler decides by beside bytes.
+/// Who decides which form is kept.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct ByXla {
-    /// How many times as slow a form may be by the compiler's estimate, if that counts.
+pub(crate) struct Judging {
+    /// The judge.
+    pub(crate) judge: Who,
+    /// How many times as slow a form may be by the judge's estimate, if that counts.
     pub(crate) max_slowdown: Option<f64>,
 }
 
@@ -427,18 +429,14 @@ impl RawArgs {
         }
         let product = self.product()?;
         let (diff, check, verify_with_xla) = (self.diff, self.check, self.verify_with_xla);
-        let judge = self.judged()?;
-        Ok(Rewriting { pipeline, output, product, diff, check, why_not, watch, verify_with_xla, judge })
+        let judging = self.judging();
+        Ok(Rewriting { pipeline, output, product, diff, check, why_not, watch, verify_with_xla, judging })
     }
 
     /// `--judge` and `--max-slowdown`.
-    fn judged(&self) -> Result<Option<ByXla>, UsageError> {
-        if self.judge == Judging::Model {
-            let needless = self.max_slowdown.map(|_| "--max-slowdown needs --judge xla: the model does not time whole programs");
-            return needless.map_or(Ok(None), |message| Err(UsageError(message.to_owned())));
-        }
-        let usual = self.watch.budget().is_none().then_some(MAX_SLOWDOWN);
-        Ok(Some(ByXla { max_slowdown: self.max_slowdown.or(usual) }))
+    fn judging(&self) -> Judging {
+        let usual = self.judge == Who::Xla && self.watch.budget().is_none();
+        Judging { judge: self.judge, max_slowdown: self.max_slowdown.or(usual.then_some(MAX_SLOWDOWN)) }
     }
 }
 

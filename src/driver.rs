@@ -20,7 +20,7 @@ use crate::report::Report;
 use crate::results::{self, Run};
 use crate::verify_xla::{self, XlaError};
 use crate::watcher::{self, Watcher};
-use crate::{Exit, Failure, Optimized, analyze, api, judge_xla, shell};
+use crate::{Exit, Failure, Optimized, analyze, api, curve, judge_xla, shell};
 
 /// Runs the command line `arguments` (the program's name first) and answers the exit code. Everything it has to say was said.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -167,6 +167,7 @@ fn rewrite_job(job: &Job, rewriting: &Rewriting, args: &Args, messages: Messages
     })?;
     let results = watched.into_iter().map(|(result, dumped)| dumped.map(|()| result)).collect::<Result<Vec<_>, _>>()?;
     let results = judge_xla::decide(results, rewriting, &job.options)?;
+    let results = with_curves(results, job, rewriting).map_err(|failure| Problem::of_one(failure, &name))?;
     let verified = verified(&results, rewriting)?;
     let run = Run { results: &results, name: &name, job, rewriting };
     let exit = run.exit();
@@ -179,6 +180,18 @@ fn rewrite_job(job: &Job, rewriting: &Rewriting, args: &Args, messages: Messages
         watcher::say(&watcher::tables(&rewriting.watch, &result.report.statistics));
     }
     Ok(exit)
+}
+
+/// The same results with their curves, if those are wanted.
+fn with_curves(results: Vec<Optimized>, job: &Job, rewriting: &Rewriting) -> Result<Vec<Optimized>, Failure> {
+    if !rewriting.watch.curve {
+        return Ok(results);
+    }
+    let with = |result: Optimized| {
+        let points = curve::curve(&result.input, &rewriting.pipeline, &job.options)?;
+        Ok(Optimized { curve: Some(points), ..result })
+    };
+    results.into_iter().map(with).collect()
 }
 
 /// What XLA says about the results of each module, if it is asked.

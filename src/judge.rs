@@ -18,6 +18,8 @@ const MOST_SEARCHES: usize = 4;
 
 /// Who knows what a module really takes.
 pub trait Judge {
+    /// What reports call it.
+    fn name(&self) -> &'static str;
     /// What the compiler makes of a module. An error says why it could not be asked at all.
     fn ask(&mut self, module: &Module) -> Result<Answer, String>;
 }
@@ -75,6 +77,8 @@ pub struct Attempt {
 /// What came of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Verdict {
+    /// Who was asked.
+    pub judge: &'static str,
     /// The compiler on the original.
     pub before: Answer,
     /// The compiler on the form that was kept.
@@ -233,8 +237,10 @@ impl Bench<'_> {
 
     /// The module as it is, with what the compiler says of it.
     fn original(self, form: Optimized) -> Optimized {
-        let Self { before, attempts, .. } = self;
-        let verdict = Verdict { after: before.clone(), before, attempts, bounds: Bounds { limit: Some(0), budget: None } };
+        let Self { judge, before, attempts, .. } = self;
+        let judge = judge.name();
+        let verdict =
+            Verdict { judge, after: before.clone(), before, attempts, bounds: Bounds { limit: Some(0), budget: None } };
         Optimized { verdict: Some(Box::new(verdict)), ..form }
     }
 
@@ -242,7 +248,8 @@ impl Bench<'_> {
     fn verdict(mut self, input: &str) -> Result<Optimized, JudgeError> {
         if let Some(best) = self.best.take() {
             let Best { form, answer: after, bounds, .. } = best;
-            let verdict = Verdict { before: self.before, after, attempts: self.attempts, bounds };
+            let judge = self.judge.name();
+            let verdict = Verdict { judge, before: self.before, after, attempts: self.attempts, bounds };
             return Ok(Optimized { verdict: Some(Box::new(verdict)), ..form });
         }
         let nothing = Pipeline::parse("").expect("no names are no unknown names");

@@ -1,4 +1,4 @@
-//! `--judge xla`: the target's compiler as judge, by the Python package, which compiles from shapes without a device.
+//! `--judge` and `--max-slowdown`: who decides, and the target's compiler as judge, by the Python package, which compiles from shapes without a device.
 
 use std::io;
 use std::path::Path;
@@ -8,8 +8,9 @@ use hlo_ir::{Module, text};
 use hlo_memory::{Bytes, Target};
 use serde::Deserialize;
 
-use crate::args::{ByXla, Rewriting};
+use crate::args::{Judging, Rewriting, Who};
 use crate::judge::{self, Answer, Figures, Judge, JudgeError, Wish};
+use crate::judge_model::ByModel;
 use crate::report::target_name;
 use crate::{Failure, Optimized, Options, verify_xla};
 
@@ -39,10 +40,16 @@ pub(crate) fn decide(
     rewriting: &Rewriting,
     options: &Options,
 ) -> Result<Vec<Optimized>, JudgedError> {
-    let Some(ByXla { max_slowdown }) = rewriting.judge else { return Ok(results) };
+    let Judging { judge, max_slowdown } = rewriting.judging;
     let wish = Wish { pipeline: &rewriting.pipeline, options, max_slowdown };
-    let mut xla = Xla { target: options.target };
-    results.into_iter().map(|result| Ok(judge::decide(result, wish, &mut xla)?)).collect()
+    let (mut xla, mut model) = (Xla { target: options.target }, ByModel(options));
+    let judge: &mut dyn Judge = match (judge, max_slowdown) {
+        (Who::Xla, _) => &mut xla,
+        (Who::Model, Some(_)) => &mut model,
+        // The search has gone by the model's bytes already.
+        (Who::Model, None) => return Ok(results),
+    };
+    results.into_iter().map(|result| Ok(judge::decide(result, wish, judge)?)).collect()
 }
 
 /// The compiler of a target.
@@ -62,6 +69,13 @@ struct Line {
 }
 
 impl Judge for Xla {
+    fn name(&self) -> &'static str {
+        match self.target {
+            Target::Cpu => "XLA:CPU",
+            Target::Tpu => "XLA:TPU",
+            Target::Gpu => "XLA:GPU",
+        }
+    }
     fn ask(&mut self, module: &Module) -> Result<Answer, String> {
         let said = |error: io::Error| error.to_string();
         let folder = tempfile::tempdir().map_err(said)?;

@@ -15,6 +15,7 @@
 mod analyze;
 mod api;
 mod args;
+mod curve;
 mod diff;
 mod driver;
 mod exit;
@@ -22,6 +23,7 @@ mod folder;
 mod guard;
 mod input;
 mod judge;
+mod judge_model;
 mod judge_xla;
 mod machine_flags;
 mod messages;
@@ -45,10 +47,11 @@ pub use api::{
     Analysis, Failure, Optimized, Wanted, analyze, analyze_as, analyze_for_its_target, assignment_text, optimize,
     optimize_observed,
 };
+pub use curve::{Point, curve};
 pub use driver::run;
 pub use exit::Exit;
-pub use judge::{Answer, Attempt, Bounds, Figures, Judge, JudgeError, Verdict, Wish, decide};
 pub use hlo_memory::{Bytes, Details, Estimate, Target};
 pub use hlo_passes::manager::Observer;
 pub use hlo_passes::{Assumption, Grade, Options};
+pub use judge::{Answer, Attempt, Bounds, Figures, Judge, JudgeError, Verdict, Wish, decide};
 pub use pipeline::{Pipeline, PipelineError};

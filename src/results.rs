@@ -11,7 +11,7 @@ use crate::messages::{Level, Messages};
 use crate::output::{OutputError, Outputs, Sink};
 use crate::problem::Problem;
 use crate::report::Report;
-use crate::{Exit, Optimized, Pipeline, api, diff, pipeline, summary, verdict, why_not};
+use crate::{Exit, Optimized, Pipeline, api, curve, diff, pipeline, summary, verdict, why_not};
 
 /// A finished run over the modules of an input.
 #[derive(Clone, Copy)]
@@ -69,8 +69,11 @@ impl Run<'_> {
             let fits = result.fits(&self.job.options);
             if !quiet || !fits {
                 messages.remark(&summary::text(&result.module, &result.report, self.job.options.machine.as_ref()));
-                let judged = result.verdict.as_ref().map(|verdict| verdict::lines(verdict, self.job.options.target));
+                let judged = result.verdict.as_ref().map(|verdict| verdict::lines(verdict));
                 messages.remark(&judged.unwrap_or_default());
+                if let Some(points) = &result.curve {
+                    messages.remark(&format!("  memory against time:\n{}", curve::table(points)));
+                }
             }
             let is_rough = result.verdict.is_none() && result.report.after.model == Model::Rough;
             if fits && !quiet && self.job.options.budget.is_some() && is_rough {
@@ -90,10 +93,10 @@ impl Run<'_> {
         let target = self.job.options.target;
         for (number, result) in self.results.iter().enumerate().filter(|_| self.job.report.is_some()) {
             let details = result.details(target).map_err(|failure| Problem::of_one(failure, self.name))?;
-            let report =
-                Report::of_run(&result.module, target, &result.report, &details)
-                    .within(self.job.options.budget)
-                    .judged(result.verdict.as_deref());
+            let report = Report::of_run(&result.module, target, &result.report, &details)
+                .within(self.job.options.budget)
+                .judged(result.verdict.as_deref())
+                .with_curve(result.curve.as_deref());
             prepare_report(outputs, self.job, (number, self.results.len()), &report)?;
         }
         Ok(())

@@ -1,20 +1,20 @@
 //! What the compiler said, for people (lines of the summary) and for programs (a part of the JSON report).
 
-use hlo_memory::{Bytes, Target};
+use hlo_memory::Bytes;
 use serde::Serialize;
 
 use crate::judge::{Answer, Attempt, Verdict};
 
 /// The peaks by the compiler, and every form it was asked about where one answer was not enough.
-pub(crate) fn lines(verdict: &Verdict, target: Target) -> String {
+pub(crate) fn lines(verdict: &Verdict) -> String {
     let [before, after] = [&verdict.before, &verdict.after].map(said);
-    let compiler = compiler(target);
+    let judge = verdict.judge;
     let first = match verdict.attempts.as_slice() {
-        [] => format!("  by {compiler}: peak {before}\n"),
+        [] => format!("  by {judge}: peak {before}\n"),
         _ if verdict.bounds.limit == Some(0) => {
-            format!("  by {compiler}: peak {before}; no rewritten form is kept\n")
+            format!("  by {judge}: peak {before}; no rewritten form is kept\n")
         }
-        _ => format!("  by {compiler}: peak {before} -> {after}\n"),
+        _ => format!("  by {judge}: peak {before} -> {after}\n"),
     };
     let needed = verdict.attempts.len() > 1 || verdict.bounds.limit == Some(0);
     verdict.attempts.iter().filter(|_| needed).fold(first, |lines, attempt| lines + &attempted(attempt))
@@ -34,18 +34,10 @@ fn attempted(attempt: &Attempt) -> String {
     format!("  tried {count} rewrite{plural}{budget}: {}\n", said(&attempt.answer))
 }
 
-/// The compiler's name.
-const fn compiler(target: Target) -> &'static str {
-    match target {
-        Target::Cpu => "XLA:CPU",
-        Target::Tpu => "XLA:TPU",
-        Target::Gpu => "XLA:GPU",
-    }
-}
-
 /// The verdict in a JSON report.
 #[derive(Serialize)]
 pub(crate) struct JsonVerdict<'a> {
+    judge: &'static str,
     before: JsonAnswer<'a>,
     after: JsonAnswer<'a>,
     attempts: Vec<JsonAttempt<'a>>,
@@ -75,6 +67,7 @@ impl<'a> From<&'a Verdict> for JsonVerdict<'a> {
             answer: answer(&attempt.answer),
         };
         Self {
+            judge: verdict.judge,
             before: answer(&verdict.before),
             after: answer(&verdict.after),
             attempts: verdict.attempts.iter().map(attempt).collect(),

@@ -28,6 +28,9 @@ pub(crate) struct WatchFlags {
     /// Print how much each pass found, tried, made and put back
     #[arg(long, conflicts_with = "analyze")]
     stats: bool,
+    /// Say what memory costs in time, from the program as written to the smallest form, at most ten points (searches twice more)
+    #[arg(long, conflicts_with = "analyze")]
+    curve: bool,
     /// Keep only the first N rewrites that a run without this flag makes
     #[arg(long, value_name = "N", conflicts_with = "analyze")]
     opt_bisect_limit: Option<usize>,
@@ -44,6 +47,8 @@ pub(crate) struct Watch {
     pub(crate) time_passes: bool,
     /// Whether to say what was counted.
     pub(crate) stats: bool,
+    /// Whether to say what memory costs in time.
+    pub(crate) curve: bool,
 }
 
 impl Watch {
@@ -99,6 +104,7 @@ impl WatchFlags {
             dump_dir: self.dump_dir.clone(),
             time_passes: self.time_passes,
             stats: self.stats,
+            curve: self.curve,
         })
     }
     fn printed(&self, pipeline: &Pipeline) -> Result<Printed, String> {

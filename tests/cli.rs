@@ -277,7 +277,7 @@ fn lines_are_those_of_the_user_or_below_the_source_root() {
 #[test]
 fn a_budget_that_a_rough_model_meets_is_xla_s_to_decide() {
     let with = |args: &[&str]| run([S32, "-o", "/dev/null"].iter().chain(args)).stderr;
-    let says = "XLA says: python -m hlo_opt.xla peak OUTPUT --target gpu";
+    let says = "rough: whether the budget is met, XLA says with --judge xla";
     assert!(with(&["--target=gpu", "--budget=300GiB"]).contains(says));
     assert!(!with(&["--target=gpu"]).contains("XLA says"), "nobody asked for a budget");
     assert!(!with(&["--target=gpu", "--budget=1GiB"]).contains("XLA says"), "it is not met");

@@ -1,9 +1,13 @@
 //! Pins `src/judge.rs`: which form of a module is kept when a compiler has the last word. The compilers here are the model with an error of their own.
 
+mod common;
+
 use std::path::Path;
 
 use hlo_ir::Module;
-use hlo_opt::{Answer, Bounds, Bytes, Figures, Grade, Judge, Optimized, Options, Pipeline, Verdict, Wish, decide, optimize};
+use hlo_opt::{
+    Answer, Bounds, Bytes, Figures, Grade, Judge, Optimized, Options, Pipeline, Verdict, Wish, decide, optimize,
+};
 
 /// A compiler made of the model: `answer` is told how many modules came before, and the model's figures.
 struct Compiler<F> {
@@ -12,6 +16,9 @@ struct Compiler<F> {
 }
 
 impl<F: FnMut(usize, Figures) -> Answer> Judge for Compiler<F> {
+    fn name(&self) -> &'static str {
+        "a compiler"
+    }
     fn ask(&mut self, module: &Module) -> Result<Answer, String> {
         let estimate = hlo_memory::estimate(module, hlo_memory::Target::Cpu).map_err(|error| error.to_string())?;
         let figures = Figures { total: estimate.total, aliased: estimate.aliased, seconds: None };
@@ -171,4 +178,68 @@ fn a_budget_that_no_form_meets_is_missed_with_the_smallest() {
 fn a_weaker_grade_meets_what_the_default_does_not() {
     let options = Options { exactness: Grade::Reassociate, ..budget(20) };
     assert!(judged(&options, None, times(1.1)).fits(&options));
+}
+
+/// A step of gradient descent of twelve equal layers: 449 MiB as written, 225 with layers computed again, 34 the floor.
+const LAYERS: &str = "passes/tests/budget_programs/equal_layers.hlo";
+
+#[test]
+fn the_command_bounds_the_time_by_the_model() {
+    let slower = common::run([LAYERS, "-q", "-o", "/dev/null", "--budget=250MiB", "--max-slowdown=1.5"]);
+    assert_eq!(slower.code, 0, "{slower}");
+    // A third of the products is made again.
+    let fast = common::run([LAYERS, "-o", "/dev/null", "--budget=250MiB", "--max-slowdown=1.05"]);
+    assert_eq!(fast.code, 4, "{fast}");
+    assert!(fast.stderr.contains("by the model: peak 449.50 MiB in an estimated"), "{fast}");
+    assert!(fast.stderr.contains("no rewritten form is kept") && fast.stderr.contains("tried 1 rewrite"), "{fast}");
+    let wrong = common::run([LAYERS, "--max-slowdown=0.9"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("not a number from 1 on"), "{wrong}");
+}
+
+#[test]
+fn the_command_says_what_is_missing_where_no_compiler_can_be_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let result = folder.path().join("out.hlo");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hlo-opt"));
+    command.args([LAYERS, "--judge=xla", "--budget=250MiB", "-o"]).arg(&result).env("HLO_OPT_PYTHON", "/no/python");
+    let output = command.output().expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("--judge xla needs Python with the package hlo-opt"), "{said}");
+    assert!(!result.exists(), "nothing is written");
+}
+
+#[test]
+fn the_curve_goes_from_as_written_to_the_smallest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = folder.path().join("report.json");
+    let command = |more: &[&str]| {
+        let mut arguments = vec![
+            LAYERS,
+            "-o",
+            "/dev/null",
+            "--exactness=reassociate",
+            "--report",
+            report.to_str().expect("a plain path"),
+        ];
+        arguments.extend(more);
+        common::run(arguments)
+    };
+    assert!(!command(&[]).stderr.contains("memory against time"));
+    let said = command(&["--curve"]);
+    assert!(said.code == 0 && said.stderr.contains("1.00x  as written"), "{said}");
+    let json: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&report).expect("it was written")).expect("it is JSON");
+    let points = json["curve"].as_array().expect("the report has the curve");
+    let total = |point: &serde_json::Value| point["total_bytes"].as_u64().expect("a number");
+    assert_eq!(
+        (total(&points[0]), points[0]["grade"].as_str()),
+        (json["before"]["total_bytes"].as_u64().expect("a number"), None)
+    );
+    assert!(points.windows(2).all(|pair| total(&pair[1]) < total(&pair[0])), "{points:?}");
+    let smallest = points.last().expect("there are some");
+    assert!(total(smallest) < 36 * MIB && smallest["grade"] == "reassociate");
+    // A budget of that size ends there.
+    let budget = format!("--budget={}", total(smallest));
+    assert_eq!(command(&[&budget]).code, 0);
 }

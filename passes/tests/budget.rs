@@ -21,6 +21,9 @@ const MESSAGES: &str = include_str!("budget_programs/message_network_gradient.hl
 /// The gradient of three convolutions for their kernels, of 512 images.
 const CONVOLUTIONS: &str = include_str!("budget_programs/convolution_gradient.hlo");
 
+/// A step of gradient descent of twelve equal layers, as JAX writes it: as much waits between any two operations of the forward pass.
+const LAYERS: &str = include_str!("budget_programs/equal_layers.hlo");
+
 /// The report of a run and the result.
 fn optimized(program: &str, exactness: Grade, budget: Option<Bytes>) -> (RunReport, String) {
     let mut module = parse(program);
@@ -80,4 +83,14 @@ fn gradients_of_kernels_are_added_up_over_examples() {
     assert!(split.after.total < Bytes(12 << 20), "{:?}", split.after.total);
     assert!(result.contains(" while("));
     assert!(!result.contains("f01b"), "XLA:CPU's library runs only its own order of dimensions inside a loop");
+}
+
+#[test]
+fn equal_layers_are_computed_again_from_every_third() {
+    const LAYER: u64 = 32 << 20;
+    let (report, result) = optimized(LAYERS, Grade::HloExact, Some(Bytes(250 << 20)));
+    // Of twelve activations three are kept and three are made again at a time, beside a gradient.
+    assert!(report.before.total > Bytes(14 * LAYER) && report.after.total < Bytes(7 * LAYER + (2 << 20)));
+    // One product for each of the nine layers in front of the last segment, but for the two that are kept because the next segment begins with them.
+    assert_eq!(result.matches(" dot(").count() - LAYERS.matches(" dot(").count(), 7);
 }

@@ -12,7 +12,7 @@ All sizes are in bytes. Names are loaded on first use: `import hlo_opt` imports 
 import importlib
 
 _HOMES = {
-    "optimize": "calls", "analyze": "calls", "Optimized": "calls",
+    "optimize": "calls", "analyze": "calls", "Optimized": "calls", "memory_curve": "calls", "CurvePoint": "calls", "Answer": "calls",
     "Report": "report", "Memory": "report", "Buffer": "report", "Peak": "report", "Rewrite": "report",
     "Condition": "report", "Remark": "report",
     "HloError": "errors", "EstimateError": "errors", "InternalError": "errors", "Problem": "errors",

@@ -59,17 +59,49 @@ def optimize(
     Raises HloError for a module that cannot be read or is not legal (with line and column), EstimateError if the memory model cannot handle
     it, ValueError for an option that makes no sense, RuntimeError if the judge fails on the original, InternalError for a fault of this tool.
     """
-    listed = passes if passes is None or isinstance(passes, str) else ",".join(passes)
     text, proto, report = _native.optimize(
-        _data(module), target=target, exactness=exactness, assume=list(assume), passes=listed,
+        _data(module), target=target, exactness=exactness, assume=list(assume), passes=_listed(passes),
         chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each, budget=budget,
         bisect_limit=bisect_limit, judge=judge, max_slowdown=max_slowdown)
     return Optimized(text, proto, Report.from_json(report))
 
 
+@dataclass(frozen=True)
+class CurvePoint:
+    """A form of a program: its peak in bytes and its time in seconds by the models, how many rewrites it has, the weakest grade of them (None of the program as
+    it was written), and what the last one does, with its source line."""
+
+    total_bytes: int
+    seconds: float
+    rewrites: int
+    grade: str | None
+    step: str
+
+
+def memory_curve(
+    module: str | bytes,
+    *,
+    target: str = "cpu",
+    exactness: str = "hlo-exact",
+    assume: Sequence[str] = (),
+    passes: str | Sequence[str] | None = None,
+    chunk_bytes: int | None = None,
+    min_saving: int = 1 << 20,
+) -> list[CurvePoint]:
+    """What memory costs in time: at most ten forms of a module that no other known form beats in both, the fastest first, from the module as it was
+    written. Keywords, input and errors are those of `optimize`. With the peak of a point as its budget, `optimize` ends there or lower."""
+    points = _native.curve(_data(module), target=target, exactness=exactness, assume=list(assume), passes=_listed(passes), chunk_bytes=chunk_bytes,
+                           min_saving=min_saving)
+    return [CurvePoint(*point) for point in points]
+
+
 def analyze(module: str | bytes, *, target: str = "cpu") -> Memory:
     """Says how much memory a module needs and who holds it at the peak, in bytes. Input and errors are those of `optimize`."""
     return Report.from_json(_native.analyze(_data(module), target=target)).before
+
+
+def _listed(passes: str | Sequence[str] | None) -> str | None:
+    return passes if passes is None or isinstance(passes, str) else ",".join(passes)
 
 
 def _data(module: str | bytes) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any, overload
 import jax
 
 from . import jax_lowering, jax_plan
+from .calls import CurvePoint, memory_curve
 from .jax_lowering import Lowering
 from .jax_options import Options, warn
 from .jax_plan import MemoryReport
@@ -93,6 +94,10 @@ class Jitted:
     def explain(self, *args, **kwargs) -> str:
         """Which source lines own the peak, what was done about it and what was refused, as text. Arguments as in `memory_report`."""
         return jax_plan.explanation(self.memory_report(*args, **kwargs))
+
+    def memory_curve(self, *args, **kwargs) -> list[CurvePoint]:
+        """What memory costs in time for these arguments (shapes will do), as `hlo_opt.memory_curve` says it; nothing is compiled."""
+        return self.lower(*args, **kwargs).memory_curve()
 
     def trace(self, *args, **kwargs):
         """As of jax.jit."""
@@ -181,6 +186,10 @@ class Lowered:
     def explain(self) -> str:
         """Which source lines own the peak, what was done about it and what was refused, as text."""
         return jax_plan.explanation(self.memory_report())
+
+    def memory_curve(self) -> list[CurvePoint]:
+        """What memory costs in time, by the models. Of a program that was rewritten already, that of its rewritten form."""
+        return memory_curve(self._inner.proto(), **self._options.of_call(self._inner.target))
 
 
 def wrap_lowered(lowered, *, options: Options | None = None) -> Lowered:

@@ -3,7 +3,7 @@
 use std::panic::{self, AssertUnwindSafe};
 
 use hlo_ir::{Diagnostic, Module, proto, text};
-use hlo_opt::{JudgeError, Optimized, Wish};
+use hlo_opt::{Grade, JudgeError, Optimized, Point, Wish};
 use pyo3::prelude::*;
 
 use crate::failure::Stop;
@@ -35,6 +35,21 @@ fn rewritten(source: &str, wish: Wish<'_>, judge: Option<Callable>) -> Result<(S
     let report = optimized.report_json(options.target).map_err(|failure| Stop::of(failure, source))?;
     let proto = encode(&optimized)?;
     Ok((optimized.text, proto, report))
+}
+
+/// A point of the curve of memory against time: bytes, seconds, number of rewrites, their weakest grade, what the last one does.
+pub(crate) type CurvePoint = (u64, f64, usize, Option<&'static str>, String);
+
+/// The curve of memory against time.
+pub(crate) fn curve(data: &[u8], settings: &Settings<'_>) -> Result<Vec<CurvePoint>, Stop> {
+    let (options, pipeline) = (settings.options()?, settings.pipeline()?);
+    let point =
+        |point: Point| (point.total.get(), point.seconds, point.rewrites, point.grade.map(Grade::name), point.step);
+    guarded(|| {
+        let source = source(data)?;
+        let points = hlo_opt::curve(&source, &pipeline, &options).map_err(|failure| Stop::of(failure, &source))?;
+        Ok(points.into_iter().map(point).collect())
+    })
 }
 
 /// Says how much memory a module needs: the report as JSON.

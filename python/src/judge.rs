@@ -14,6 +14,9 @@ type Said = (Option<u64>, u64, Option<f64>, String, bool);
 pub(crate) struct Callable(pub(crate) Py<PyAny>);
 
 impl Judge for Callable {
+    fn name(&self) -> &'static str {
+        "the compiler"
+    }
     fn ask(&mut self, module: &Module) -> Result<Answer, String> {
         let proto = calls::module_proto(module).map_err(|_| "the module has no binary form".to_owned())?;
         let said = Python::attach(|py| self.0.call1(py, (PyBytes::new(py, &proto),))?.extract::<Said>(py));

@@ -1,4 +1,4 @@
-//! The native half of the Python package: three functions that take and return plain values; everything else is Python in `python/hlo_opt`.
+//! The native half of the Python package: four functions that take and return plain values; everything else is Python in `python/hlo_opt`.
 
 mod calls;
 mod failure;
@@ -41,6 +41,34 @@ fn analyze(py: Python<'_>, data: &[u8], target: &str) -> PyResult<String> {
     py.detach(|| calls::analyze(data, target)).map_err(|stop| stop.raise(py))
 }
 
+/// Forms of a module that no other known form beats in memory and time: bytes, seconds, rewrites, grade, what was done last.
+#[pyfunction]
+#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving))]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python call")]
+fn curve(
+    py: Python<'_>,
+    data: &[u8],
+    target: &str,
+    exactness: &str,
+    assume: Vec<String>,
+    passes: Option<&str>,
+    chunk_bytes: Option<u64>,
+    min_saving: u64,
+) -> PyResult<Vec<calls::CurvePoint>> {
+    let settings = Settings {
+        target,
+        exactness,
+        assume,
+        passes,
+        chunk_bytes,
+        min_saving,
+        verify_each: false,
+        budget: None,
+        bisect_limit: None,
+    };
+    py.detach(|| calls::curve(data, &settings)).map_err(|stop| stop.raise(py))
+}
+
 /// Runs the command line `arguments` (the program's name first) and gives its exit code.
 #[pyfunction]
 fn run(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
@@ -53,5 +81,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(optimize, module)?)?;
     module.add_function(wrap_pyfunction!(analyze, module)?)?;
+    module.add_function(wrap_pyfunction!(curve, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)
 }

@@ -1,4 +1,7 @@
-"""hlo_opt.jit with a budget: XLA's own figures say whether it is met."""
+"""Budgets with XLA as judge: hlo_opt.jit, and `hlo-opt --judge xla`."""
+import json
+import subprocess
+import sys
 import warnings
 
 import jax
@@ -26,6 +29,10 @@ def arguments(seed=0):
     rng = np.random.default_rng(seed)
     weights = [jnp.asarray(rng.standard_normal((WIDTH, WIDTH)) / WIDTH**0.5, jnp.float32) for _ in range(LAYERS)]
     return weights, jnp.asarray(rng.standard_normal((ROWS, WIDTH)), jnp.float32)
+
+
+# The report of XLA's buffer assignment counts the scratch of reducers, JAX's figures leave it out.
+REDUCERS = 64
 
 
 def figures():
@@ -68,3 +75,27 @@ def test_a_budget_that_no_form_meets_is_said_and_the_smallest_runs():
     report = f.memory_report()
     assert report.kept == "rewritten" and floor < report.after.total < total
     assert caught[0].filename == __file__
+
+
+def test_the_command_asks_xla_whether_a_budget_is_met(tmp_path):
+    total, floor = figures()
+    source, result, report = tmp_path / "in.hlo", tmp_path / "out.hlo", tmp_path / "report.json"
+    source.write_text(jax.jit(step).lower(*arguments()).compiler_ir("hlo").as_hlo_text())
+    command = [sys.executable, "-m", "hlo_opt", source, "-o", result, "--judge", "xla", "--report", report]
+    met = subprocess.run([*command, "--budget", str((total + floor) // 2)], capture_output=True, text=True, check=False)
+    assert met.returncode == 0 and "by XLA:CPU" in met.stderr, met.stderr
+    said = json.loads(report.read_text())["judge"]
+    assert abs(said["before"]["total_bytes"] - total) <= REDUCERS and said["after"]["total_bytes"] <= (total + floor) // 2
+    assert result.exists()
+    missed = subprocess.run([*command, "--budget", str(floor + 1)], capture_output=True, text=True, check=False)
+    assert missed.returncode == 4 and "over budget" in missed.stderr, missed.stderr
+
+
+def test_the_curve_goes_from_as_written_to_the_smallest():
+    f = hlo_opt.jit(step)
+    points = f.memory_curve(*arguments())
+    assert points[0].step == "as written" and points[0].grade is None
+    assert abs(points[0].total_bytes - figures()[0]) <= REDUCERS
+    assert all(one.total_bytes > other.total_bytes for one, other in zip(points, points[1:], strict=False))
+    assert points[-1].total_bytes < points[0].total_bytes * 0.6 and points[-1].grade == "hlo-exact"
+    assert not f._reports, "nothing is compiled for it"

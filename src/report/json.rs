@@ -2,12 +2,13 @@
 //! compares the two.
 
 use hlo_memory::{Bytes, Details, Estimate, LiveBuffer};
-use hlo_passes::Condition;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite};
+use hlo_passes::{Condition, Grade};
 use serde::Serialize;
 
 use super::json_details::{self, JsonDetails};
 use super::{Report, TOOL, target_name};
+use crate::curve::Point;
 use crate::verdict::JsonVerdict;
 
 /// Version of the format; it changes whenever a reader of the old one could be misled.
@@ -25,6 +26,8 @@ struct JsonReport<'a> {
     remarks: Vec<JsonRemark<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     judge: Option<JsonVerdict<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    curve: Option<Vec<JsonPoint<'a>>>,
 }
 
 #[derive(Serialize)]
@@ -98,6 +101,15 @@ struct JsonRemark<'a> {
     detail: Option<&'a str>,
 }
 
+#[derive(Serialize)]
+struct JsonPoint<'a> {
+    total_bytes: u64,
+    seconds: f64,
+    rewrites: usize,
+    grade: Option<&'static str>,
+    step: &'a str,
+}
+
 /// Everything in a report can be written as JSON.
 const SERIALIZES: &str = "strings and integers always serialize";
 
@@ -123,6 +135,7 @@ fn document<'a>(report: &Report<'a>) -> JsonReport<'a> {
         rewrites: report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect(),
         remarks: report.remarks.iter().map(remark).collect(),
         judge: report.verdict.map(JsonVerdict::from),
+        curve: report.curve.map(|points| points.iter().map(point).collect()),
     }
 }
 
@@ -193,5 +206,15 @@ fn remark(remark: &Remark) -> JsonRemark<'_> {
         bytes: remark.bytes.get(),
         source: remark.source.line.as_deref(),
         detail: remark.source.detail.as_deref(),
+    }
+}
+
+fn point(point: &Point) -> JsonPoint<'_> {
+    JsonPoint {
+        total_bytes: point.total.get(),
+        seconds: point.seconds,
+        rewrites: point.rewrites,
+        grade: point.grade.map(Grade::name),
+        step: &point.step,
     }
 }

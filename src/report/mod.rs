@@ -17,8 +17,9 @@ use std::path::Path;
 use hlo_memory::{Bytes, Details, Estimate, Target};
 use hlo_passes::manager::{Remark, Rewrite, RunReport};
 
-use crate::judge::Verdict;
 use crate::Analysis;
+use crate::curve::Point;
+use crate::judge::Verdict;
 
 pub(crate) use text::{gain, made_at, memory as memory_text, remark as remark_text, rewrite as rewrite_text};
 pub(crate) use xla::{allocations as xla_allocations, memory_usage as xla_memory_usage};
@@ -72,6 +73,7 @@ pub(crate) struct Report<'a> {
     xla_total: Option<Bytes>,
     budget: Option<Bytes>,
     verdict: Option<&'a Verdict>,
+    curve: Option<&'a [Point]>,
     rewrites: &'a [Rewrite],
     remarks: &'a [Remark],
 }
@@ -81,7 +83,19 @@ impl<'a> Report<'a> {
     pub(crate) fn of_run(module: &'a str, target: Target, run: &'a RunReport, details: &'a [Details; 2]) -> Self {
         let RunReport { before, after, rewrites, remarks, statistics: _ } = run;
         let details = details.each_ref();
-        Self { module, target, before, after, details, xla_total: None, budget: None, verdict: None, rewrites, remarks }
+        Self {
+            module,
+            target,
+            before,
+            after,
+            details,
+            xla_total: None,
+            budget: None,
+            verdict: None,
+            curve: None,
+            rewrites,
+            remarks,
+        }
     }
     /// The report of a module that was only looked at.
     pub(crate) fn of_analysis(analysis: &'a Analysis, target: Target) -> Self {
@@ -96,6 +110,7 @@ impl<'a> Report<'a> {
             xla_total: None,
             budget: None,
             verdict: None,
+            curve: None,
             rewrites: &[],
             remarks: &[],
         }
@@ -113,6 +128,11 @@ impl<'a> Report<'a> {
     /// The same with what the compiler said.
     pub(crate) const fn judged(mut self, verdict: Option<&'a Verdict>) -> Self {
         self.verdict = verdict;
+        self
+    }
+    /// The same with the curve of memory against time.
+    pub(crate) const fn with_curve(mut self, curve: Option<&'a [Point]>) -> Self {
+        self.curve = curve;
         self
     }
     /// The report as JSON text.

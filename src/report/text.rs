@@ -7,6 +7,7 @@ use hlo_passes::PassKind;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, Source};
 
 use super::{Report, holders, target_name};
+use crate::curve;
 
 /// Writing into a `String` cannot fail.
 const INFALLIBLE: &str = "a String takes every write";
@@ -21,6 +22,9 @@ pub(super) fn write(report: &Report<'_>) -> String {
     section(&mut out, "REWRITES", &rewrites);
     let remarks: String = report.remarks.iter().map(remark).collect();
     section(&mut out, "REMARKS", &remarks);
+    if let Some(points) = report.curve {
+        section(&mut out, "MEMORY AGAINST TIME", &curve::table(points));
+    }
     out
 }
 

@@ -179,19 +179,10 @@ fn free(module: &Module, computation: ComputationId, costs: &Costs<'_>) -> SideT
     free
 }
 
-/// Places between which the numbers rise and fall again, the lowest of each and the first of several; not the first and not the last.
+/// Places beside which no number is lower; not the first and not the last.
 fn lowest_places(numbers: &[u64]) -> Vec<usize> {
-    let mut found = Vec::new();
-    let (mut lowest, mut rising) = (0, true);
-    for at in 1..numbers.len() {
-        let (before, number) = (numbers[at - 1], numbers[at]);
-        if number < before {
-            (rising, lowest) = (false, at);
-        } else if number > before && !std::mem::replace(&mut rising, true) {
-            found.push(lowest);
-        }
-    }
-    found
+    let lowest = |at: &usize| numbers[*at] <= numbers[at - 1] && numbers[*at] <= numbers[at + 1];
+    (1..numbers.len().saturating_sub(1)).filter(lowest).collect()
 }
 
 #[cfg(test)]
@@ -199,9 +190,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lowest_places_lie_between_hills() {
-        assert_eq!(lowest_places(&[0, 5, 9, 2, 2, 7, 6, 8, 1, 9, 0]), [3, 6, 8]);
-        assert_eq!(lowest_places(&[4, 4, 4]), Vec::<usize>::new());
+    fn lowest_places_have_no_lower_neighbor() {
+        assert_eq!(lowest_places(&[0, 5, 9, 2, 2, 7, 6, 8, 1, 9, 0]), [3, 4, 6, 8]);
+        // Between equal layers as much passes everywhere.
+        assert_eq!(lowest_places(&[4, 4, 4]), [1]);
         assert_eq!(lowest_places(&[9, 3, 1]), Vec::<usize>::new());
     }
 }

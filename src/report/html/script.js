@@ -167,6 +167,29 @@ function treemap(estimate) {
   return svg;
 }
 
+// Memory against time, both beside zero: each point is a form of the program.
+function tradeoff(points) {
+  const W = 900, H = 280, L = 78, R = 24, T = 16, B = 30;
+  const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "memory against time" });
+  const most = Math.max(...points.map((point) => point.total_bytes)), slowest = Math.max(...points.map((point) => point.seconds)) || 1;
+  const x = (seconds) => L + seconds / slowest * (W - L - R), y = (bytes) => H - B - bytes / most * (H - T - B);
+  for (let k = 0; k <= 4; k += 1) {
+    svg.append(draw("line", { class: "grid", x1: L, x2: W - R, y1: y(most * k / 4), y2: y(most * k / 4) }));
+    svg.append(draw("text", { x: L - 6, y: y(most * k / 4) + 4, "text-anchor": "end" }, size(most * k / 4)));
+    svg.append(draw("text", { x: x(slowest * k / 4), y: H - 10, "text-anchor": "middle" }, `${(slowest * k / 4 * 1e3).toPrecision(3)} ms`));
+  }
+  svg.append(draw("line", { class: "floor", x1: L, x2: W - R, y1: y(data.before.floor), y2: y(data.before.floor) }));
+  svg.append(draw("path", { class: "line", d: points.map((point, k) => `${k ? "L" : "M"}${x(point.seconds)},${y(point.total_bytes)}`).join("") }));
+  for (const point of points) {
+    const dot = draw("circle", { class: "peak", r: 5, cx: x(point.seconds), cy: y(point.total_bytes) });
+    const times = (point.seconds / points[0].seconds).toFixed(2);
+    dot.addEventListener("pointermove", (event) => showTip(event, `${size(point.total_bytes)} at ${times} times the time\n${point.step}${point.grade ? `\n${point.grade}` : ""}`));
+    dot.addEventListener("pointerleave", hideTip);
+    svg.append(dot);
+  }
+  return svg;
+}
+
 function why(holder) {
   const parts = [holder.argument === undefined ? holder.role : `${holder.role} ${holder.argument}`];
   if (holder.carried_by) parts.push("carried by loop " + holder.carried_by);
@@ -253,6 +276,10 @@ const gain = (item) => item.kind === "speed"
   ? (item.taken_bytes ? `takes ${size(item.taken_bytes)} for speed` : "for speed, takes nothing")
   : (item.taken_bytes ? `takes ${size(item.taken_bytes)}` : `saves ${size(item.saved_bytes)}`);
 if (rewritten) section("Rewrites", list(data.rewrites.map((item) => `${item.pass} ${item.instruction}${item.source ? " at " + item.source : ""}: ${gain(item)}, ${item.grade}: ${item.note}`)));
+if (data.curve) section("Memory against time", make("div", { class: "panel" }, tradeoff(data.curve)), table([
+  { name: "peak", number: true, key: (row) => row.total_bytes, show: (row) => size(row.total_bytes) },
+  { name: "time", number: true, key: (row) => row.seconds, show: (row) => (row.seconds / data.curve[0].seconds).toFixed(2) },
+  { name: "what was done last", key: (row) => row.step }, { name: "grade", key: (row) => row.grade || "" }], data.curve));
 if (data.remarks.length) section("Remarks", list(data.remarks.map((item) => `${item.kind}: ${item.pass} ${item.instruction}, ${size(item.bytes)}: ${item.message} [${item.code}]`)));
 if (data.before.caveats.length) section("What the model does not know", list(data.before.caveats));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());

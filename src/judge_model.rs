@@ -1,0 +1,24 @@
+//! The model as judge: its own bytes and its own time, where a user bounds the time (`--max-slowdown` without `--judge xla`).
+
+use hlo_ir::Module;
+use hlo_passes::{Options, run_time};
+
+use crate::judge::{Answer, Figures, Judge};
+
+/// The model of the target's compiler, on the machine of the options.
+pub(crate) struct ByModel<'a>(pub(crate) &'a Options);
+
+impl Judge for ByModel<'_> {
+    fn name(&self) -> &'static str {
+        "the model"
+    }
+    fn ask(&mut self, module: &Module) -> Result<Answer, String> {
+        let options = self.0;
+        let estimate = match hlo_memory::estimate(module, options.target) {
+            Ok(estimate) => estimate,
+            Err(error) => return Ok(Answer::Failed(error.to_string())),
+        };
+        let seconds = run_time(module, options.target, options.machine()).ok().map(|time| time.seconds);
+        Ok(Answer::Compiled(Figures { total: estimate.certain(), aliased: estimate.aliased, seconds }))
+    }
+}
