@@ -1,6 +1,6 @@
 //! The rough model of other compilers on programs of one kind each; the bytes are those that XLA:GPU (H100) and XLA:TPU (v5e) report.
 
-use hlo_memory::{Bytes, Model, Target, estimate};
+use hlo_memory::{Bytes, Estimate, Model, Target, estimate};
 
 const ADD: &str = "%add (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
@@ -9,16 +9,28 @@ const ADD: &str = "%add (a: f32[], b: f32[]) -> f32[] {
 }
 ";
 
+const GE: &str = "%ge (a: f32[], b: f32[]) -> pred[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = pred[] compare(%a, %b), direction=GE
+}
+";
+
 const MIB: u64 = 1 << 20;
 
-/// Temporaries in MiB of an entry computation with these lines.
-fn temporaries(lines: &str, target: Target) -> u64 {
-    let text = format!("HloModule m\n\n{ADD}\nENTRY %main {{\n{lines}\n}}\n");
+/// The estimate of an entry computation with these lines.
+fn found(lines: &str, target: Target) -> Estimate {
+    let text = format!("HloModule m\n\n{ADD}\n{GE}\nENTRY %main {{\n{lines}\n}}\n");
     let module = hlo_ir::text::parse(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let found = estimate(&module, target).expect("the model knows all of it");
     assert_eq!(found.model, if target == Target::Cpu { Model::Predicted } else { Model::Rough });
     assert_eq!(found.floor, found.arguments + found.outputs - found.aliased);
-    found.temporaries.get() / MIB
+    found
+}
+
+/// Temporaries in MiB.
+fn temporaries(lines: &str, target: Target) -> u64 {
+    found(lines, target).temporaries.get() / MIB
 }
 
 /// Wraps negative indices of 2^24 rows in three columns; what is scattered are `%u`.
@@ -187,4 +199,62 @@ fn a_gradient_reads_the_kernel_of_the_forward_convolution() {
         16 + 16 + 9,
         "the kernel with its output features first waits for the gradient"
     );
+}
+
+/// A strided convolution of 16 MiB and the gradient for its kernel, whose windows pad by `forward` and `gradient`.
+fn strided(forward: &str, gradient: &str) -> String {
+    format!(
+        "  %x = f32[16,64,64,64]{{3,2,1,0}} parameter(0)
+  %k = f32[3,3,64,64]{{3,2,1,0}} parameter(1)
+  %s = f32[16,64,64,64]{{3,2,1,0}} cosine(%x)
+  %y = f32[16,32,32,64]{{3,2,1,0}} convolution(%s, %k), window={{size=3x3 stride=2x2 pad={forward}}}, dim_labels=b01f_01io->b01f
+  %g = f32[16,32,32,64]{{3,2,1,0}} multiply(%y, %y)
+  ROOT %d = f32[3,3,64,64]{{3,2,1,0}} convolution(%s, %g), window={{size=32x32 pad={gradient} rhs_dilate=2x2}}, dim_labels=f01b_i01o->01bf"
+    )
+}
+
+#[test]
+fn uneven_padding_stands_in_memory_on_gpu() {
+    assert_eq!(temporaries(&strided("1_1x1_1", "1_0x1_0"), Target::Gpu), 24);
+    // Half a MiB more, once for both.
+    let uneven = strided("0_1x0_1", "0_1x0_1");
+    assert!(
+        found(&uneven, Target::Gpu).temporaries.get() > 24 * MIB + MIB / 2
+            && found(&uneven, Target::Gpu).temporaries.get() < 25 * MIB,
+        "XLA:GPU says 24.5"
+    );
+    let input = "  %g = f32[16,32,32,64]{3,2,1,0} parameter(0)
+  %k = f32[3,3,64,64]{3,2,1,0} parameter(1)
+  %x = f32[16,64,64,64]{3,2,1,0} parameter(2)
+  %back = f32[3,3,64,64]{3,2,1,0} reverse(%k), dimensions={0,1}
+  %d = f32[16,64,64,64]{3,2,1,0} convolution(%g, %back), window={size=3x3 pad=2_1x2_1 lhs_dilate=2x2}, dim_labels=b01f_01oi->b01f
+  ROOT %r = f32[16,64,64,64]{3,2,1,0} multiply(%d, %x)";
+    assert!(
+        found(input, Target::Gpu).temporaries.get() > 16 * MIB + MIB / 2
+            && found(input, Target::Gpu).temporaries.get() < 17 * MIB,
+        "XLA:GPU says 16.5"
+    );
+}
+
+#[test]
+fn dilated_inputs_stand_in_memory_on_gpu() {
+    let transposed = "  %x = f32[16,32,32,64]{3,2,1,0} parameter(0)
+  %k = f32[3,3,64,64]{3,2,1,0} parameter(1)
+  %s = f32[16,32,32,64]{3,2,1,0} cosine(%x)
+  ROOT %y = f32[16,64,64,64]{3,2,1,0} convolution(%s, %k), window={size=3x3 pad=2_1x2_1 lhs_dilate=2x2}, dim_labels=b01f_01io->b01f";
+    assert_eq!(temporaries(transposed, Target::Gpu), 17, "four times 4 MiB, and padding");
+    let kernel = "  %x = f32[16,32,32,64]{3,2,1,0} parameter(0)
+  %g = f32[16,64,64,64]{3,2,1,0} parameter(1)
+  %s = f32[16,32,32,64]{3,2,1,0} cosine(%x)
+  ROOT %d = f32[3,3,64,64]{3,2,1,0} convolution(%s, %g), window={size=64x64 pad=2_1x2_1 lhs_dilate=2x2}, dim_labels=f01b_i01o->01bf";
+    assert_eq!(temporaries(kernel, Target::Gpu), 31, "the gradient is transposed; XLA:GPU says 32.2");
+}
+
+#[test]
+fn positions_of_a_pool_are_not_written_on_gpu() {
+    let pool = "  %x = f32[16,112,112,32]{3,2,1,0} parameter(0)
+  %g = f32[16,56,56,32]{3,2,1,0} parameter(1)
+  %zero = f32[] constant(0)
+  ROOT %d = f32[16,112,112,32]{3,2,1,0} select-and-scatter(%x, %g, %zero), window={size=1x3x3x1 stride=1x2x2x1 pad=0_0x0_1x0_1x0_0}, select=%ge, scatter=%add";
+    assert_eq!(temporaries(pool, Target::Gpu), 30, "XLA:GPU says 30.6: the largest of each window, and where they are");
 }

@@ -108,8 +108,9 @@ const DEVICE_STAGES: &[fn(&mut Graph, Target)] = &[
     |graph, _| front::assign_layouts(graph),
     fusion::run_for,
     |graph, _| _ = tuples::run(graph),
-    |graph, _| front::clean_up(graph),
+    // Before the clean-up, which would let convolutions pad by their windows.
     front::call_libraries,
+    |graph, _| front::clean_up(graph),
     |graph, _| donors::run(graph),
     |graph, _| copies::run(graph),
     |graph, _| hoist::run(graph),

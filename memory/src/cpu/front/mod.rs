@@ -110,6 +110,9 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     }
     expand::call_top_k(&mut cx);
     late::fold_transposes(&mut cx);
+    if target == Target::Gpu {
+        expand::pad_for_library(&mut cx);
+    }
     cse::run(&mut cx);
     if cpu {
         late::drop_barriers(&mut cx);

@@ -15,6 +15,7 @@ pub(super) fn decides(graph: &Graph, target: Target, consumer: InstructionId, nu
     match target {
         Target::Cpu => None,
         Target::Gpu if feeds_product(graph, consumer) => Some(is_widening(graph, producer)),
+        Target::Gpu if is_window_of_several(graph, consumer) => Some(is_numbering(graph, producer)),
         Target::Gpu => scatter_of(graph, consumer)
             .map(|scatter| !is_destination(graph, consumer, scatter, number) && is_cheap_producer(graph, producer)),
         Target::Tpu => {
@@ -61,6 +62,17 @@ fn is_widening(graph: &Graph, producer: InstructionId) -> bool {
 
 fn feeds_product(graph: &Graph, consumer: InstructionId) -> bool {
     root_of(graph, consumer, Opcode::Dot).is_some()
+}
+
+/// Whether an instruction is or ends in a reduction of windows of several arrays, as the gradient of pooling has one.
+fn is_window_of_several(graph: &Graph, consumer: InstructionId) -> bool {
+    root_of(graph, consumer, Opcode::ReduceWindow).is_some_and(|root| graph.operands(root).len() > 2)
+}
+
+/// What such a kernel computes on the fly: the positions that it finds the largest elements by, and padding.
+fn is_numbering(graph: &Graph, producer: InstructionId) -> bool {
+    use Opcode as O;
+    matches!(graph.opcode(producer), O::Iota | O::Broadcast | O::Pad) && !graph.is_root(producer)
 }
 
 /// What a kernel of another kind computes on the fly: elementwise work, and data that is only moved.

@@ -2,7 +2,6 @@
 //!
 //! Source: `ConvRewriter`, `CudnnFusedConvRewriter`, `GpuLayoutAssignment` (xla/service/gpu/transforms).
 
-use hlo_ir::attribute::WindowDim;
 use hlo_ir::shape::Dims;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ConvDims, ElementType, Instruction, Opcode, Shape};
 
@@ -37,7 +36,8 @@ pub(crate) fn call_library(cx: &mut Cx<'_>) -> bool {
 
 /// What the library computes.
 #[derive(PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
+    /// What the program's own convolutions are, and everything that is no gradient in the form in which the library computes gradients.
     Forward,
     /// A gradient for the input: the kernel is that of the forward convolution.
     Input,
@@ -45,16 +45,14 @@ enum Kind {
     Kernel,
 }
 
-fn kind(cx: &Cx<'_>, id: Id, dims: &ConvDims) -> Option<Kind> {
+pub(super) fn kind(cx: &Cx<'_>, id: Id, dims: &ConvDims) -> Option<Kind> {
     let AttrValue::Window(window) = cx.inst(id).attribute(&AttrKey::Window)? else { return None };
-    let dilated = |of: fn(&WindowDim) -> i64| window.iter().any(|dim| of(dim) != 1);
     if dims.input_batch != dims.output_batch {
         return Some(Kind::Kernel);
     }
-    if cx.opcode(cx.operand(id, 1)) == Opcode::Reverse {
-        return Some(Kind::Input);
-    }
-    (!dilated(|dim| dim.lhs_dilate) && !dilated(|dim| dim.rhs_dilate)).then_some(Kind::Forward)
+    let steps = window.iter().any(|dim| dim.stride != 1);
+    let is_reversed = cx.opcode(cx.operand(id, 1)) == Opcode::Reverse;
+    Some(if is_reversed && !steps { Kind::Input } else { Kind::Forward })
 }
 
 /// Lets a convolution read its kernel in the library's order, in which the gradient for the input reads the kernel of the forward convolution as it is.
@@ -64,6 +62,8 @@ fn turn_kernel(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let (kernel, first, last, names) = match kind(cx, id, &dims)? {
         Kind::Forward => (kernel, dims.kernel_output, dims.kernel_input, ['o', 'i']),
         Kind::Input => (cx.operand(kernel, 0), dims.kernel_input, dims.kernel_output, ['i', 'o']),
+        // With a dilated input this is no gradient to the library but a forward convolution whose kernel is the other gradient.
+        Kind::Kernel if is_dilated(cx, id) => (kernel, dims.kernel_output, dims.kernel_input, ['o', 'i']),
         Kind::Kernel => return None,
     };
     let spatial = dims.kernel_spatial.iter();
@@ -79,6 +79,11 @@ fn turn_kernel(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let new = cx.like(id, shape, &[input, turned]);
     cx.set_attribute(new, AttrKey::DimLabels, AttrValue::Raw(labels.into()));
     Some(new)
+}
+
+fn is_dilated(cx: &Cx<'_>, id: Id) -> bool {
+    let window = cx.inst(id).attribute(&AttrKey::Window);
+    matches!(window, Some(AttrValue::Window(window)) if window.iter().any(|dim| dim.lhs_dilate != 1))
 }
 
 /// Labels with those of the kernel replaced.
