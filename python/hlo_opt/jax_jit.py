@@ -12,6 +12,7 @@ from . import jax_lowering, jax_plan
 from .jax_lowering import Lowering
 from .jax_options import Options, warn
 from .jax_plan import MemoryReport
+from .xla import advise
 
 jax_lowering.exclude_from_tracebacks(__file__)
 
@@ -93,6 +94,16 @@ class Jitted:
     def explain(self, *args, **kwargs) -> str:
         """Which source lines own the peak, what was done about it and what was refused, as text. Arguments as in `memory_report`."""
         return jax_plan.explanation(self.memory_report(*args, **kwargs))
+
+    def advise(self, *args, **kwargs) -> list[dict[str, Any]]:
+        """Flags and options of XLA that make the program smaller, for these arguments (shapes will do), the unchanged setting first.
+
+        The rows are those of `python -m hlo_opt.xla advise --json`, which compiles the program dozens of times, in a process of its own.
+        """
+        lowering = Lowering(self._plain.lower(*args, **kwargs))
+        if lowering.devices > 1:
+            raise ValueError(f"`{self._name()}` is partitioned: settings are compared for programs of one device")
+        return advise.of_text(lowering.text(), lowering.target)
 
     def trace(self, *args, **kwargs):
         """As of jax.jit."""

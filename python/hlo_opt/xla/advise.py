@@ -4,10 +4,12 @@ Each setting is compiled in a process of its own. Bytes are the compiler's; time
 """
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -22,6 +24,9 @@ MOST_TOGETHER = 6
 # A change below this share of the module is no reason to set a flag.
 COUNTS = 1e-3
 UNCHANGED = Setting(())
+NOTHING = "nothing to rewrite"
+# What `hlo-opt --budget` ends with where nothing fits; the module is written all the same.
+OVER_BUDGET = 4
 _UNKNOWN = re.compile(r"Unknown flag|No such compile option")
 _BAD_VALUE = re.compile(r"Flag parsing failed|Failed to parse|is not a valid")
 
@@ -145,31 +150,43 @@ def on_rewritten(adviser: Adviser, tried: list[tuple[Setting, dict]]) -> dict:
     """The rewritten module, with and without what helped the original."""
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "rewritten.hlo")
-        made = child.run(rewritten, (adviser.asked.file, adviser.asked.target, file), time_limit=adviser.asked.time_limit)
+        made = child.run(rewritten, (adviser.asked.file, adviser.asked.target, file, adviser.asked.budget), time_limit=adviser.asked.time_limit)
         if "error" in made:
             return {"rewrite": made["error"]}
         plain = adviser.row(UNCHANGED, file)
         adviser.rows.append(plain)
-        moving = sorted((pair for pair in tried if "error" not in pair[1] and moves(pair[1], adviser.reference)), key=lambda pair: order(pair[1]))
+        moving = sorted((pair for pair in tried if "error" not in pair[1] and is_smaller(pair[1], adviser.reference)), key=lambda pair: order(pair[1]))
         again = adviser.tried([setting for setting, _ in moving[:MOST_TOGETHER]], file)
         adviser.together(again, plain, file)
     return {"rewrite": None}
 
 
-def rewritten(file: str, target: str, output: str) -> dict:
-    """Our optimizer's form of a module, by the library or, where that is not installed, by the command."""
+def rewritten(file: str, target: str, output: str, budget: int | None) -> dict:
+    """Writes our optimizer's form of a module, by the library or, where that is not installed, by the command."""
     try:
         from .. import calls
     except ImportError:
-        tool = shutil.which("hlo-opt")
-        if not tool:
-            return {"error": "hlo-opt is not installed"}
-        done = subprocess.run([tool, file, "-o", output, "--target", target], capture_output=True, text=True, check=False)
-        return {"error": (done.stderr.strip().splitlines() or ["hlo-opt failed"])[-1]} if done.returncode else {}
-    text = calls.optimize(jobs.read(file), target=target).text
+        return by_command(file, target, output, budget)
+    found = calls.optimize(jobs.read(file), target=target, budget=budget)
     with open(output, "w", encoding="utf-8") as out:
-        out.write(text)
-    return {}
+        out.write(found.text)
+    return {} if found.report.rewrites else {"error": NOTHING}
+
+
+def by_command(file: str, target: str, output: str, budget: int | None) -> dict:
+    tool, report = shutil.which("hlo-opt"), output + ".json"
+    if not tool:
+        return {"error": "hlo-opt is not installed"}
+    command = [tool, file, "-o", output, "--target", target, "--report", report, *(["--budget", str(budget)] if budget else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, OVER_BUDGET):
+        return {"error": (done.stderr.strip().splitlines() or ["hlo-opt failed"])[-1]}
+    with open(report, encoding="utf-8") as found:
+        return {} if json.load(found)["rewrites"] else {"error": NOTHING}
+
+
+def is_smaller(row: dict, base: dict) -> bool:
+    return "error" in base or row["total_bytes"] < base["total_bytes"]
 
 
 def moves(row: dict, base: dict) -> bool:
@@ -186,3 +203,17 @@ def sorted_out(adviser: Adviser) -> dict:
     ranked = sorted((row for row in shown if "error" not in row), key=order)
     return {"rows": [reference, *ranked, *(row for row in shown if "error" in row)], "without_effect": [row["setting"] for row in idle if not row["rewritten"]],
             "not_tried": adviser.left, "advice": adviser.best(False), "advice_rewritten": adviser.best(True)}
+
+
+def of_text(text: str, target: str) -> list[dict]:
+    """The rows of a module's text. In a process of its own, so that the caller's devices and threads do not matter."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "module.hlo")
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(text)
+        command = [sys.executable, "-m", "hlo_opt.xla", "advise", file, "--target", target, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout) if done.stdout else {"error": done.stderr.strip()}
+    if "error" in found:
+        raise RuntimeError(found["error"])
+    return found["rows"]
