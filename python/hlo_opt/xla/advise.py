@@ -23,6 +23,8 @@ SLOWER = 1.25
 MOST_TOGETHER = 6
 # A change below this share of the module is no reason to set a flag.
 COUNTS = 1e-3
+# The share of the time for single settings; what is left is for settings together and for the rewritten module.
+FIRST = 2 / 3
 UNCHANGED = Setting(())
 NOTHING = "nothing to rewrite"
 # What `hlo-opt --budget` ends with where nothing fits; the module is written all the same.
@@ -54,7 +56,8 @@ class Adviser:
     left: int = 0
 
     def __post_init__(self):
-        self.deadline = time.monotonic() + self.asked.within
+        self.start = time.monotonic()
+        self.deadline = self.start + FIRST * self.asked.within
         self.passes: list[str] = []
         self.reference: dict = {}
 
@@ -139,8 +142,10 @@ def advise(asked: Asked) -> dict:
     if "error" in reference and "RESOURCE_EXHAUSTED" not in reference["error"] and "memory" not in reference["error"]:
         return {"file": asked.file, "error": reference["error"]}
     adviser.rows.append(reference)
-    candidates = [*settings.of(asked.target, jobs.read(asked.file)), *settings.without(adviser.passes)]
+    limits = [] if "error" in reference else settings.limits(asked.target, reference["total_bytes"], reference["temp_bytes"])
+    candidates = [*limits, *settings.of(asked.target, jobs.read(asked.file)), *settings.without(adviser.passes)]
     tried = adviser.tried(candidates)
+    adviser.deadline = adviser.start + asked.within
     adviser.together(tried, reference)
     rewrite = on_rewritten(adviser, tried)
     return {"file": asked.file, "target": asked.target, **rewrite, **sorted_out(adviser)}

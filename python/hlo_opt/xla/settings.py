@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from . import targets
+
 ROUNDING = "results may differ in rounding"
 
 # Passes that XLA needs for the program to run, or for its meaning: a module without them fails or computes something else.
@@ -46,6 +48,13 @@ class Setting:
 
 DISABLED = "xla_disable_hlo_passes"
 
+# XLA:GPU's scheduler and rematerialization keep within so many percent (95 by default) of four fifths of the device's memory less arguments and results
+# (GetSchedulerMemoryLimit in xla/service/gpu/gpu_hlo_schedule.cc).
+LIMIT, GPU_SHARE = "xla_gpu_memory_limit_slop_factor", 0.8
+GPU_MEMORY = int(re.search(r"device_memory_size: (\d+)", targets.H100)[1])
+# Shares of the temporaries that are tried as limits.
+LIMITS = 0.9, 0.75, 0.5, 0.25
+
 
 def one(name: str, *values: str, note: str = "", results: bool = False, needs: str = "") -> list[Setting]:
     """A setting for each value."""
@@ -55,8 +64,7 @@ def one(name: str, *values: str, note: str = "", results: bool = False, needs: s
 _ROUNDED = {"note": ROUNDING, "results": True}
 _COLLECTIVES = {"needs": r"\ball-reduce|\ball-gather|\breduce-scatter|sharding="}
 
-_EFFORTS = [*one("memory_fitting_level", "3", "0"), *one("optimization_level", "1"), *one("memory_fitting_effort", "1.0", "-1.0"),
-            *one("exec_time_optimization_effort", "-1.0")]
+_EFFORTS = [*one("memory_fitting_level", "3", "0"), *one("optimization_level", "1"), *one("memory_fitting_effort", "1.0")]
 
 _CPU = [
     *one("xla_cpu_enable_concurrency_optimized_scheduler", "false", "true"),
@@ -80,20 +88,14 @@ _CPU = [
 _GPU = [
     *one("xla_gpu_enable_triton_gemm", "false", **_ROUNDED),
     *one("xla_gpu_enable_latency_hiding_scheduler", "true", "false"),
-    *one("xla_gpu_memory_limit_slop_factor", "50", "10"),
     *one("xla_gpu_enable_analytical_latency_estimator", "true"),
-    *one("xla_gpu_enable_analytical_sol_latency_estimator", "false"),
     *one("xla_gpu_copy_insertion_use_region_analysis", "true"),
     *one("xla_gpu_enable_while_loop_unrolling", "WHILE_LOOP_UNROLLING_NO_UNROLL", "WHILE_LOOP_UNROLLING_DOUBLE_BUFFER"),
     *one("xla_gpu_experimental_enable_fusion_block_level_rewriter", "true", "false", **_ROUNDED),
     *one("xla_gpu_unsupported_enable_triton_multi_output_fusion", "true", "false", **_ROUNDED),
     *one("xla_gpu_triton_gemm_any", "true", "false", **_ROUNDED),
-    *one("xla_gpu_unsupported_enable_generic_triton_emitter_for_gemms", "false", **_ROUNDED),
     *one("xla_gpu_experimental_pack_dot_operands_along_k_dimension", "false", **_ROUNDED),
-    *one("xla_gpu_experimental_all_fusions_with_triton", "true", **_ROUNDED),
-    *one("xla_gpu_experimental_disable_binary_libraries", "true", **_ROUNDED),
     *one("xla_gpu_enable_cublaslt", "true", "false", **_ROUNDED),
-    *one("xla_gpu_cublas_fallback", "false", **_ROUNDED),
     *one("xla_gpu_cudnn_gemm_fusion_level", "2", **_ROUNDED),
     *one("xla_gpu_enable_cudnn_layer_norm", "true", **_ROUNDED),
     *one("xla_gpu_experimental_gemm_fusion_v2", "true", **_ROUNDED),
@@ -108,7 +110,6 @@ _GPU = [
     *one("xla_gpu_force_conv_nchw", "true", **_ROUNDED),
     *one("xla_gpu_force_conv_nhwc", "true", **_ROUNDED),
     *one("xla_gpu_enable_cub_radix_sort", "false", "true"),
-    *one("xla_gpu_experimental_use_raft_select_k", "true", "false"),
     *one("xla_gpu_enable_scatter_determinism_expander", "false", "true", **_ROUNDED),
     *one("xla_gpu_deterministic_ops", "true", **_ROUNDED),
     *one("xla_gpu_exclude_nondeterministic_ops", "true", **_ROUNDED),
@@ -172,6 +173,15 @@ _TARGETS = {"cpu": _CPU, "gpu": _GPU, "tpu": _TPU}
 def of(target: str, text: str) -> list[Setting]:
     """Flags and options that are tried for a program."""
     return [found for found in [*_TARGETS[target], *_EFFORTS] if not found.needs or re.search(found.needs, text)]
+
+
+def limits(target: str, total: int, temporaries: int) -> list[Setting]:
+    """Memory limits below what the program takes, at which XLA:GPU computes values again: percents of what the device has beside arguments and results."""
+    beside = GPU_SHARE * GPU_MEMORY - (total - temporaries)
+    if target != "gpu" or beside <= 0:
+        return []
+    percents = dict.fromkeys(max(1, round(100 * share * temporaries / beside)) for share in LIMITS)
+    return [one(LIMIT, str(percent))[0] for percent in percents if percent < 95]
 
 
 def without(passes: list[str]) -> list[Setting]:
