@@ -21,8 +21,9 @@ from .settings import Setting
 SLOWER = 1.25
 # So many settings are put together, and tried on the rewritten module.
 MOST_TOGETHER = 6
-# A change below this share of the module is no reason to set a flag.
-COUNTS = 1e-3
+# A change below this share of the module is no reason to set a flag, and one below this share of the time is none.
+COUNTS = 1e-2
+SAME = 1e-3
 # The share of the time for single settings; what is left is for settings together and for the rewritten module.
 FIRST = 2 / 3
 UNCHANGED = Setting(())
@@ -106,7 +107,7 @@ class Adviser:
         """Whether a row is smaller than another, by enough to count, and not much slower than the original."""
         if "error" in row:
             return False
-        return "error" in base or (row["total_bytes"] < base["total_bytes"] * (1 - COUNTS) and self.is_quick(row))
+        return "error" in base or (saves(row, base) and self.is_quick(row))
 
     def is_quick(self, row: dict) -> bool:
         return row["seconds"] <= SLOWER * self.reference.get("seconds", float("inf"))
@@ -116,8 +117,15 @@ class Adviser:
         rows = [row for row in self.rows if row["rewritten"] == rewritten and "error" not in row and not row["results_may_differ"]]
         fitting = [row for row in rows if self.asked.budget and row["total_bytes"] <= self.asked.budget]
         if fitting:
-            return min(fitting, key=lambda row: (row["seconds"], row["total_bytes"]))
-        return min((row for row in rows if self.is_quick(row)), key=order, default=None)
+            return min(fitting, key=lambda row: (row["seconds"], len(row["setting"]), row["total_bytes"]))
+        plain = next((row for row in rows if not row["setting"]), None)
+        worth = [row for row in rows if plain is None or row is plain or saves(row, plain)]
+        return min((row for row in worth if self.is_quick(row)), key=order, default=plain)
+
+
+def saves(row: dict, base: dict) -> bool:
+    """Whether a row is smaller by enough to count."""
+    return row["total_bytes"] < base["total_bytes"] * (1 - COUNTS)
 
 
 def order(row: dict):
@@ -191,7 +199,7 @@ def by_command(file: str, target: str, output: str, budget: int | None) -> dict:
 
 
 def is_smaller(row: dict, base: dict) -> bool:
-    return "error" in base or row["total_bytes"] < base["total_bytes"]
+    return "error" in base or saves(row, base)
 
 
 def moves(row: dict, base: dict) -> bool:
@@ -203,7 +211,7 @@ def sorted_out(adviser: Adviser) -> dict:
     reference, others = adviser.rows[0], adviser.rows[1:]
     bases = {False: reference, True: next((row for row in others if row["rewritten"]), reference)}
     idle = [row for row in others if row["setting"] and "error" not in row and not moves(row, bases[row["rewritten"]])
-            and abs(row["seconds"] - bases[row["rewritten"]]["seconds"]) <= COUNTS * row["seconds"]]
+            and abs(row["seconds"] - bases[row["rewritten"]]["seconds"]) <= SAME * row["seconds"]]
     shown = [row for row in others if not any(row is one for one in idle)]
     ranked = sorted((row for row in shown if "error" not in row), key=order)
     return {"rows": [reference, *ranked, *(row for row in shown if "error" in row)], "without_effect": [row["setting"] for row in idle if not row["rewritten"]],

@@ -67,8 +67,9 @@ _COLLECTIVES = {"needs": r"\ball-reduce|\ball-gather|\breduce-scatter|sharding="
 _EFFORTS = [*one("memory_fitting_level", "3", "0"), *one("optimization_level", "1"), *one("memory_fitting_effort", "1.0")]
 
 _CPU = [
-    *one("xla_cpu_enable_concurrency_optimized_scheduler", "false", "true"),
+    # As a compile option the type alone works: the older flag is read together with XLA_FLAGS, where it sets the type.
     *one("xla_cpu_scheduler_type", "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED", "CPU_SCHEDULER_TYPE_CONCURRENCY_OPTIMIZED"),
+    *one("xla_cpu_enable_concurrency_optimized_scheduler", "false", "true"),
     *one("xla_cpu_copy_insertion_use_region_analysis", "true"),
     *one("xla_cpu_use_fusion_emitters", "false"),
     *one("xla_cpu_experimental_enable_tiling_propagation", "true"),
