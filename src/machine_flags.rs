@@ -181,6 +181,16 @@ mod tests {
         }
     }
 
+    /// The estimates of `python -m hlo_opt.xla time` read a file, which has what the table has.
+    #[test]
+    fn python_knows_the_same_machines() {
+        let text = include_str!("../python/hlo_opt/xla/machines.json");
+        let rows: Vec<Description> = serde_json::from_str(text).expect("a list of descriptions");
+        let theirs: Vec<_> = rows.into_iter().map(|row| row.machine().expect("a machine")).collect();
+        let ours: Vec<_> = TARGETS.iter().flat_map(|&(target, ..)| Machine::known(target).cloned()).collect();
+        assert_eq!(theirs, ours);
+    }
+
     #[test]
     fn targets_name_machines() {
         assert_eq!(target("gpu"), (Target::Gpu, None));

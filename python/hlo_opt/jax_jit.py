@@ -13,6 +13,7 @@ from .calls import CurvePoint, memory_curve
 from .jax_lowering import Lowering
 from .jax_options import Options, warn
 from .jax_plan import MemoryReport
+from .xla import advise
 
 jax_lowering.exclude_from_tracebacks(__file__)
 
@@ -98,6 +99,16 @@ class Jitted:
     def memory_curve(self, *args, **kwargs) -> list[CurvePoint]:
         """What memory costs in time for these arguments (shapes will do), as `hlo_opt.memory_curve` says it; nothing is compiled."""
         return self.lower(*args, **kwargs).memory_curve()
+
+    def advise(self, *args, **kwargs) -> list[dict[str, Any]]:
+        """Flags and options of XLA that make the program smaller, for these arguments (shapes will do), the unchanged setting first.
+
+        The rows are those of `python -m hlo_opt.xla advise --json`, which compiles the program dozens of times, in a process of its own.
+        """
+        lowering = Lowering(self._plain.lower(*args, **kwargs))
+        if lowering.devices > 1:
+            raise ValueError(f"`{self._name()}` is partitioned: settings are compared for programs of one device")
+        return advise.of_text(lowering.text(), lowering.target)
 
     def trace(self, *args, **kwargs):
         """As of jax.jit."""

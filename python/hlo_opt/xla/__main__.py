@@ -1,6 +1,8 @@
 """Ask XLA about HLO modules. Every module runs in a process of its own, with limits.
 
     python -m hlo_opt.xla peak FILE...                bytes by the compiler's own buffer assignment, from shapes alone
+    python -m hlo_opt.xla time FILE...                estimated time of what the compiler makes of a module
+    python -m hlo_opt.xla advise FILE                 flags of XLA that make the module smaller
     python -m hlo_opt.xla compare BEFORE AFTER        both on the same data, hard cases included
     python -m hlo_opt.xla dump SCRIPT [ARGUMENTS]     run a program and keep the modules that XLA compiled
     python -m hlo_opt.xla calibrate                   describe the machine in use for `hlo-opt --machine FILE`
@@ -12,7 +14,7 @@ import json
 import re
 import sys
 
-from . import compiler, dump, service, words
+from . import advise, compiler, dump, machines, service, words
 
 EQUAL, FAILED, DIFFER = 0, 1, 3
 GRADES = ("bitwise", "hlo-exact", "reassociate", "assume")
@@ -24,7 +26,7 @@ def main(arguments=None):
         return calibrate(options)
     if options.command != "dump":  # a program of the user runs in the user's environment
         compiler.import_quietly()
-    return {"peak": peak, "compare": compare, "dump": dump_script, "roundtrip": roundtrip}[options.command](options)
+    return {"peak": peak, "time": time, "advise": advice, "compare": compare, "dump": dump_script, "roundtrip": roundtrip}[options.command](options)
 
 
 def parser():
@@ -38,6 +40,14 @@ def parser():
     found.add_argument("files", nargs="+", metavar="FILE")
     found.add_argument("--target", choices=("cpu", "tpu", "gpu"), default="cpu")
     found.add_argument("--dump", metavar="DIR", help="keep the scheduled module there (cpu)")
+    found = commands.add_parser("time", parents=[shared], help="estimated run time")
+    found.add_argument("files", nargs="+", metavar="FILE")
+    add_machine(found)
+    found = commands.add_parser("advise", parents=[shared], help="flags that save memory")
+    found.add_argument("file", metavar="FILE")
+    add_machine(found)
+    found.add_argument("--budget", type=size, metavar="SIZE", help="advise the fastest setting that fits")
+    found.add_argument("--within", type=float, default=advise.Asked.within, metavar="SECONDS", help="for all settings together")
     found = commands.add_parser("compare", parents=[shared], help="equal results?")
     found.add_argument("before")
     found.add_argument("after")
@@ -56,6 +66,12 @@ def parser():
     found.add_argument("script")
     found.add_argument("arguments", nargs=argparse.REMAINDER)
     return top
+
+
+def add_machine(command):
+    names = [machine["target"] + ":" + machine["name"] for machine in machines.known() if machine["target"] != "cpu"]
+    command.add_argument("--target", choices=("cpu", "tpu", "gpu", *names), default="cpu", help="a compiler, perhaps with the machine whose speed counts")
+    command.add_argument("--machine", metavar="FILE", help="a machine that `calibrate` described")
 
 
 def size(text):
@@ -86,6 +102,22 @@ def say(options, found, sentence):
 def peak(options):
     answers = [say(options, ask(options, "peak", file=file, dump=options.dump, target=options.target), words.peak) for file in options.files]
     return EQUAL if all(answers) else FAILED
+
+
+def time(options):
+    answers = [say(options, ask(options, "time", file=file, target=options.target, machine=options.machine), words.time) for file in options.files]
+    return EQUAL if all(answers) else FAILED
+
+
+def advice(options):
+    try:
+        machine = machines.read(options.machine) if options.machine else machines.of(options.target)
+    except (OSError, ValueError) as error:
+        return EQUAL if say(options, {"error": str(error)}, words.advice) else FAILED
+    progress = (lambda text: print(f"\r\033[K{text[:100]}", end="", file=sys.stderr, flush=True)) if sys.stderr.isatty() else None
+    asked = advise.Asked(options.file, options.target.partition(":")[0], machine, options.budget, options.time_limit, options.memory_limit,
+                         options.within, progress)
+    return EQUAL if say(options, advise.advise(asked), words.advice) else FAILED
 
 
 def compare(options):

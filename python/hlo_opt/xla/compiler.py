@@ -76,23 +76,39 @@ def refuse_callbacks(text, name):
         raise ValueError(f"{name} calls back into Python: it runs only in the process that made it")
 
 
-def compile_text(jax, text, partitions=1):
+# Options that are no flags of XLA, with their homes among the build options.
+EFFORTS = {"exec_time_optimization_effort": float, "memory_fitting_effort": float, "optimization_level": int, "memory_fitting_level": int}
+
+
+def set_options(compile_options, options):
+    """Sets what `compiler_options` of jax.jit would set: efforts and levels, and flags of XLA by their names."""
+    build = compile_options.executable_build_options
+    for name, value in options.items():
+        if name in EFFORTS:
+            setattr(build, name, EFFORTS[name](value))
+    flags = [(name, str(value)) for name, value in options.items() if name not in EFFORTS]
+    if flags:
+        compile_options.env_option_overrides = flags
+
+
+def compile_text(jax, text, partitions=1, options=None):
     """Compile a before-optimizations module; returns (executable, program shape, device)."""
     from jax._src.lib import xla_client
     load_kernels(text)
     program = computation(parse(text))
     mlir = stablehlo(program)
     devices = tuple(jax.devices()[:partitions])
-    options = xla_client.CompileOptions()
+    given = xla_client.CompileOptions()
     if partitions > 1:
-        build = options.executable_build_options
+        build = given.executable_build_options
         build.num_partitions = partitions
         build.use_spmd_partitioning = True
         # Annotations of Shardy mean nothing to the older partitioner.
         build.use_shardy_partitioner = "xla.sdy" in text
-    options.num_replicas, options.num_partitions = 1, partitions
+    given.num_replicas, given.num_partitions = 1, partitions
+    set_options(given, options or {})
     client = devices[0].client
-    executable = client.compile_and_load(mlir, xla_client.DeviceList(devices), options)
+    executable = client.compile_and_load(mlir, xla_client.DeviceList(devices), given)
     return executable, program.program_shape(), devices[0]
 
 

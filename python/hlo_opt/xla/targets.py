@@ -34,6 +34,11 @@ class DoesNotFit(ValueError):
 
 def byte_counts(text, target):
     """Argument, output, alias and temp bytes of a module by the target's compiler; their total."""
+    return counted(executable(text, target), target)
+
+
+def executable(text, target, options=None):
+    """The compiled module, with options of XLA by name (`compiler_options` of jax.jit)."""
     if target == "tpu":
         device = tpu_device()
     elif target == "gpu":
@@ -41,9 +46,14 @@ def byte_counts(text, target):
     else:
         raise ValueError(f"unknown target {target!r}; known are cpu, tpu, gpu")
     try:
-        stats = compiled(text, device).get_compiled_memory_stats()
+        return compiled(text, device, options)
     except Exception as error:
         raise refusal(error, target) from error
+
+
+def counted(executable, target):
+    """The bytes of an executable for the target."""
+    stats = executable.get_compiled_memory_stats()
     arguments, outputs, aliased = stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes
     temporary = temporaries(stats, target)
     return {"total_bytes": arguments + outputs - aliased + temporary, "argument_bytes": arguments,
@@ -96,14 +106,15 @@ def gpu_device():
     return topologies.get_topology_desc(platform="cuda", topology_name="", topology="1x1x1", target_config=H100).devices[0]
 
 
-def compiled(text, device):
+def compiled(text, device, options=None):
     from jax._src.interpreters import mlir
     from jax._src.lib import xla_client
     from jax._src.lib.mlir import ir
 
     from . import compiler
     module = compiler.stablehlo(compiler.computation(compiler.parse(text)))
-    options = xla_client.CompileOptions()
-    options.num_replicas = options.num_partitions = 1
+    given = xla_client.CompileOptions()
+    given.num_replicas = given.num_partitions = 1
+    compiler.set_options(given, options or {})
     with mlir.make_ir_context():
-        return device.client.compile(ir.Module.parse(module), xla_client.DeviceList((device,)), options)
+        return device.client.compile(ir.Module.parse(module), xla_client.DeviceList((device,)), given)
