@@ -72,6 +72,8 @@ pub struct Attempt {
     pub bounds: Bounds,
     /// What the compiler says of it.
     pub answer: Answer,
+    /// Whether it takes longer than is allowed.
+    pub is_slow: bool,
 }
 
 /// What came of it.
@@ -181,7 +183,8 @@ impl Bench<'_> {
         let original = self.charge(&self.before, &form.report.before);
         let answer = self.judge.ask(form.after()).map_err(JudgeError::Unasked)?;
         let charge = self.charge(&answer, &form.report.after);
-        self.attempts.push(Attempt { rewrites: form.report.rewrites.len(), bounds, answer: answer.clone() });
+        let is_slow = answer.figures().is_some_and(|figures| self.is_slow(figures));
+        self.attempts.push(Attempt { rewrites: form.report.rewrites.len(), bounds, answer: answer.clone(), is_slow });
         let least = self.best.as_ref().map(|best| best.charge).or(original);
         if let Some(charge) = charge.filter(|&charge| least.is_none_or(|least| charge < least)) {
             self.best = Some(Best { charge, form, answer, bounds });

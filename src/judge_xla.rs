@@ -6,6 +6,7 @@ use std::process::Output;
 
 use hlo_ir::{Module, text};
 use hlo_memory::{Bytes, Target};
+use hlo_passes::Machine;
 use serde::Deserialize;
 
 use crate::args::{Judging, Rewriting, Who};
@@ -42,7 +43,7 @@ pub(crate) fn decide(
 ) -> Result<Vec<Optimized>, JudgedError> {
     let Judging { judge, max_slowdown } = rewriting.judging;
     let wish = Wish { pipeline: &rewriting.pipeline, options, max_slowdown };
-    let (mut xla, mut model) = (Xla { target: options.target }, ByModel(options));
+    let (mut xla, mut model) = (Xla(options), ByModel(options));
     let judge: &mut dyn Judge = match (judge, max_slowdown) {
         (Who::Xla, _) => &mut xla,
         (Who::Model, Some(_)) => &mut model,
@@ -52,12 +53,10 @@ pub(crate) fn decide(
     results.into_iter().map(|result| Ok(judge::decide(result, wish, judge)?)).collect()
 }
 
-/// The compiler of a target.
-struct Xla {
-    target: Target,
-}
+/// The compiler of the target, and a roofline over what it makes of a module.
+struct Xla<'a>(&'a Options);
 
-/// The line of JSON that the package answers with (`python/hlo_opt/xla/jobs.py`): figures, or an error.
+/// The line of JSON that the package answers with (`python/hlo_opt/xla/trial.py`): figures, or an error.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Line {
@@ -68,9 +67,9 @@ struct Line {
     does_not_fit: bool,
 }
 
-impl Judge for Xla {
+impl Judge for Xla<'_> {
     fn name(&self) -> &'static str {
-        match self.target {
+        match self.0.target {
             Target::Cpu => "XLA:CPU",
             Target::Tpu => "XLA:TPU",
             Target::Gpu => "XLA:GPU",
@@ -85,10 +84,10 @@ impl Judge for Xla {
     }
 }
 
-impl Xla {
+impl Xla<'_> {
     fn answer(&self, file: &Path) -> Result<Answer, String> {
         let mut command = verify_xla::package();
-        command.args(["peak", "--json", "--target", target_name(self.target)]).arg(file);
+        command.args(["time", "--json", "--target", &self.target()]).arg(file);
         let output = command.output().map_err(|error| verify_xla::no_python(&command, &error, "--judge xla"))?;
         let line: Line = serde_json::from_slice(&output.stdout).map_err(|_| end_of(&output))?;
         let Some(total) = line.total_bytes else {
@@ -96,6 +95,15 @@ impl Xla {
         };
         let (total, aliased) = (Bytes(total), Bytes(line.alias_bytes));
         Ok(Answer::Compiled(Figures { total, aliased, seconds: line.seconds }))
+    }
+}
+
+impl Xla<'_> {
+    /// The target as the package's `--target` spells it, with the machine if that has a name.
+    fn target(&self) -> String {
+        let target = target_name(self.0.target);
+        let named = self.0.machine.as_ref().filter(|machine| Machine::named(machine.target, &machine.name).is_some());
+        named.map_or_else(|| target.to_owned(), |machine| format!("{target}:{}", machine.name))
     }
 }
 

@@ -31,7 +31,8 @@ fn attempted(attempt: &Attempt) -> String {
     let plural = if attempt.rewrites == 1 { "" } else { "s" };
     let budget = attempt.bounds.budget.map(|budget| format!(", the model being asked for {budget}"));
     let (count, budget) = (attempt.rewrites, budget.unwrap_or_default());
-    format!("  tried {count} rewrite{plural}{budget}: {}\n", said(&attempt.answer))
+    let slow = if attempt.is_slow { ", slower than --max-slowdown allows" } else { "" };
+    format!("  tried {count} rewrite{plural}{budget}: {}{slow}\n", said(&attempt.answer))
 }
 
 /// The verdict in a JSON report.
@@ -56,6 +57,7 @@ struct JsonAnswer<'a> {
 struct JsonAttempt<'a> {
     rewrites: usize,
     model_budget_bytes: Option<u64>,
+    is_slow: bool,
     answer: JsonAnswer<'a>,
 }
 
@@ -64,6 +66,7 @@ impl<'a> From<&'a Verdict> for JsonVerdict<'a> {
         let attempt = |attempt: &'a Attempt| JsonAttempt {
             rewrites: attempt.rewrites,
             model_budget_bytes: attempt.bounds.budget.map(Bytes::get),
+            is_slow: attempt.is_slow,
             answer: answer(&attempt.answer),
         };
         Self {

@@ -20,7 +20,7 @@ def peak(file, dump=None, target="cpu"):
     """The compiler's own byte counts of one module, from shapes: nothing of its size is allocated."""
     text = read(file)
     if target != "cpu":
-        return {"file": file, "target": target, **of_device(text, target)}
+        return {"file": file, "target": target, **targets.byte_counts(text, target)}
     with tempfile.TemporaryDirectory() as dump_dir:
         partitions = xla.partitions_of(text)
         jax = xla.start(dump_dir, partitions)
@@ -29,14 +29,6 @@ def peak(file, dump=None, target="cpu"):
         if dump:
             answer["dump"] = keep_dump(dump_dir, file, dump)
         return answer
-
-
-def of_device(text, target):
-    """The byte counts of a device's compiler; that a program does not fit the device is an answer that callers may have to tell from a failure."""
-    try:
-        return targets.byte_counts(text, target)
-    except targets.DoesNotFit as error:
-        return {"error": str(error), "does_not_fit": True}
 
 
 def keep_dump(dump_dir, file, folder):

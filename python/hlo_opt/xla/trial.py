@@ -14,10 +14,16 @@ _AFTER = re.compile(r"\.after_([^.]+)\.before_[^.]+\.txt$")
 
 
 def time(file, target="cpu", machine=None):
-    """Estimated time of a module on a machine: `gpu` or `gpu:a100`, or a file that describes one."""
+    """Estimated time of a module on a machine, `gpu` or `gpu:a100` or a file that describes one, beside the compiler's bytes.
+
+    That a program does not fit the device is an answer that callers may have to tell from a failure."""
     described = machines.read(machine) if machine else machines.of(target)
-    found = trial(file, target.partition(":")[0], {}, described)
-    return {"file": file, "target": target, **found["estimate"]}
+    try:
+        found = trial(file, target.partition(":")[0], {}, described)
+    except targets.DoesNotFit as error:
+        return {"error": str(error), "does_not_fit": True}
+    counts = {name: value for name, value in found.items() if name.endswith("_bytes")}
+    return {"file": file, "target": target, **found["estimate"], **counts}
 
 
 def trial(file, target="cpu", setting=None, machine=None, passes=False):
