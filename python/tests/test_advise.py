@@ -61,10 +61,10 @@ def test_rows_say_what_the_flag_set_by_hand_gives(program, tmp_path):
 
 
 def test_what_gives_no_module_is_a_row(program):
-    found = advised(program, [{"xla_cpu_never_heard_of": "true"}, {"xla_cpu_scheduler_type": "never"}, {MEMORY_OPTIMIZED: "false"}, {MEMORY_OPTIMIZED: "true"}])
+    found = advised(program, [{"xla_cpu_never_heard_of": "true"}, {"xla_cpu_multi_thread_eigen": "never"}, {MEMORY_OPTIMIZED: "false"}, {MEMORY_OPTIMIZED: "true"}])
     notes = {json.dumps(row["setting"]): row["note"] for row in found["rows"] if "error" in row}
     assert notes == {'{"xla_cpu_never_heard_of": "true"}': "unknown to this jaxlib",
-                     '{"xla_cpu_scheduler_type": "never"}': "this jaxlib does not take the value"}
+                     '{"xla_cpu_multi_thread_eigen": "never"}': "this jaxlib does not take the value"}
     assert found["without_effect"] == [{MEMORY_OPTIMIZED: "true"}] and found["advice"]["setting"] == {MEMORY_OPTIMIZED: "false"}
     said = words.advice(found)
     assert f'XLA_FLAGS="--{MEMORY_OPTIMIZED}=false"' in said and f"without effect: {MEMORY_OPTIMIZED}=true" in said
