@@ -106,6 +106,16 @@ def test_settings_are_put_together_as_long_as_they_help(monkeypatch):
     assert [row["setting"] for row in adviser.rows[3:]] == [{"a": "1", "b": "1"}]
 
 
+def test_a_setting_under_which_the_module_fits_the_device_is_advised():
+    adviser = advise.Adviser(advise.Asked("file", "tpu"))
+    refused = {"setting": {}, "rewritten": False, "note": "compiler error: Ran out of memory", "results_may_differ": False, "error": "Ran out of memory"}
+    adviser.reference, adviser.rows = refused, [refused, trial(90, 1.0, {"a": "1"}), trial(80, 1.0, {}, rewritten=True)]
+    found = {"file": "file", "target": "tpu", "rewrite": None, **advise.sorted_out(adviser)}
+    assert [row.get("total_bytes") for row in found["rows"]] == [None, 80, 90]
+    assert found["advice"]["setting"] == {"a": "1"} and found["advice_rewritten"]["total_bytes"] == 80
+    assert "compiler_options={'a': '1'}" in words.advice(found)
+
+
 def test_disabled_passes_are_joined():
     fusion, cse = settings.without(["fusion", "cse", "copy-insertion"])
     assert fusion.results and not cse.results

@@ -229,6 +229,7 @@ def test_tiles_are_full_and_near_memory_is_free():
     assert bytes_of("f32[10,3]{0,1:T(8,128)}") == 128 * 8 * 4
     assert bytes_of("bf16[64]{0:T(128)(2,1)S(1)}") == 0 and bytes_of("bf16[64]{0:S(1)}", near=False) == 128
     assert bytes_of("s4[7]{0:E(4)}") == 3.5 and bytes_of("f8e4m3fn[7]") == 7 and bytes_of("pred[]") == 1
+    assert bytes_of("f32[<=7,2]") == 56
 
 
 def test_machines_are_found_and_read(tmp_path):
