@@ -61,10 +61,10 @@ def test_rows_say_what_the_flag_set_by_hand_gives(program, tmp_path):
 
 
 def test_what_gives_no_module_is_a_row(program):
-    found = advised(program, [{"xla_cpu_never_heard_of": "true"}, {"xla_cpu_scheduler_type": "never"}, {MEMORY_OPTIMIZED: "false"}, {MEMORY_OPTIMIZED: "true"}])
+    found = advised(program, [{"xla_cpu_never_heard_of": "true"}, {"xla_cpu_multi_thread_eigen": "never"}, {MEMORY_OPTIMIZED: "false"}, {MEMORY_OPTIMIZED: "true"}])
     notes = {json.dumps(row["setting"]): row["note"] for row in found["rows"] if "error" in row}
     assert notes == {'{"xla_cpu_never_heard_of": "true"}': "unknown to this jaxlib",
-                     '{"xla_cpu_scheduler_type": "never"}': "this jaxlib does not take the value"}
+                     '{"xla_cpu_multi_thread_eigen": "never"}': "this jaxlib does not take the value"}
     assert found["without_effect"] == [{MEMORY_OPTIMIZED: "true"}] and found["advice"]["setting"] == {MEMORY_OPTIMIZED: "false"}
     said = words.advice(found)
     assert f'XLA_FLAGS="--{MEMORY_OPTIMIZED}=false"' in said and f"without effect: {MEMORY_OPTIMIZED}=true" in said
@@ -104,6 +104,16 @@ def test_settings_are_put_together_as_long_as_they_help(monkeypatch):
     tried = adviser.tried([settings.Setting(((name, "1"),)) for name in "abc"])
     adviser.together(tried, adviser.reference)
     assert [row["setting"] for row in adviser.rows[3:]] == [{"a": "1", "b": "1"}]
+
+
+def test_a_setting_under_which_the_module_fits_the_device_is_advised():
+    adviser = advise.Adviser(advise.Asked("file", "tpu"))
+    refused = {"setting": {}, "rewritten": False, "note": "compiler error: Ran out of memory", "results_may_differ": False, "error": "Ran out of memory"}
+    adviser.reference, adviser.rows = refused, [refused, trial(90, 1.0, {"a": "1"}), trial(80, 1.0, {}, rewritten=True)]
+    found = {"file": "file", "target": "tpu", "rewrite": None, **advise.sorted_out(adviser)}
+    assert [row.get("total_bytes") for row in found["rows"]] == [None, 80, 90]
+    assert found["advice"]["setting"] == {"a": "1"} and found["advice_rewritten"]["total_bytes"] == 80
+    assert "compiler_options={'a': '1'}" in words.advice(found)
 
 
 def test_disabled_passes_are_joined():

@@ -62,11 +62,11 @@ def test_calls_of_libraries_count_their_operations():
 ENTRY %main (x: f32[8,16], y: f32[16,4]) -> f32[8,4] {
   %x = f32[8,16]{1,0} parameter(0)
   %y = f32[16,4]{1,0} parameter(1)
-  %g = (f32[8,4]{1,0}, s8[4096]{0}) custom-call(%x, %y), custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}
+  %g = (f32[8,4]{1,0}, s8[4096]{0}) custom-call(%x, %y), custom_call_target="__cublas$gemm", backend_config=CONFIG
   %r = f32[8,4]{1,0} get-tuple-element(%g), index=0
   ROOT %u = f32[8,4]{1,0} custom-call(%r), custom_call_target="somebody"
 }
-""")
+""".replace("CONFIG", '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}'))
     assert found["flops"] == 2 * 8 * 16 * 4 and found["unpriced"] == ["somebody"] and found["kernels"] == 2
 
 
@@ -229,6 +229,7 @@ def test_tiles_are_full_and_near_memory_is_free():
     assert bytes_of("f32[10,3]{0,1:T(8,128)}") == 128 * 8 * 4
     assert bytes_of("bf16[64]{0:T(128)(2,1)S(1)}") == 0 and bytes_of("bf16[64]{0:S(1)}", near=False) == 128
     assert bytes_of("s4[7]{0:E(4)}") == 3.5 and bytes_of("f8e4m3fn[7]") == 7 and bytes_of("pred[]") == 1
+    assert bytes_of("f32[<=7,2]") == 56
 
 
 def test_machines_are_found_and_read(tmp_path):

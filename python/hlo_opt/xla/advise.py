@@ -31,6 +31,8 @@ NOTHING = "nothing to rewrite"
 # What `hlo-opt --budget` ends with where nothing fits; the module is written all the same.
 OVER_BUDGET = 4
 _UNKNOWN = re.compile(r"Unknown flag|No such compile option")
+# A program that does not fit, which XLA:TPU refuses: a setting may make it fit.
+_TOO_LARGE = re.compile(r"RESOURCE_EXHAUSTED|[Rr]an out of memory")
 _BAD_VALUE = re.compile(r"Flag parsing failed|Failed to parse|is not a valid")
 
 
@@ -147,7 +149,7 @@ def advise(asked: Asked) -> dict:
     """Rows, the smallest first behind the unchanged setting; what had no effect; what to set, for the module as it is and rewritten."""
     adviser = Adviser(asked)
     adviser.reference = reference = adviser.row(UNCHANGED, passes=True)
-    if "error" in reference and "RESOURCE_EXHAUSTED" not in reference["error"] and "memory" not in reference["error"]:
+    if "error" in reference and not _TOO_LARGE.search(reference["error"]):
         return {"file": asked.file, "error": reference["error"]}
     adviser.rows.append(reference)
     limits = [] if "error" in reference else settings.limits(asked.target, reference["total_bytes"], reference["temp_bytes"])

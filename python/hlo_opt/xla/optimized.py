@@ -156,7 +156,8 @@ def arrays(shape: str, near: bool) -> list[Array]:
 
 
 def array(kind: str, dims: str, layout: str | None, near: bool) -> Array:
-    sizes = tuple(int(size.lstrip("<=")) for size in dims.split(",") if size.strip("<="))
+    # Of a dimension with a bound (`<=8`) the bound counts.
+    sizes = tuple(int(size) for size in re.findall(r"\d+", dims))
     if near and layout and NEAR in layout:
         return Array(kind, sizes, 0)
     return Array(kind, sizes, math.prod(tiled(sizes, layout or "")) * bits(kind) / 8)

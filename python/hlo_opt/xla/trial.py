@@ -1,7 +1,7 @@
 """One compilation of a module under a setting: the compiler's bytes and the estimated time. Runs in a child process (see child.py).
 
-A setting is a dictionary. Names that begin with `xla_` are flags of XLA, which CPU and GPU read from XLA_FLAGS and TPU from the compile options; all other names are compile
-options.
+A setting is a dictionary. Names that begin with `xla_` are flags of XLA, which CPU and GPU read from XLA_FLAGS and TPU from the compile
+options; all other names are compile options.
 """
 import os
 import re
