@@ -152,6 +152,7 @@ mod tests {
         let points: Vec<Point> = (0..13).map(|n| point(1000 - n * n, n as f64)).collect();
         let thin = thinned(points);
         assert_eq!((thin.len(), thin[0].total.get(), thin[9].total.get()), (10, 1000, 856));
-        assert_eq!(thin[1].total.get(), 991);
+        // Those went that lay a few bytes above the next.
+        assert_eq!(thin[1].total.get(), 984);
     }
 }

@@ -35,6 +35,7 @@ pub mod replication;
 pub mod roll;
 pub mod row_index;
 pub mod run_time;
+pub mod sharding_remover;
 mod small_programs;
 mod speed;
 pub mod swap_dot_operands;
@@ -69,6 +70,8 @@ fn registry() -> Vec<Box<dyn Pass>> {
         Box::new(replication::Replication),
         // Elements of tuples inside a loop's state are seen by no pass that looks at loops. Before the next one: where this is enough, calls stay calls.
         Box::new(flat_state::FlatState),
+        // Annotations hide producers as calls do, and cost nothing to take away.
+        Box::new(sharding_remover::ShardingRemover),
         // Calls hide producers from the rewrites above. A call is inlined only where a rewrite then gains; others stay calls.
         Box::new(inline_calls::InlineCalls::default()),
         // Rows that are batches can be cut into blocks.

@@ -280,6 +280,10 @@ pub trait Pass {
     fn accompanies(&self) -> bool {
         false
     }
+    /// Whether the compiler makes the same change before all others, so that nothing has to be looked at without it.
+    fn comes_first(&self) -> bool {
+        false
+    }
     /// Whether rewrites may cost run time, so that small programs do without them (`small_programs.rs`). Not those of passes that never do, or that
     /// go by that rule themselves.
     fn may_cost_time(&self) -> bool {

@@ -79,6 +79,9 @@ impl Pass for Enabling {
     fn accompanies(&self) -> bool {
         self.0.accompanies()
     }
+    fn comes_first(&self) -> bool {
+        self.0.comes_first()
+    }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         self.0.find_where_needed(context)
     }

@@ -16,7 +16,7 @@ const MOST_FOR_LOOKS: usize = 5000;
 impl Search<'_> {
     /// The next rewrite to take; an enabling change that leads to one, or to a better one, is taken on the way.
     pub(super) fn next_step(&mut self) -> Result<Option<Candidate>, RunError> {
-        let changes = self.gather(PassKind::Enabling);
+        let changes = self.changes_behind_first()?;
         let found = self.best(&[])?;
         let measured = std::mem::take(&mut self.measured);
         if let Some((score, candidate)) = found {
@@ -37,6 +37,20 @@ impl Search<'_> {
                 None => self.best_of_two(),
             },
         }
+    }
+
+    /// Enabling changes to look behind, once those are made that [come first](crate::Pass::comes_first): on credit, as others are.
+    fn changes_behind_first(&mut self) -> Result<Vec<Candidate>, RunError> {
+        let changes = self.gather(PassKind::Enabling);
+        let (first, others): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|change| self.passes[change.pass].comes_first());
+        if first.is_empty() {
+            return Ok(others);
+        }
+        for change in first {
+            self.take(change)?;
+        }
+        Ok(self.gather(PassKind::Enabling))
     }
 
     /// The best rewrite behind an enabling change, if it is better than the best one without it. In large modules a change that led to none is looked behind

@@ -11,16 +11,18 @@ mod partition;
 mod propagate;
 mod sharding;
 
-use hlo_ir::{AttrKey, AttrValue};
+use hlo_ir::{AttrKey, AttrValue, Opcode};
 
-use super::cx::Cx;
+use super::cx::{Cx, Id};
+use super::visit::each;
 use super::{calls, dce};
 use crate::cpu::tuples;
 
-/// Replaces the program by the one that each device runs, and notes that it did. Nothing changes for a program of one device and for one
-/// that the model cannot partition.
+/// Replaces the program by the one that each device runs, and notes that it did. Nothing changes for one that the model cannot partition; of a program
+/// of one device annotations go.
 pub(crate) fn run(cx: &mut Cx<'_>) {
     if partitions(cx) <= 1 {
+        each(cx, Opcode::CustomCall, without_annotation);
         return;
     }
     let Some(entry) = partition::run(cx) else { return };
@@ -29,6 +31,15 @@ pub(crate) fn run(cx: &mut Cx<'_>) {
     dce::run(cx);
     tuples::run(cx);
     calls::inline(cx);
+}
+
+/// What an annotation is given, which is what it gives.
+///
+/// Source: `ShardingRemover` (xla/service/sharding_remover.cc).
+fn without_annotation(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
+    let [operand] = *cx.operands(id) else { return None };
+    let is_annotation = cx.inst(id).raw(&AttrKey::CustomCallTarget) == Some("\"Sharding\"");
+    (is_annotation && cx.shape(id) == cx.shape(operand)).then_some(operand)
 }
 
 fn partitions(cx: &Cx<'_>) -> i64 {
