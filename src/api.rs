@@ -9,7 +9,7 @@ use hlo_passes::manager::{self, Nobody, Observer, RunError, RunReport};
 use crate::Pipeline;
 use crate::curve::Point;
 use crate::judge::Verdict;
-use crate::report::{Report, xla_allocations, xla_memory_usage};
+use crate::report::{self, Report, xla_allocations, xla_memory_usage};
 
 /// A rewritten module and what was done to it.
 #[derive(Clone, Debug)]
@@ -60,13 +60,9 @@ impl Optimized {
     pub fn fits(&self, options: &Options) -> bool {
         options.budget.is_none_or(|budget| self.peak().is_some_and(|peak| peak <= budget))
     }
-    /// The peak of the result: the compiler's figure if it was asked, and `None` if it refuses the result; else the estimate with all that XLA may
-    /// need beyond it.
+    /// The peak of the result: the judge's figure if it was asked, and `None` if it refuses the result; else the estimate with all that XLA may need beyond it.
     pub fn peak(&self) -> Option<Bytes> {
-        match &self.verdict {
-            Some(verdict) => verdict.after.figures().map(|figures| figures.total),
-            None => Some(self.report.after.certain()),
-        }
+        report::peak(self.verdict.as_deref(), &self.report.after)
     }
 }
 

@@ -6,6 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
 use hlo_ir::text::Style;
 use hlo_memory::{Bytes, Target};
+use hlo_passes::pass::MAX_SLOWDOWN;
 use hlo_passes::{Assumption, Grade, Machine, Options, Pass};
 use regex::Regex;
 
@@ -98,9 +99,9 @@ pub(crate) struct RawArgs {
     /// Verify the module after every pass
     #[arg(long)]
     verify_each: bool,
-    /// Who decides in the end which form is kept: the model of the compiler, or the compiler itself, by bytes and estimated time (needs the Python package, no device)
-    #[arg(long, value_enum, value_name = "WHO", default_value_t = Who::Model, conflicts_with = "analyze")]
-    judge: Who,
+    /// JudgeName decides in the end which form is kept: the model of the compiler, or the compiler itself, by bytes and estimated time (needs the Python package, no device)
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = JudgeName::Model, conflicts_with = "analyze")]
+    judge: JudgeName,
     /// Keep no form that is more than so many times as slow by estimate [default with --judge xla and without --budget: 1.05]
     #[arg(long, value_name = "FACTOR", value_parser = factor, conflicts_with = "analyze")]
     max_slowdown: Option<f64>,
@@ -145,15 +146,12 @@ enum Promise {
 
 /// `--judge`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Who {
+pub(crate) enum JudgeName {
     /// The model of the compiler
     Model,
     /// The compiler of the target
     Xla,
 }
-
-/// How much slower a program may become that is not to fit a budget: as design and documentation promise.
-const MAX_SLOWDOWN: f64 = 1.05;
 
 /// `--stage`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -282,15 +280,15 @@ pub(crate) struct Rewriting {
     pub(crate) watch: Watch,
     /// Whether XLA must find the results equal before anything is written.
     pub(crate) verify_with_xla: bool,
-    /// Who decides which form is kept, and by what.
+    /// JudgeName decides which form is kept, and by what.
     pub(crate) judging: Judging,
 }
 
-/// Who decides which form is kept.
+/// JudgeName decides which form is kept.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Judging {
     /// The judge.
-    pub(crate) judge: Who,
+    pub(crate) judge: JudgeName,
     /// How many times as slow a form may be by the judge's estimate, if that counts.
     pub(crate) max_slowdown: Option<f64>,
 }
@@ -435,7 +433,7 @@ impl RawArgs {
 
     /// `--judge` and `--max-slowdown`.
     fn judging(&self) -> Judging {
-        let usual = self.judge == Who::Xla && self.watch.budget().is_none();
+        let usual = self.judge == JudgeName::Xla && self.watch.budget().is_none();
         Judging { judge: self.judge, max_slowdown: self.max_slowdown.or(usual.then_some(MAX_SLOWDOWN)) }
     }
 }

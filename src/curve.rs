@@ -22,6 +22,8 @@ pub struct Point {
     pub total: Bytes,
     /// Estimated time of a run in seconds.
     pub seconds: f64,
+    /// Whether the iterations of all loops are known; of others one counts.
+    pub is_certain: bool,
     /// How many rewrites it has.
     pub rewrites: usize,
     /// The weakest grade of them; `None` of the program as it was written.
@@ -58,9 +60,9 @@ impl Recorder<'_> {
         let time = run_time(module, self.options.target, self.options.machine());
         let estimate = hlo_memory::estimate(module, self.options.target);
         let (Ok(time), Ok(estimate)) = (time, estimate) else { return };
-        let (total, seconds) = (estimate.certain(), time.seconds);
+        let (total, seconds, is_certain) = (estimate.certain(), time.seconds, time.is_certain);
         let (rewrites, grade) = (self.grades.len(), self.grades.iter().max().copied());
-        self.points.push(Point { total, seconds, rewrites, grade, step });
+        self.points.push(Point { total, seconds, is_certain, rewrites, grade, step });
     }
 }
 
@@ -123,7 +125,9 @@ pub(crate) fn table(points: &[Point]) -> String {
             grade.unwrap_or_default()
         )
     };
-    points.iter().map(line).collect()
+    let guess = "  loops of which nobody knows how often they run count one iteration\n";
+    let is_certain = points.iter().all(|point| point.is_certain);
+    points.iter().map(line).chain((!is_certain).then(|| guess.to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -131,7 +135,14 @@ mod tests {
     use super::*;
 
     fn point(total: u64, seconds: f64) -> Point {
-        Point { total: Bytes(total), seconds, rewrites: 1, grade: Some(Grade::Bitwise), step: String::new() }
+        Point {
+            total: Bytes(total),
+            seconds,
+            is_certain: true,
+            rewrites: 1,
+            grade: Some(Grade::Bitwise),
+            step: String::new(),
+        }
     }
 
     fn totals(points: &[Point]) -> Vec<u64> {

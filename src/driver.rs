@@ -166,7 +166,7 @@ fn rewrite_job(job: &Job, rewriting: &Rewriting, args: &Args, messages: Messages
         Ok((result, watcher.finish()))
     })?;
     let results = watched.into_iter().map(|(result, dumped)| dumped.map(|()| result)).collect::<Result<Vec<_>, _>>()?;
-    let results = judge_xla::decide(results, rewriting, &job.options)?;
+    let results = judge_xla::decide(results, rewriting, &job.options, silent)?;
     let results = with_curves(results, job, rewriting).map_err(|failure| Problem::of_one(failure, &name))?;
     let verified = verified(&results, rewriting)?;
     let run = Run { results: &results, name: &name, job, rewriting };

@@ -102,7 +102,7 @@ pub struct Bounds {
 
 /// What the run was asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub struct Request<'a> {
     /// The passes.
     pub pipeline: &'a Pipeline,
     /// Target, exactness and limits.
@@ -124,29 +124,29 @@ pub enum JudgeError {
 
 /// Keeps the form that the judge finds best: `first`, one with fewer rewrites or for another budget, or the original. Where nothing was rewritten and there
 /// is no budget, there is nothing to decide.
-pub fn decide(first: Optimized, wish: Wish<'_>, judge: &mut dyn Judge) -> Result<Optimized, JudgeError> {
-    if first.report.rewrites.is_empty() && wish.options.budget.is_none() {
+pub fn decide(first: Optimized, request: Request<'_>, judge: &mut dyn Judge) -> Result<Optimized, JudgeError> {
+    if first.report.rewrites.is_empty() && request.options.budget.is_none() {
         return Ok(first);
     }
     let before = judge.ask(first.before()).map_err(JudgeError::Unasked)?;
     if let Answer::Failed(reason) = &before {
         return Err(JudgeError::Unasked(reason.clone()));
     }
-    let mut bench = Bench { wish, judge, before, attempts: Vec::new(), best: None };
+    let mut forms = Forms { request, judge, before, attempts: Vec::new(), best: None };
     if first.report.rewrites.is_empty() {
-        return Ok(bench.original(first));
+        return Ok(forms.original(first));
     }
     let input = first.input.clone();
-    match wish.options.budget {
-        Some(budget) => bench.within(first, budget)?,
-        None => bench.lowest(first)?,
+    match request.options.budget {
+        Some(budget) => forms.within(first, budget)?,
+        None => forms.lowest(first)?,
     }
-    bench.verdict(&input)
+    forms.verdict(&input)
 }
 
 /// Forms and what was said of them.
-struct Bench<'a> {
-    wish: Wish<'a>,
+struct Forms<'a> {
+    request: Request<'a>,
     judge: &'a mut dyn Judge,
     before: Answer,
     attempts: Vec<Attempt>,
@@ -161,20 +161,22 @@ struct Best {
     bounds: Bounds,
 }
 
-impl Bench<'_> {
-    /// What a form costs: the compiler's total and what it leaves out; `None` of one that must not be taken.
+impl Forms<'_> {
+    /// What a form costs: the compiler's total, and what it leaves out unless there is a budget, which is held against the compiler's figure; `None` of a
+    /// form that must not be taken.
     fn charge(&self, answer: &Answer, estimate: &Estimate) -> Option<Bytes> {
         let figures = answer.figures()?;
         let before = self.before.figures();
         // A rewrite that lost a donated buffer would change what callers may do with their arrays.
         let keeps_donations = before.is_none_or(|before| before.aliased == figures.aliased);
-        (keeps_donations && !self.is_slow(figures)).then_some(figures.total + estimate.hidden)
+        let hidden = if self.request.options.budget.is_some() { Bytes::ZERO } else { estimate.hidden };
+        (keeps_donations && !self.is_slow(figures)).then_some(figures.total + hidden)
     }
 
     /// Whether a form takes longer than is allowed, as far as that is known.
     fn is_slow(&self, figures: Figures) -> bool {
         let before = self.before.figures().and_then(|before| before.seconds);
-        let times = before.zip(figures.seconds).zip(self.wish.max_slowdown);
+        let times = before.zip(figures.seconds).zip(self.request.max_slowdown);
         times.is_some_and(|((before, after), most)| after > before * most)
     }
 
@@ -198,7 +200,7 @@ impl Bench<'_> {
         let promised = first.report.after.charged().get() as f64;
         let original = self.charge(&self.before, &first.report.before);
         let as_bytes = |charge: Option<Bytes>| charge.or(original).unwrap_or(Bytes(u64::MAX));
-        self.attempt(first, Bounds::default())?;
+        self.attempt(first, Bounds { limit: self.request.options.bisect_limit, budget: None })?;
         let (mut low, mut high, mut least) = (0, all, as_bytes(original));
         while high - low > 1 && self.best.as_ref().is_none_or(|best| best.charge.get() as f64 > TRUST * promised) {
             let middle = usize::midpoint(low, high);
@@ -210,7 +212,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Looks for a form within the budget: the compiler's figures say how much less the model must be asked for.
+    /// Looks for a form within the budget: the compiler's figures say how much less the model must be asked for. Where there is none, forms that a run without
+    /// a budget looks at may be smaller.
     fn within(&mut self, first: Optimized, budget: Bytes) -> Result<(), JudgeError> {
         if self.charge(&self.before, &first.report.before).is_some_and(|charge| charge <= budget) {
             return Ok(());
@@ -218,9 +221,12 @@ impl Bench<'_> {
         let (input, mut form, mut told) = (first.input.clone(), first, budget);
         for _ in 0..MOST_SEARCHES {
             let (estimate, text) = (form.report.after.clone(), form.text.clone());
-            let bounds = Bounds { limit: self.wish.options.bisect_limit, budget: Some(told) };
+            let bounds = Bounds { limit: self.request.options.bisect_limit, budget: Some(told) };
             let Some(charge) = self.attempt(form, bounds)? else { break };
-            if charge <= budget || estimate.certain() > told || budget <= estimate.floor {
+            if charge <= budget {
+                return Ok(());
+            }
+            if estimate.certain() > told || budget <= estimate.floor {
                 break;
             }
             told = corrected(budget, charge, &estimate);
@@ -229,13 +235,14 @@ impl Bench<'_> {
                 break;
             }
         }
-        Ok(())
+        let plain = self.search(&input, Bounds { limit: self.request.options.bisect_limit, budget: None })?;
+        if plain.report.rewrites.is_empty() { Ok(()) } else { self.lowest(plain) }
     }
 
     /// A form of the module.
     fn search(&self, input: &str, bounds: Bounds) -> Result<Optimized, JudgeError> {
-        let options = Options { bisect_limit: bounds.limit, budget: bounds.budget, ..self.wish.options.clone() };
-        Ok(api::optimize(input, self.wish.pipeline, &options)?)
+        let options = Options { bisect_limit: bounds.limit, budget: bounds.budget, ..self.request.options.clone() };
+        Ok(api::optimize(input, self.request.pipeline, &options)?)
     }
 
     /// The module as it is, with what the compiler says of it.
@@ -256,7 +263,7 @@ impl Bench<'_> {
             return Ok(Optimized { verdict: Some(Box::new(verdict)), ..form });
         }
         let nothing = Pipeline::parse("").expect("no names are no unknown names");
-        let form = api::optimize(input, &nothing, self.wish.options)?;
+        let form = api::optimize(input, &nothing, self.request.options)?;
         Ok(self.original(form))
     }
 }

@@ -9,9 +9,10 @@ use hlo_memory::{Bytes, Target};
 use hlo_passes::Machine;
 use serde::Deserialize;
 
-use crate::args::{Judging, Rewriting, Who};
-use crate::judge::{self, Answer, Figures, Judge, JudgeError, Wish};
+use crate::args::{JudgeName, Judging, Rewriting};
+use crate::judge::{self, Answer, Figures, Judge, JudgeError, Request};
 use crate::judge_model::ByModel;
+use crate::progress::Progress;
 use crate::report::target_name;
 use crate::{Failure, Optimized, Options, verify_xla};
 
@@ -40,17 +41,20 @@ pub(crate) fn decide(
     results: Vec<Optimized>,
     rewriting: &Rewriting,
     options: &Options,
+    silent: bool,
 ) -> Result<Vec<Optimized>, JudgedError> {
     let Judging { judge, max_slowdown } = rewriting.judging;
-    let wish = Wish { pipeline: &rewriting.pipeline, options, max_slowdown };
+    let request = Request { pipeline: &rewriting.pipeline, options, max_slowdown };
     let (mut xla, mut model) = (Xla(options), ByModel(options));
     let judge: &mut dyn Judge = match (judge, max_slowdown) {
-        (Who::Xla, _) => &mut xla,
-        (Who::Model, Some(_)) => &mut model,
+        (JudgeName::Xla, _) => &mut xla,
+        (JudgeName::Model, Some(_)) => &mut model,
         // The search has gone by the model's bytes already.
-        (Who::Model, None) => return Ok(results),
+        (JudgeName::Model, None) => return Ok(results),
     };
-    results.into_iter().map(|result| Ok(judge::decide(result, wish, judge)?)).collect()
+    let progress = Progress::start(silent);
+    progress.stage("asking the judge");
+    results.into_iter().map(|result| Ok(judge::decide(result, request, judge)?)).collect()
 }
 
 /// The compiler of the target, and a roofline over what it makes of a module.

@@ -68,7 +68,8 @@ impl Run<'_> {
         for result in self.results {
             let fits = result.fits(&self.job.options);
             if !quiet || !fits {
-                messages.remark(&summary::text(&result.module, &result.report, self.job.options.machine.as_ref()));
+                let machine = self.job.options.machine.as_ref();
+                messages.remark(&summary::text(&result.module, &result.report, result.peak(), machine));
                 let judged = result.verdict.as_ref().map(|verdict| verdict::lines(verdict));
                 messages.remark(&judged.unwrap_or_default());
                 if let Some(points) = &result.curve {

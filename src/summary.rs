@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use crate::report::{gain, made_at};
 
 /// One line for the peak, one for the memory of the machine if one was named, one per rewrite, one per missed chance that is worth more than 1 % of the remaining peak.
-pub(crate) fn text(module: &str, report: &RunReport, machine: Option<&Machine>) -> String {
+pub(crate) fn text(module: &str, report: &RunReport, peak: Option<Bytes>, machine: Option<&Machine>) -> String {
     // A form that was asked for and not made is worth a line whatever it would save.
     let form = |remark: &&Remark| remark.kind == RemarkKind::Missed && remark.pass == "unfuse";
     let missed = report.remarks.iter().filter(|remark| worth_saying(remark, report.after.total) || form(remark));
@@ -19,7 +19,7 @@ pub(crate) fn text(module: &str, report: &RunReport, machine: Option<&Machine>) 
     let rewrites = report.rewrites.iter().map(rewrite_line);
     let notes = report.remarks.iter().filter(|remark| remark.code == "scheduled");
     let notes = notes.map(|remark| format!("  {}\n", remark.message));
-    let fits = machine.and_then(|machine| fits(report.after.certain(), machine));
+    let fits = machine.and_then(|machine| fits(peak, machine));
     let lines =
         [headline(module, report)].into_iter().chain(fits).chain(rewrites).chain(missed.map(missed_line)).chain(left);
     lines.chain(caveats).chain(notes).collect()
@@ -35,10 +35,10 @@ fn headline(module: &str, report: &RunReport) -> String {
     format!("{module}: peak {before} -> {after} (floor {floor}, {trust}){hidden}\n")
 }
 
-/// Whether the program fits the memory of a machine, with all that the compiler may need beyond the estimate.
-fn fits(bytes: Bytes, machine: &Machine) -> Option<String> {
+/// Whether the program fits the memory of a machine, with all that the compiler may need beyond the estimate; what has no peak does not.
+fn fits(peak: Option<Bytes>, machine: &Machine) -> Option<String> {
     let memory = machine.memory?;
-    let verb = if bytes <= memory { "fits" } else { "does not fit" };
+    let verb = if peak.is_some_and(|peak| peak <= memory) { "fits" } else { "does not fit" };
     Some(format!("  {verb} the {memory} of {}\n", machine.name))
 }
 

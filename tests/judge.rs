@@ -6,7 +6,7 @@ use std::path::Path;
 
 use hlo_ir::Module;
 use hlo_opt::{
-    Answer, Bounds, Bytes, Figures, Grade, Judge, Optimized, Options, Pipeline, Verdict, Wish, decide, optimize,
+    Answer, Bounds, Bytes, Figures, Grade, Judge, Optimized, Options, Pipeline, Request, Verdict, decide, optimize,
 };
 
 /// A compiler made of the model: `answer` is told how many modules came before, and the model's figures.
@@ -29,15 +29,28 @@ impl<F: FnMut(usize, Figures) -> Answer> Judge for Compiler<F> {
 
 /// A gradient of three convolutions: by the model 72 MiB as written, 48 by default, 40 with a budget, 8 the floor.
 fn program() -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("passes/tests/budget_programs/convolution_gradient.hlo");
+    budget_program("convolution_gradient")
+}
+
+fn budget_program(name: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("passes/tests/budget_programs/{name}.hlo"));
     std::fs::read_to_string(file).expect("the file is part of the repository")
 }
 
 fn judged(options: &Options, max_slowdown: Option<f64>, answer: impl FnMut(usize, Figures) -> Answer) -> Optimized {
+    judged_of(&program(), options, max_slowdown, answer)
+}
+
+fn judged_of(
+    program: &str,
+    options: &Options,
+    max_slowdown: Option<f64>,
+    answer: impl FnMut(usize, Figures) -> Answer,
+) -> Optimized {
     let pipeline = Pipeline::standard();
-    let first = optimize(&program(), &pipeline, options).expect("the program can be rewritten");
-    let wish = Wish { pipeline: &pipeline, options, max_slowdown };
-    decide(first, wish, &mut Compiler { asked: 0, answer }).expect("the compiler answers")
+    let first = optimize(program, &pipeline, options).expect("the program can be rewritten");
+    let request = Request { pipeline: &pipeline, options, max_slowdown };
+    decide(first, request, &mut Compiler { asked: 0, answer }).expect("the compiler answers")
 }
 
 fn verdict(kept: &Optimized) -> &Verdict {
@@ -74,7 +87,7 @@ fn a_compiler_that_agrees_is_asked_once_about_each_form() {
 
 #[test]
 fn fewer_rewrites_stay_where_the_last_ones_are_bad() {
-    // All three take twice the original; so would two.
+    // The form with all three comes right behind the original.
     let kept = judged(&Options::default(), None, |asked, figures| {
         let total = if asked == 1 { Bytes(150 * MIB) } else { figures.total };
         Answer::Compiled(Figures { total, ..figures })
@@ -82,6 +95,16 @@ fn fewer_rewrites_stay_where_the_last_ones_are_bad() {
     assert!(matches!(verdict(&kept).bounds.limit, Some(1 | 2)), "{:?}", verdict(&kept));
     let (before, after) = totals(&kept);
     assert!(after < before && kept.report.rewrites.len() < 3);
+}
+
+#[test]
+fn fewer_rewrites_are_looked_at_where_the_compiler_needs_more_than_was_promised() {
+    let kept = judged(&Options::default(), None, |asked, figures| {
+        // Less than the 72 MiB of the original, and more than the 48 that the model promised.
+        let total = if asked == 1 { Bytes(70 * MIB) } else { figures.total };
+        Answer::Compiled(Figures { total, ..figures })
+    });
+    assert!(kept.report.rewrites.len() < 3 && totals(&kept).1 < Bytes(70 * MIB), "{:?}", verdict(&kept));
 }
 
 #[test]
@@ -120,9 +143,9 @@ fn an_original_that_fails_is_an_error() {
     let pipeline = Pipeline::standard();
     let options = Options::default();
     let first = optimize(&program(), &pipeline, &options).expect("the program can be rewritten");
-    let wish = Wish { pipeline: &pipeline, options: &options, max_slowdown: None };
+    let request = Request { pipeline: &pipeline, options: &options, max_slowdown: None };
     let mut failing = Compiler { asked: 0, answer: |_, _| Answer::Failed("no compiler".to_owned()) };
-    assert_eq!(decide(first, wish, &mut failing).expect_err("nothing compiles").to_string(), "no compiler");
+    assert_eq!(decide(first, request, &mut failing).expect_err("nothing compiles").to_string(), "no compiler");
 }
 
 #[test]
@@ -172,6 +195,27 @@ fn a_budget_that_no_form_meets_is_missed_with_the_smallest() {
     assert!(!kept.fits(&options));
     let lowest = optimize(&program(), &Pipeline::standard(), &options).expect("the program can be rewritten");
     assert_eq!(totals(&kept).1, lowest.report.after.total);
+}
+
+#[test]
+fn a_missed_budget_ends_no_higher_than_no_budget() {
+    // What costs run time is larger by this compiler.
+    let kept = judged(&budget(20), None, |_, figures| {
+        let total = if figures.total < Bytes(45 * MIB) { Bytes(71 * MIB) } else { figures.total };
+        Answer::Compiled(Figures { total, ..figures })
+    });
+    assert!(!kept.fits(&budget(20)));
+    assert_eq!((totals(&kept).1.get() / MIB, verdict(&kept).bounds), (48, Bounds::default()));
+}
+
+#[test]
+fn a_budget_is_held_against_the_compilers_figure_alone() {
+    // The library takes 64 MiB for itself, which no figure of a compiler has.
+    let options = Options { budget: Some(Bytes(300 << 10)), ..Options::default() };
+    let half =
+        |_: usize, figures: Figures| Answer::Compiled(Figures { total: Bytes(figures.total.get() / 2), ..figures });
+    let kept = judged_of(&budget_program("attention"), &options, None, half);
+    assert_eq!((verdict(&kept).bounds.limit, kept.fits(&options)), (Some(0), true));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::Machine;
 use crate::flow::is_transcendental;
 
 /// Operations for a random number: Threefry makes two of them in twenty rounds of an addition, two shifts and two logical operations.
-pub(crate) const RANDOM: f64 = 50.0;
+pub(crate) const RANDOM: f64 = 20.0 * 5.0 / 2.0;
 
 /// Costs of the instructions of a module.
 pub(crate) struct Costs<'a> {

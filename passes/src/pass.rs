@@ -56,6 +56,9 @@ impl Assumption {
     }
 }
 
+/// How many times as slow a program may become where nobody asks for memory at the cost of run time: what `--max-slowdown` promises (docs/getting-started.md).
+pub const MAX_SLOWDOWN: f64 = 1.05;
+
 /// What the user asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {

@@ -12,8 +12,8 @@
 //!
 //! Sound because the call gives what it is given: it says where the compiler may put the value, and there is one place. Grade: bitwise.
 //!
-//! Stays away from modules that will be partitioned (more than one partition, or any value that an annotation cuts), and from calls that change the shape or
-//! have a side effect.
+//! Stays away from modules that will be partitioned (more than one partition, or any value that an annotation cuts), and from calls that change the shape,
+//! wait for something or have a side effect.
 //!
 //! Source: `ShardingRemover` (xla/service/sharding_remover.cc).
 
@@ -64,6 +64,7 @@ fn is_annotation(module: &Module, inst: &Instruction) -> bool {
     inst.opcode == Opcode::CustomCall
         && target == Some(ANNOTATION)
         && !has_side_effect
+        && inst.control_predecessors().is_empty()
         && *module.shape(operand) == *inst.shape
 }
 
@@ -84,4 +85,58 @@ fn finding(module: &Module, annotations: &IndexSet<InstructionId>) -> Finding {
     let conditions = vec![Condition { text, discharged_by: "structure" }];
     let outcome = Outcome::Rewrite { patch, note, conditions };
     Finding { instruction: annotations[0], grade: Grade::Bitwise, wasted: Bytes::ZERO, outcome }
+}
+
+#[cfg(test)]
+mod tests {
+    use hlo_ir::graph::Users;
+    use hlo_ir::text;
+    use hlo_memory::{Target, estimate};
+
+    use super::*;
+    use crate::Options;
+
+    /// The module behind the pass, or `None` if it finds nothing; `second` are the attributes of the second annotation.
+    fn removed(header: &str, second: &str) -> Option<String> {
+        let source = format!(
+            "HloModule m{header}
+
+ENTRY main {{
+  x = f32[8,64] parameter(0)
+  w = f32[64,64] parameter(1)
+  dot = f32[8,64] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  first = f32[8,64] custom-call(dot), custom_call_target=\"Sharding\", sharding={{replicated}}
+  second = f32[8,64] custom-call(first), custom_call_target=\"Sharding\", {second}
+  ROOT sum = f32[8,64] add(second, first)
+}}
+"
+        );
+        let mut module = text::parse(&source).expect("a module");
+        let (users, options) = (Users::of(&module), Options::default());
+        let estimate = estimate(&module, Target::Cpu).expect("an estimate");
+        let found = ShardingRemover.find(&Context::of_input(&module, &users, &estimate, &options));
+        let Outcome::Rewrite { patch, .. } = found.into_iter().next()?.outcome else { return None };
+        patch.apply(&mut module).expect("it fits");
+        Some(text::print(&module))
+    }
+
+    #[test]
+    fn annotations_of_annotations_go() {
+        let text = removed("", "sharding={replicated}").expect("it fires");
+        assert!(!text.contains("custom-call") && text.contains("add(dot, dot)"), "{text}");
+    }
+
+    #[test]
+    fn annotations_of_programs_for_several_devices_stay() {
+        assert_eq!(removed(", num_partitions=8", "sharding={replicated}"), None);
+        assert_eq!(removed("", "sharding={devices=[8,1]<=[8]}"), None);
+    }
+
+    #[test]
+    fn calls_that_do_more_stay() {
+        let effect = removed("", "sharding={replicated}, custom_call_has_side_effect=true").expect("the first goes");
+        assert!(effect.contains("custom-call(dot)") && effect.contains("add(second, dot)"), "{effect}");
+        let waiting = removed("", "sharding={replicated}, control-predecessors={w}").expect("the first goes");
+        assert!(waiting.contains("control-predecessors={w}"), "{waiting}");
+    }
 }

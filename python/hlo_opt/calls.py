@@ -68,11 +68,12 @@ def optimize(
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A form of a program: its peak in bytes and its time in seconds by the models, how many rewrites it has, the weakest grade of them (None of the program as
-    it was written), and what the last one does, with its source line."""
+    """A form of a program: its peak in bytes and its time in seconds by the models, whether the iterations of all loops are known (of others one counts), how
+    many rewrites it has, the weakest grade of them (None of the program as it was written), and what the last one does, with its source line."""
 
     total_bytes: int
     seconds: float
+    is_certain: bool
     rewrites: int
     grade: str | None
     step: str

@@ -3,7 +3,7 @@
 use std::panic::{self, AssertUnwindSafe};
 
 use hlo_ir::{Diagnostic, Module, proto, text};
-use hlo_opt::{Grade, JudgeError, Optimized, Point, Wish};
+use hlo_opt::{Grade, JudgeError, Optimized, Point, Request};
 use pyo3::prelude::*;
 
 use crate::failure::Stop;
@@ -19,15 +19,15 @@ pub(crate) fn optimize(
 ) -> Result<(String, Vec<u8>, String), Stop> {
     let options = settings.options()?;
     let pipeline = settings.pipeline()?;
-    let wish = Wish { pipeline: &pipeline, options: &options, max_slowdown };
-    guarded(|| rewritten(&source(data)?, wish, judge.map(Callable)))
+    let request = Request { pipeline: &pipeline, options: &options, max_slowdown };
+    guarded(|| rewritten(&source(data)?, request, judge.map(Callable)))
 }
 
-fn rewritten(source: &str, wish: Wish<'_>, judge: Option<Callable>) -> Result<(String, Vec<u8>, String), Stop> {
-    let Wish { pipeline, options, .. } = wish;
+fn rewritten(source: &str, request: Request<'_>, judge: Option<Callable>) -> Result<(String, Vec<u8>, String), Stop> {
+    let Request { pipeline, options, .. } = request;
     let mut optimized = hlo_opt::optimize(source, pipeline, options).map_err(|failure| Stop::of(failure, source))?;
     if let Some(mut judge) = judge {
-        optimized = hlo_opt::decide(optimized, wish, &mut judge).map_err(|error| match error {
+        optimized = hlo_opt::decide(optimized, request, &mut judge).map_err(|error| match error {
             JudgeError::Unasked(reason) => Stop::Unasked(reason),
             JudgeError::Run(failure) => Stop::of(failure, source),
         })?;
@@ -37,14 +37,15 @@ fn rewritten(source: &str, wish: Wish<'_>, judge: Option<Callable>) -> Result<(S
     Ok((optimized.text, proto, report))
 }
 
-/// A point of the curve of memory against time: bytes, seconds, number of rewrites, their weakest grade, what the last one does.
-pub(crate) type CurvePoint = (u64, f64, usize, Option<&'static str>, String);
+/// A point of the curve of memory against time: bytes, seconds, whether all loops have known iterations, number of rewrites, their weakest grade, what the last one does.
+pub(crate) type CurvePoint = (u64, f64, bool, usize, Option<&'static str>, String);
 
 /// The curve of memory against time.
 pub(crate) fn curve(data: &[u8], settings: &Settings<'_>) -> Result<Vec<CurvePoint>, Stop> {
     let (options, pipeline) = (settings.options()?, settings.pipeline()?);
-    let point =
-        |point: Point| (point.total.get(), point.seconds, point.rewrites, point.grade.map(Grade::name), point.step);
+    let point = |point: Point| {
+        (point.total.get(), point.seconds, point.is_certain, point.rewrites, point.grade.map(Grade::name), point.step)
+    };
     guarded(|| {
         let source = source(data)?;
         let points = hlo_opt::curve(&source, &pipeline, &options).map_err(|failure| Stop::of(failure, &source))?;

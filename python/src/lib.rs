@@ -41,7 +41,7 @@ fn analyze(py: Python<'_>, data: &[u8], target: &str) -> PyResult<String> {
     py.detach(|| calls::analyze(data, target)).map_err(|stop| stop.raise(py))
 }
 
-/// Forms of a module that no other known form beats in memory and time: bytes, seconds, rewrites, grade, what was done last.
+/// Forms of a module that no other known form beats in memory and time, see `CurvePoint`.
 #[pyfunction]
 #[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python call")]

@@ -136,3 +136,22 @@ def test_a_program_over_four_chips():
               for shape, spec in zip(SHAPES, (jax.P(), jax.P("d")))]
     report = rewritten(hlo_opt.jit(local).memory_report(*shapes))
     assert report.before.temporaries > 1 << 24 and report.after.temporaries < report.before.temporaries / 16
+
+
+def test_products_whose_tiles_need_a_device_are_compiled_without_triton(monkeypatch):
+    asked = []
+
+    def compiled(text, device, options):
+        asked.append(options)
+        if len(asked) == 1:
+            raise RuntimeError("INTERNAL: Couldn't find output tile sizes that satisfy all constraints")
+        return "executable"
+
+    monkeypatch.setattr(targets, "gpu_device", lambda: None)
+    monkeypatch.setattr(targets, "compiled", compiled)
+    assert targets.executable("HloModule m", "gpu", {"memory_fitting_level": 3}) == "executable"
+    assert asked[1] == {"memory_fitting_level": 3, "xla_gpu_enable_triton_gemm": False}
+    # Any other error is one.
+    monkeypatch.setattr(targets, "compiled", lambda *_: (_ for _ in ()).throw(RuntimeError("RESOURCE_EXHAUSTED: 20 of 16 GiB")))
+    with pytest.raises(targets.DoesNotFit, match="20 of 16 GiB"):
+        targets.executable("HloModule m", "gpu")

@@ -105,6 +105,7 @@ struct JsonRemark<'a> {
 struct JsonPoint<'a> {
     total_bytes: u64,
     seconds: f64,
+    is_certain: bool,
     rewrites: usize,
     grade: Option<&'static str>,
     step: &'a str,
@@ -213,6 +214,7 @@ fn point(point: &Point) -> JsonPoint<'_> {
     JsonPoint {
         total_bytes: point.total.get(),
         seconds: point.seconds,
+        is_certain: point.is_certain,
         rewrites: point.rewrites,
         grade: point.grade.map(Grade::name),
         step: &point.step,

@@ -130,6 +130,10 @@ impl<'a> Report<'a> {
         self.verdict = verdict;
         self
     }
+    /// The peak of the result, by the judge if there was one; `None` if it refuses the result.
+    pub(crate) fn peak(&self) -> Option<Bytes> {
+        peak(self.verdict, self.after)
+    }
     /// The same with the curve of memory against time.
     pub(crate) const fn with_curve(mut self, curve: Option<&'a [Point]>) -> Self {
         self.curve = curve;
@@ -158,6 +162,11 @@ impl<'a> Report<'a> {
             _ => vec![(Some("before"), before), (Some("after"), after)],
         }
     }
+}
+
+/// The peak of a result: the judge's figure if it was asked, and `None` if it refuses the result; else the estimate with all that XLA may need beyond it.
+pub(crate) fn peak(verdict: Option<&Verdict>, after: &Estimate) -> Option<Bytes> {
+    verdict.map_or_else(|| Some(after.certain()), |verdict| verdict.after.figures().map(|figures| figures.total))
 }
 
 /// The spelling of a target in flags and reports.

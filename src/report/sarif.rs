@@ -51,7 +51,7 @@ pub(super) fn write(report: &Report<'_>, here: Option<&Path>) -> String {
 
 /// The lines that own the peak: rule, level, sentence, bytes, place. A missed budget is about what is left after rewriting.
 fn held<'a>(report: &Report<'a>) -> Vec<(&'static str, &'static str, String, u64, &'a str)> {
-    let over = report.budget.filter(|&budget| report.after.certain() > budget);
+    let over = report.budget.filter(|&budget| report.peak().is_none_or(|peak| peak > budget));
     let (estimate, details) =
         if over.is_some() { (report.after, report.details[1]) } else { (report.before, report.details[0]) };
     let (rule, level) = if over.is_some() { (BUDGET.0, "error") } else { (PEAK.0, "note") };

@@ -8,14 +8,11 @@ use indexmap::IndexSet;
 use super::layers::{Layers, bytes};
 use crate::Context;
 use crate::flow::is_product;
+use crate::pass::MAX_SLOWDOWN;
 use crate::recompute::cut::{NEVER, Network};
 
 /// What keeping a byte costs, in bytes of traffic: it is written and read.
 const KEPT: u64 = 2;
-
-/// Share of a computation's time that products computed again may take where nobody asks for memory at the cost of run time: a rewrite may take
-/// 1.05 of the time then.
-const MOST_SLOWDOWN: f64 = 0.05;
 
 /// What is computed again.
 pub(super) struct Plan {
@@ -44,7 +41,7 @@ pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: u64) -> Op
     let all: f64 = ids().map(cost).sum();
     let free_to_choose = plan_with(context, layers, worth, true);
     free_to_choose
-        .filter(|plan| worth > 1 || products(plan) <= all * MOST_SLOWDOWN)
+        .filter(|plan| worth > 1 || products(plan) <= all * (MAX_SLOWDOWN - 1.0))
         .or_else(|| plan_with(context, layers, worth, false))
 }
 

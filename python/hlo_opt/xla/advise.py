@@ -28,7 +28,7 @@ SAME = 1e-3
 FIRST = 2 / 3
 UNCHANGED = Setting(())
 NOTHING = "nothing to rewrite"
-# What `hlo-opt --budget` ends with where nothing fits; the module is written all the same.
+# What `hlo-opt --budget` ends with where nothing fits: it writes no module then.
 OVER_BUDGET = 4
 _UNKNOWN = re.compile(r"Unknown flag|No such compile option")
 # A program that does not fit, which XLA:TPU refuses: a setting may make it fit.
@@ -194,7 +194,9 @@ def by_command(file: str, target: str, output: str, budget: int | None) -> dict:
         return {"error": "hlo-opt is not installed"}
     command = [tool, file, "-o", output, "--target", target, "--report", report, *(["--budget", str(budget)] if budget else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, OVER_BUDGET):
+    if done.returncode == OVER_BUDGET:
+        return {"error": "no form fits the budget by the model"}
+    if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or ["hlo-opt failed"])[-1]}
     with open(report, encoding="utf-8") as found:
         return {} if json.load(found)["rewrites"] else {"error": NOTHING}

@@ -50,11 +50,14 @@ def executable(text, target, options=None):
     else:
         raise ValueError(f"unknown target {target!r}; known are cpu, tpu, gpu")
     try:
-        return compiled(text, device, options)
+        try:
+            return compiled(text, device, options)
+        except Exception as error:
+            if NO_TILES not in str(error):
+                raise
+        return compiled(text, device, {**(options or {}), "xla_gpu_enable_triton_gemm": False})
     except Exception as error:
-        if NO_TILES not in str(error):
-            raise refusal(error, target) from error
-    return compiled(text, device, {**(options or {}), "xla_gpu_enable_triton_gemm": False})
+        raise refusal(error, target) from error
 
 
 def counted(executable, target):
