@@ -89,6 +89,12 @@ fn products_widen_their_operands_but_do_not_make_one_hot_rows() {
   %f = f32[4096,4096]{1,0} convert(%w)
   ROOT %y = f32[1024,4096]{1,0} dot(%x, %f), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
     assert_eq!(temporaries(widened, Target::Gpu), 0);
+    let narrowed = "  %x = f32[1024,4096]{1,0} parameter(0)
+  %w = bf16[4096,1024]{1,0} parameter(1)
+  %e = f32[1024,4096]{1,0} exponential(%x)
+  %n = bf16[1024,4096]{1,0} convert(%e)
+  ROOT %y = bf16[1024,1024]{1,0} dot(%n, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+    assert_eq!(temporaries(narrowed, Target::Gpu), 8, "what is narrowed is written in 16 bits");
     let one_hot = "  %t = s32[65536]{0} parameter(0)
   %w = f32[4096,64]{1,0} parameter(1)
   %tt = s32[65536,4096]{1,0} broadcast(%t), dimensions={0}

@@ -6,7 +6,7 @@
 //! - A rewrite that only lowers the area, or an [enabling](crate::PassKind::Enabling) change that only lets a rewrite be found, is taken on
 //!   credit: unless the total falls by at least `min_saving` afterwards, it is put back. Several may follow each other, where several places hold as
 //!   much as the peak.
-//! - Changes that the compiler makes before all others ([`Pass::comes_first`](crate::Pass::comes_first)) are made at once, on the same credit.
+//! - Changes that the compiler makes before all others ([`Pass::comes_first`](crate::Pass)) are made at once, on the same credit.
 //! - Behind an enabling change only rewrites that it lets be found are measured: what was measured without it saves what it saved.
 //! - Rewrites that a pass found alike at several places, such as the layers of a model, are made in one step and measured together. In large modules one of
 //!   them is tried, and enabling changes are made all at once instead of one after the other: no search is repeated for each layer.

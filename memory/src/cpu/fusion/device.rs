@@ -55,7 +55,14 @@ fn is_widening(graph: &Graph, producer: InstructionId) -> bool {
     use Opcode as O;
     match graph.opcode(producer) {
         O::Bitcast | O::Reshape | O::Slice | O::Transpose => !graph.is_root(producer),
-        O::Convert => traits::element_type(graph, graph.operand(producer, 0)) != Some(ElementType::Pred),
+        O::Convert => {
+            let source = graph.operand(producer, 0);
+            let bits = |id| traits::element_type(graph, id).map_or(0, ElementType::bits);
+            // What is computed in wide numbers and read in narrow ones is written narrow by what computes it.
+            // Source: `IsInputWorthFusing`, `IsConversionWorthFusing` (xla/service/gpu/triton_tiling_propagation.cc).
+            let is_narrowed = bits(producer) < bits(source) && traits::is_elementwise(graph, source);
+            traits::element_type(graph, source) != Some(ElementType::Pred) && !is_narrowed
+        }
         _ => false,
     }
 }
