@@ -99,7 +99,7 @@ pub(crate) struct RawArgs {
     /// Verify the module after every pass
     #[arg(long)]
     verify_each: bool,
-    /// JudgeName decides in the end which form is kept: the model of the compiler, or the compiler itself, by bytes and estimated time (needs the Python package, no device)
+    /// Who decides in the end which form is kept: the model of the compiler, or the compiler itself, by bytes and estimated time (needs the Python package, no device)
     #[arg(long, value_enum, value_name = "WHO", default_value_t = JudgeName::Model, conflicts_with = "analyze")]
     judge: JudgeName,
     /// Keep no form that is more than so many times as slow by estimate [default with --judge xla and without --budget: 1.05]
@@ -280,11 +280,11 @@ pub(crate) struct Rewriting {
     pub(crate) watch: Watch,
     /// Whether XLA must find the results equal before anything is written.
     pub(crate) verify_with_xla: bool,
-    /// JudgeName decides which form is kept, and by what.
+    /// Who decides which form is kept, and by what.
     pub(crate) judging: Judging,
 }
 
-/// JudgeName decides which form is kept.
+/// Who decides which form is kept.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Judging {
     /// The judge.

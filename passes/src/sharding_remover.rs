@@ -1,4 +1,4 @@
-//! Takes annotations of shardings out of programs for one device.
+//! Takes annotations of shardings out of programs for one device, and out of what each of several devices runs.
 //!
 //! Waste: none by itself, because XLA removes them too (its pass has the same name). But a library that is written for many devices annotates values wherever it runs, and a
 //! custom call between a product and what reads it keeps every other rewrite away.
@@ -10,14 +10,19 @@
 //! ROOT %m = f32[8,64] exponential(%s)                                    ROOT %m = f32[8,64] exponential(%l)
 //! ```
 //!
-//! Sound because the call gives what it is given: it says where the compiler may put the value, and there is one place. Grade: bitwise.
+//! A module from behind the partitioner has local shapes and collectives, but still says that it is for several partitions, and a compiler that is given it
+//! would divide it again. It becomes the program of one device: without partitions and shardings, the devices of each collective listed one by one.
+//!
+//! Sound because the call gives what it is given: it says where the compiler may put the value, and there is one place. What each device runs does not depend
+//! on what its header says of partitions. Grade: bitwise.
 //!
 //! Stays away from modules that will be partitioned (more than one partition, or any value that an annotation cuts), and from calls that change the shape,
 //! wait for something or have a side effect.
 //!
-//! Source: `ShardingRemover` (xla/service/sharding_remover.cc).
+//! Source: `ShardingRemover` (xla/service/sharding_remover.cc); `SpmdPartitioner` (xla/service/spmd/spmd_partitioner.cc).
 
 use hlo_ir::edit::Patch;
+use hlo_ir::per_device::{for_one_device, is_per_device};
 use hlo_ir::{AttrKey, AttrValue, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::Bytes;
 use indexmap::IndexSet;
@@ -36,7 +41,7 @@ impl Pass for ShardingRemover {
         "sharding-remover"
     }
     fn summary(&self) -> &'static str {
-        "take annotations of shardings out of programs for one device"
+        "take annotations of shardings out of programs for one device, and out of what each of several devices runs"
     }
     crate::explanation!("sharding_remover.rs");
     fn kind(&self) -> PassKind {
@@ -47,9 +52,15 @@ impl Pass for ShardingRemover {
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;
+        if module.is_scheduled() {
+            return Vec::new();
+        }
+        if is_per_device(module) {
+            return for_one_device(module).map(|patch| divided(module, patch)).into_iter().collect();
+        }
         let annotations: IndexSet<InstructionId> =
             module.live_instructions().filter(|&(_, inst)| is_annotation(module, inst)).map(|(id, _)| id).collect();
-        if annotations.is_empty() || module.is_scheduled() || context.is_partitioned() {
+        if annotations.is_empty() || context.is_partitioned() {
             return Vec::new();
         }
         vec![finding(module, &annotations)]
@@ -83,8 +94,19 @@ fn finding(module: &Module, annotations: &IndexSet<InstructionId>) -> Finding {
     let note = format!("{} annotation{plural}", annotations.len());
     let text = "the program is for one device: no annotation cuts a value".to_owned();
     let conditions = vec![Condition { text, discharged_by: "structure" }];
-    let outcome = Outcome::Rewrite { patch, note, conditions };
-    Finding { instruction: annotations[0], grade: Grade::Bitwise, wasted: Bytes::ZERO, outcome }
+    found(annotations[0], Outcome::Rewrite { patch, note, conditions })
+}
+
+/// What each of several devices runs, as the program of one.
+fn divided(module: &Module, patch: Patch) -> Finding {
+    let note = format!("what each of {} devices runs, as the program of one", module.num_partitions());
+    let text = "the module was partitioned already: it speaks to other devices, and no annotation asks for it".to_owned();
+    let conditions = vec![Condition { text, discharged_by: "structure" }];
+    found(module.computation(module.entry()).root, Outcome::Rewrite { patch, note, conditions })
+}
+
+fn found(instruction: InstructionId, outcome: Outcome) -> Finding {
+    Finding { instruction, grade: Grade::Bitwise, wasted: Bytes::ZERO, outcome }
 }
 
 #[cfg(test)]

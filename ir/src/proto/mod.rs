@@ -28,14 +28,14 @@ mod convolution;
 mod float;
 mod instruction;
 mod literal;
-mod message;
+pub(crate) mod message;
 mod metadata;
 mod names;
 mod origin;
 mod read;
 mod scan;
 mod shape;
-mod sharding;
+pub(crate) mod sharding;
 mod unknown;
 mod write;
 

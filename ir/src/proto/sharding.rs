@@ -340,14 +340,14 @@ fn axes_text(mesh: &pb::Mesh, axes: &[pb::AxisRef]) -> Fit<Vec<String>> {
 }
 
 /// One of the three forms of a list of devices.
-pub(super) enum Groups {
+pub(crate) enum Groups {
     Listed(pb::CollectiveDeviceList),
     Iota(pb::IotaReplicaGroupList),
     Mesh(pb::MeshAxesReplicaGroupList),
 }
 
 /// Reads the text of `replica_groups`.
-pub(super) fn groups(text: &str) -> Fit<Groups> {
+pub(crate) fn groups(text: &str) -> Fit<Groups> {
     let mut cursor = Cursor::new(text);
     let groups = match cursor.peek() {
         Some(b'{') => {

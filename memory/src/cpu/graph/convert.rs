@@ -57,7 +57,7 @@ impl Graph {
             version: 0,
             stirred: Vec::new(),
             clean: None,
-            partitioned: false,
+            partitioned: hlo_ir::per_device::is_per_device(module),
             opcodes: Vec::new(),
             results: Vec::new(),
             origins: Vec::new(),

@@ -161,7 +161,7 @@ pub(crate) struct Graph {
     pub(crate) name: SmolStr,
     /// Header attributes.
     pub(crate) attributes: Vec<Attribute>,
-    /// Whether the program for several devices was replaced by the one that each of them runs.
+    /// Whether this is what each of several devices runs: the module came so, or the program for all of them was replaced.
     pub(crate) partitioned: bool,
     stack_tables: StackTables,
     /// Operands. What walks read of an instruction stands in tables of its own, because they wait for memory.

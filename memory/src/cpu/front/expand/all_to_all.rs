@@ -40,14 +40,10 @@ fn decompose(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     Some(cx.concatenate(id, shape, &parts, dim))
 }
 
-/// Devices in the first group of `{{0,1},{2,3}}`, or in each of `[2,4]<=[8]`. `None` for a form that does not say.
+/// Devices in the first group; `None` where all take part.
 fn group_size(groups: Option<&str>) -> Option<i64> {
-    let text = groups?;
-    if let Some(first) = text.strip_prefix("{{") {
-        return Some(first.split_once('}')?.0.split(',').count() as i64);
-    }
-    let (sizes, _) = text.strip_prefix('[')?.split_once(']')?;
-    sizes.rsplit(',').next()?.trim().parse().ok()
+    let groups = hlo_ir::replica_groups::listed(groups?)?;
+    groups.first().map(|group| group.len() as i64)
 }
 
 #[cfg(test)]
@@ -55,9 +51,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_of_both_kinds_are_counted() {
+    fn groups_of_all_kinds_are_counted() {
         assert_eq!(group_size(Some("{{0,1,2},{3,4,5}}")), Some(3));
         assert_eq!(group_size(Some("[2,4]<=[8]")), Some(4));
+        assert_eq!(group_size(Some("mesh['a'=2,'b'=4] {'a'}")), Some(2));
         assert_eq!(group_size(Some("{}")), None);
         assert_eq!(group_size(None), None);
     }

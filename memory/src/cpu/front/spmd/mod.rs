@@ -18,9 +18,12 @@ use super::visit::each;
 use super::{calls, dce};
 use crate::cpu::tuples;
 
-/// Replaces the program by the one that each device runs, and notes that it did. Nothing changes for one that the model cannot partition; of a program
-/// of one device annotations go.
+/// Replaces the program by the one that each device runs, and notes that it did. Nothing changes for one that the model cannot partition, or that comes
+/// from behind the partitioner; of a program of one device annotations go.
 pub(crate) fn run(cx: &mut Cx<'_>) {
+    if cx.partitioned {
+        return;
+    }
     if partitions(cx) <= 1 {
         each(cx, Opcode::CustomCall, without_annotation);
         return;
