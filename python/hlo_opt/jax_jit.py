@@ -200,7 +200,7 @@ class Lowered:
 
     def memory_curve(self) -> list[CurvePoint]:
         """What memory costs in time, by the models. Of a program that was rewritten already, that of its rewritten form."""
-        return memory_curve(self._inner.proto(), **self._options.of_call(self._inner.target))
+        return memory_curve(self._inner.program(), **self._options.of_call(self._inner.target))
 
 
 def wrap_lowered(lowered, *, options: Options | None = None) -> Lowered:

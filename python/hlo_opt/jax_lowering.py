@@ -1,4 +1,4 @@
-"""The only file that touches JAX's insides: a lowering's HLO out, rewritten HLO in, and a jit whose cache misses can be seen.
+"""JAX's insides: a lowering's HLO out, rewritten HLO in, and a jit whose cache misses can be seen. Only jax_partitioned knows more of them.
 
 Supported are jax 0.8, 0.9 and 0.10; `supported` says so for the version at hand, and every caller falls back to plain jax.jit without it.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import jax
 
+from . import jax_partitioned
 from .xla import compiler, targets
 
 VERSIONS = ((0, 8), (0, 9), (0, 10))
@@ -94,6 +95,7 @@ class Lowering:
     def __init__(self, lowered):
         self.lowered = lowered
         self.inner = lowered._lowering
+        self._divided: jax_partitioned.Divided | None = None
 
     @property
     def target(self) -> str:
@@ -123,9 +125,6 @@ class Lowering:
             return f"the program is lowered for several platforms: {', '.join(self.inner._platforms)}"
         if self.target not in TARGETS:
             return f"there is no memory model of platform {self.target!r} (known are {', '.join(TARGETS)})"
-        here = jax.process_index()
-        if any(device.process_index != here for device in self.inner._device_list or ()):
-            return f"the program is partitioned over {self.devices} devices of several processes"
         if args["ordered_effects"] or args["unordered_effects"]:
             return "the program has side effects (debug prints, ordered effects)"
         if args["host_callbacks"] or args["keepalive"]:
@@ -144,6 +143,18 @@ class Lowering:
         module = self.lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
         return module + _devices(self.devices)
 
+    def program(self) -> bytes:
+        """The module that is rewritten: of a program over several devices what each of them runs, which only compiling tells.
+
+        Raises what compiling raises, and `jax_partitioned.Undivided`."""
+        if self.devices == 1:
+            return self.proto()
+        if self._divided is None:
+            self._divided = jax_partitioned.divided(self.inner)
+            # JAX need not compile the original again.
+            self.inner._executable = self._divided.executable
+        return self._divided.proto
+
     def text(self) -> str:
         """The module without metadata, every constant in full: equal for equal programs, wherever they stand."""
         options = compiler.hlo().HloPrintOptions()
@@ -152,7 +163,9 @@ class Lowering:
         return self.lowered.compiler_ir("hlo").get_hlo_module().to_string(options)
 
     def rewritten(self, proto: bytes):
-        """A computation like this one that runs the module `proto` instead."""
+        """A computation like this one that runs the module `proto` instead, a rewritten form of `program`."""
+        if self._divided is not None:
+            return jax_partitioned.rewritten(self.inner, self._divided, proto)
         made = copy.copy(self.inner)
         made._hlo = _stablehlo(proto)
         made._executable = None

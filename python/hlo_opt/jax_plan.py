@@ -11,6 +11,7 @@ from . import calls
 from .errors import EstimateError, HloError, InternalError
 from .jax_lowering import Bytes, Lowering, OutOfMemory, foreign, measured
 from .jax_options import BudgetWarning, Options, warn
+from .jax_partitioned import Undivided
 from .report import Memory, Remark, Report, Rewrite
 
 @dataclass(frozen=True)
@@ -112,14 +113,19 @@ def decide(lowering: Lowering, options: Options, name: str) -> MemoryReport:
     reason = lowering.refusal()
     if reason:
         return _fallback(report, reason)
-    proto = lowering.proto()
-    reason = foreign(proto)
+    reason = foreign(lowering.proto())
     if reason:
         return _fallback(report, reason)
+    try:
+        proto = lowering.program()
+    except Undivided as error:
+        return _fallback(report, str(error))
+    except Exception as error:  # noqa: BLE001 - JAX is about to raise the same error
+        return _fallback(report, f"the compiler refuses the program: {_first_line(error)}")
     judge = _Compiler(lowering) if options.judge == "xla" else None
     try:
         _choose(lowering, options, proto, judge, report)
-    except EstimateError as error:
+    except (EstimateError, Undivided) as error:
         return _fallback(report, str(error))
     except (HloError, InternalError) as error:
         return _fallback(report, f"hlo-opt cannot handle the module: {error}")
@@ -138,8 +144,11 @@ def _fallback(report: MemoryReport, reason: str) -> MemoryReport:
 
 
 def _refused(report: MemoryReport, error: Exception) -> MemoryReport:
-    first = str(error).strip().splitlines()[:1]
-    return _fallback(report, f"the compiler refuses the rewritten module: {type(error).__name__}: {''.join(first)}")
+    return _fallback(report, f"the compiler refuses the rewritten module: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {''.join(str(error).strip().splitlines()[:1])}"
 
 
 def _tell_of_budget(report: MemoryReport, budget: int | None) -> None:

@@ -2,7 +2,7 @@
 
 use std::panic::{self, AssertUnwindSafe};
 
-use hlo_ir::{Diagnostic, Module, proto, text};
+use hlo_ir::{Diagnostic, Module, per_device, proto, text};
 use hlo_opt::{Grade, JudgeError, Optimized, Point, Request};
 use pyo3::prelude::*;
 
@@ -60,6 +60,21 @@ pub(crate) fn analyze(data: &[u8], target: &str) -> Result<String, Stop> {
         let source = source(data)?;
         let analysis = hlo_opt::analyze(&source, target).map_err(|failure| Stop::of(failure, &source))?;
         Ok(analysis.report_json(target))
+    })
+}
+
+/// The serialized HloModuleProto of what each of several devices runs, as the program of one; `None` for a module that is not known as such, unless it
+/// `is_certain` where it comes from, and for one with collectives whose devices cannot be listed.
+pub(crate) fn one_device(data: &[u8], is_certain: bool) -> Result<Option<Vec<u8>>, Stop> {
+    guarded(|| {
+        let source = source(data)?;
+        let mut module = text::parse(&source).map_err(|problems| Stop::illegal(&problems, &source))?;
+        if !is_certain && !per_device::is_per_device(&module) {
+            return Ok(None);
+        }
+        let Some(patch) = per_device::for_one_device(&module) else { return Ok(None) };
+        patch.apply(&mut module).map_err(|error| Stop::Internal(error.to_string()))?;
+        module_proto(&module).map(Some).map_err(|problems| Stop::illegal(&problems, &source))
     })
 }
 

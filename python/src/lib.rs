@@ -1,4 +1,4 @@
-//! The native half of the Python package: four functions that take and return plain values; everything else is Python in `python/hlo_opt`.
+//! The native half of the Python package: five functions that take and return plain values; everything else is Python in `python/hlo_opt`.
 
 mod calls;
 mod failure;
@@ -69,6 +69,14 @@ fn curve(
     py.detach(|| calls::curve(data, &settings)).map_err(|stop| stop.raise(py))
 }
 
+/// What each of several devices runs (a module from behind XLA's partitioner), as a serialized HloModuleProto of a program for one; None for other
+/// modules, unless it `is_certain` that it is such a module, and where devices of a collective are unknown.
+#[pyfunction]
+#[pyo3(signature = (data, *, is_certain=false))]
+fn one_device(py: Python<'_>, data: &[u8], is_certain: bool) -> PyResult<Option<Vec<u8>>> {
+    py.detach(|| calls::one_device(data, is_certain)).map_err(|stop| stop.raise(py))
+}
+
 /// Runs the command line `arguments` (the program's name first) and gives its exit code.
 #[pyfunction]
 fn run(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
@@ -82,5 +90,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(optimize, module)?)?;
     module.add_function(wrap_pyfunction!(analyze, module)?)?;
     module.add_function(wrap_pyfunction!(curve, module)?)?;
+    module.add_function(wrap_pyfunction!(one_device, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)
 }

@@ -225,6 +225,7 @@ fn raw_end(input: &str) -> Result<&str, nom::Err<lex::Problem<'_>>> {
     let mut rest = input;
     loop {
         rest = match rest.as_bytes().first() {
+            Some(b',') if rest.starts_with(OF_MESH) => &rest[OF_MESH.len()..],
             None | Some(b',' | b'}' | b')') => return Ok(rest),
             Some(b'{') => lex::group(b'{', b'}')(rest)?.0,
             Some(b'(') => lex::group(b'(', b')')(rest)?.0,
@@ -244,6 +245,9 @@ fn raw_end(input: &str) -> Result<&str, nom::Err<lex::Problem<'_>>> {
         };
     }
 }
+
+/// A mesh goes on so where its devices are in an order of their own: `mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'a'}`.
+const OF_MESH: &str = ", device_ids=";
 
 /// Whether a verbatim value goes on behind blanks, as in `literal=s32[2] {1,2}`; if not, the next instruction begins.
 fn continues_behind_blank(rest: &str) -> bool {
@@ -305,6 +309,7 @@ mod tests {
         for (text, value, rest) in [
             (", new=[2,4]<=[4,2]T(1,0), a=1", "[2,4]<=[4,2]T(1,0)", ""),
             (", replica_groups=mesh['a'=2,'b'=4] {'a'}\n  %x = f32[]", "mesh['a'=2,'b'=4] {'a'}", "\n  %x = f32[]"),
+            (", groups=mesh['a'=4], device_ids=([2,2]T(1,0)) {'a'}, b=1", "mesh['a'=4], device_ids=([2,2]T(1,0)) {'a'}", ""),
             (", literal=s32[2]{0} {1, 2}\n  ROOT x = f32[]", "s32[2]{0} {1, 2}", "\n  ROOT x = f32[]"),
             (", literal=pred[] true\n  y = f32[]", "pred[] true", "\n  y = f32[]"),
             (", new=word\n  true = f32[]", "word", "\n  true = f32[]"),

@@ -1,0 +1,216 @@
+"""Programs over several devices: the module that each device runs out of the compiler, and a rewritten one back into JAX's program.
+
+XLA divides a program for its devices itself, and says what each of them runs in a dump of its partitioner. That module, with its communication, is
+rewritten like the program of one device. It goes back as the body of a manual computation over all axes of the mesh: the program keeps its
+signature, its shardings and its donated arguments, and the partitioner finds nothing left to divide.
+
+Like jax_lowering, this file touches JAX's insides: what a compiled computation knows of its shardings, and JAX's form of a sharding in a module.
+"""
+from __future__ import annotations
+
+import copy
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from . import _native
+from .xla import compiler
+
+_PARTITIONER = "spmd-partitioning"
+_DUMPED = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_pass_re": f".*{_PARTITIONER}"}
+# A file that was written when the partitioner was done; compilers have words of their own before its name.
+_BEHIND = re.compile(rf"after_[^.]*{_PARTITIONER}\..*\.hlo\.pb$")
+_DEVICE_PROGRAM = "per_device"
+
+
+class Undivided(Exception):
+    """What each device runs cannot be had, or not handed back; the message says why."""
+
+
+@dataclass(frozen=True)
+class Divided:
+    """What each device runs, as a serialized HloModuleProto of a program for one device, and the executable that it comes from."""
+
+    proto: bytes
+    executable: Any
+
+
+def divided(inner) -> Divided:
+    """Compiles a lowered computation of JAX, and takes from the compiler what each device runs. Raises what compiling raises, and Undivided."""
+    with tempfile.TemporaryDirectory(prefix="hlo-opt-") as folder:
+        executable = inner.compile({**dict(inner._compiler_options_kvs), "xla_dump_to": folder, **_DUMPED})
+        found = [file for file in os.listdir(folder) if _BEHIND.search(file)]
+        if len(found) != 1:
+            raise Undivided(f"the compiler dumped {len(found)} modules from behind its partitioner, where one was expected")
+        with open(os.path.join(folder, found[0]), "rb") as file:
+            alone = _native.one_device(file.read(), is_certain=True)
+    if alone is None:
+        raise Undivided("which devices speak to each other is not known")
+    return Divided(alone, executable)
+
+
+def handed_back(inner, source: Divided, proto: bytes):
+    """JAX's program with the body `proto`, a module of one device with the interface of `source.proto`; an MLIR module."""
+    from jax._src.lib import xla_client
+    from jax._src.lib.mlir import ir
+    body = compiler.stablehlo(xla_client.XlaComputation(proto))
+    with inner._hlo.context as context, ir.Location.unknown(context):
+        whole = ir.Module.parse(inner._hlo.operation.get_asm(enable_debug_info=True))
+        main = _emptied(whole)
+        device = _merged(whole, ir.Module.parse(body))
+        shardings = source.executable._in_shardings, source.executable._out_shardings
+        make = _manual if jax.config.jax_use_shardy_partitioner else _manual_for_gspmd
+        make(main, device, *shardings, inner._device_list)
+        whole.operation.verify()
+    return whole
+
+
+def _name(function) -> str:
+    from jax._src.lib.mlir import ir
+    return ir.StringAttr(function.attributes["sym_name"]).value
+
+
+def _functions(module) -> list:
+    return [operation for operation in module.body.operations if operation.operation.name == "func.func"]
+
+
+def _emptied(module):
+    """Its function `main` without a body; all others go."""
+    main = None
+    for function in _functions(module):
+        if _name(function) == "main":
+            main = function
+        else:
+            function.erase()
+    if main is None:
+        raise Undivided("the program has no main function")
+    for operation in reversed(list(main.entry_block.operations)):
+        operation.erase()
+    return main
+
+
+def _merged(whole, part):
+    """Moves the functions of `part` into `whole`, under names of their own; gives the one that was its `main`."""
+    from jax._src.lib.mlir import ir
+    main = None
+    for function in _functions(part):
+        name = _name(function)
+        new = _DEVICE_PROGRAM if name == "main" else f"{_DEVICE_PROGRAM}.{name}"
+        ir.SymbolTable.replace_all_symbol_uses(name, new, part.operation)
+        ir.SymbolTable.set_symbol_name(function.operation, new)
+        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        for given in ("arg_attrs", "res_attrs"):
+            if given in function.attributes:
+                del function.attributes[given]
+        main = function if name == "main" else main
+        function.operation.detach_from_parent()
+        whole.body.append(function.operation)
+    return main
+
+
+def _call(device, values) -> list:
+    from jax._src.lib.mlir import ir
+    from jax._src.lib.mlir.dialects import func
+    return list(func.CallOp(device.type.results, ir.FlatSymbolRefAttr.get(_DEVICE_PROGRAM), values).results)
+
+
+def _manual(main, device, ins, outs, devices) -> None:
+    """The body of `main` as Shardy writes it: one manual computation, which calls what a device runs."""
+    from jax._src.lib.mlir import ir
+    from jax._src.lib.mlir.dialects import func, sdy
+    mesh = _mesh((*ins, *outs), devices)
+    listed = [sdy.TensorShardingPerValueAttr.get([_sdy(sharding, mesh, kind) for sharding, kind in zip(shardings, kinds, strict=True)])
+              for shardings, kinds in ((ins, main.type.inputs), (outs, main.type.results))]
+    axes = sdy.ManualAxesAttr.get(ir.ArrayAttr.get([ir.StringAttr.get(axis) for axis in mesh.axis_names]))
+    with ir.InsertionPoint(main.entry_block):
+        manual = sdy.ManualComputationOp(main.type.results, list(main.entry_block.arguments), *listed, axes)
+        block = manual.body.blocks.append(*device.type.inputs)
+        with ir.InsertionPoint(block):
+            sdy.ReturnOp(_call(device, list(block.arguments)))
+        func.ReturnOp(list(manual.results))
+
+
+def _mesh(shardings, devices):
+    """The mesh of the shardings, or one of a single axis where none of them names one. Shardings over another mesh are read as over this one."""
+    return next((sharding.mesh for sharding in shardings if isinstance(sharding, jax.NamedSharding)), None) or jax.sharding.Mesh(devices, ("devices",))
+
+
+def _sdy(sharding, mesh, kind):
+    """A sharding of a value of an MLIR type, as Shardy writes it."""
+    from jax._src.lib.mlir import ir
+    rank = ir.RankedTensorType(kind).rank
+    # Where JAX has the axes of each dimension, and the order of devices that differs from the mesh's own.
+    array = _named(sharding, mesh, rank)._to_sdy_sharding(rank)
+    names = ", ".join(f'"{name}"={size}' for name, size in mesh.shape.items())
+    devices = f", device_ids=[{', '.join(map(str, array.logical_device_ids))}]" if array.logical_device_ids else ""
+    dimensions = ", ".join("{" + ", ".join(f'"{axis}"' for axis in dimension.axes) + "}" for dimension in array.dim_shardings)
+    return ir.Attribute.parse(f"#sdy.sharding<mesh<[{names}]{devices}>, [{dimensions}]>")
+
+
+def _named(sharding, mesh, rank: int) -> jax.NamedSharding:
+    """The same sharding over a mesh."""
+    from jax._src.sharding_impls import parse_flatten_op_sharding
+    if isinstance(sharding, jax.NamedSharding) and sharding.mesh == mesh:
+        return sharding
+    try:
+        return jax.NamedSharding(mesh, parse_flatten_op_sharding(sharding._to_xla_hlo_sharding(rank), mesh)[0])
+    except Exception as error:  # noqa: BLE001 - JAX has no error of its own for shardings that do not fit a mesh
+        raise Undivided(f"a sharding that is none over the mesh of the program: {sharding}") from error
+
+
+def _manual_for_gspmd(main, device, ins, outs, _) -> None:
+    """The body of `main` as the older partitioner reads it: values change from whole to local shapes and back in calls that it knows."""
+    from jax._src.lib.mlir import ir
+    from jax._src.lib.mlir.dialects import func
+    _mark_partition_ids(main.operation.parent)
+    with ir.InsertionPoint(main.entry_block):
+        local = [_crossed(_annotated(value, _xla(sharding, value.type)), "SPMDFullToShardShape", kind, _MANUAL)
+                 for value, sharding, kind in zip(main.entry_block.arguments, ins, device.type.inputs, strict=True)]
+        found = _call(device, local)
+        func.ReturnOp([_crossed(_annotated(value, _MANUAL), "SPMDShardToFullShape", kind, _xla(sharding, kind))
+                       for value, sharding, kind in zip(found, outs, main.type.results, strict=True)])
+
+
+_MANUAL = "{manual}"
+
+
+def _xla(sharding, kind) -> str:
+    """A sharding of a value of an MLIR type, as XLA writes it."""
+    from jax._src.lib.mlir import ir
+    return str(sharding._to_xla_hlo_sharding(ir.RankedTensorType(kind).rank))
+
+
+def _annotated(value, sharding: str):
+    return _crossed(value, "Sharding", value.type, sharding)
+
+
+def _crossed(value, target: str, kind, sharding: str):
+    from jax._src.lib.mlir import ir
+    from jax._src.lib.mlir.dialects import hlo
+    call = hlo.CustomCallOp([kind], [value], target)
+    call.attributes["mhlo.sharding"] = ir.StringAttr.get(sharding)
+    return call.result
+
+
+def _mark_partition_ids(module) -> None:
+    """The older partitioner wants to be told that the number of a partition is meant as it stands."""
+    from jax._src.lib.mlir import ir
+
+    def visit(operation):
+        if operation.name == "stablehlo.partition_id":
+            operation.attributes["mhlo.sharding"] = ir.StringAttr.get(_MANUAL)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+
+
+def rewritten(inner, source: Divided, proto: bytes):
+    """A computation like `inner` in which each device runs `proto`."""
+    made = copy.copy(inner)
+    made._hlo = handed_back(inner, source, proto)
+    made._executable = None
+    return made
