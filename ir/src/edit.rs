@@ -476,7 +476,7 @@ pub fn has_side_effect(module: &Module, id: InstructionId) -> bool {
 }
 
 /// Whether an instruction has a side effect, apart from what it calls.
-fn acts(module: &Module, id: InstructionId) -> bool {
+pub fn acts(module: &Module, id: InstructionId) -> bool {
     let inst = module.instruction(id);
     inst.opcode.has_side_effect() || inst.flag(&AttrKey::CustomCallHasSideEffect)
 }

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from . import _native
-from .xla import compiler
+from .xla import compiler, machines, roofline
 
 _PARTITIONER = "spmd-partitioning"
 _DUMPED = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_pass_re": f".*{_PARTITIONER}"}
@@ -206,6 +206,40 @@ def _mark_partition_ids(module) -> None:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a device does in one run, by the module that the compiler made: floating-point operations, exchanges with other devices, and their bytes.
+
+    What stands in a loop counts as often as the loop runs, once if nobody knows how often that is."""
+
+    flops: int
+    exchanges: int
+    exchanged_bytes: int
+
+
+def work(computation, target: str) -> Work:
+    """Of a compiled computation of JAX."""
+    text = computation.compile().xla_extension_executable().hlo_modules()[0].to_string()
+    found = roofline.estimate(text, machines.of(target))
+    return Work(found["flops"], found["collectives"], found["collective_bytes"])
+
+
+# A device that does the work of others too does at least twice its own: no axis of a mesh that cuts anything has fewer devices than two. Computing values again
+# stays below that; a training step that computes all of its forward pass again does four thirds.
+MOST_FLOPS = 2
+
+
+def objection(before: Work, after: Work) -> str | None:
+    """What a rewritten form does more of than the original that is no price to pay for memory: any exchange, or the work of other devices."""
+    if after.exchanges > before.exchanges:
+        return f"{after.exchanges} exchanges between devices where {before.exchanges} were"
+    if after.exchanged_bytes > before.exchanged_bytes:
+        return f"{after.exchanged_bytes} bytes exchanged between devices where {before.exchanged_bytes} were"
+    if after.flops >= before.flops * MOST_FLOPS > 0:
+        return f"{after.flops} floating-point operations on a device where {before.flops} were"
+    return None
 
 
 def rewritten(inner, source: Divided, proto: bytes):

@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from . import calls
+from . import calls, jax_partitioned
 from .errors import EstimateError, HloError, InternalError
 from .jax_lowering import Bytes, Lowering, OutOfMemory, foreign, measured
 from .jax_options import BudgetWarning, Options, warn
@@ -185,9 +185,22 @@ class _Compiler:
             computation = self.lowering.rewritten(proto)
             figures, refusal = _figures(computation, self.lowering.target)
             self.forms[proto] = (computation, figures)
+            if figures is not None and self.lowering.devices > 1 and (reason := self._objection(computation, figures)):
+                return calls.Answer(None, refusal=reason)
         if figures is None:
             return calls.Answer(None, refusal=refusal or "", too_large=True)
         return calls.Answer(figures.total, figures.aliased)
+
+
+    def _objection(self, computation, figures: Bytes) -> str | None:
+        """What speaks against a form of a program over several devices, on each of them."""
+        before = self.original[0] if self.original else None
+        if before is not None and figures.total > before.total:
+            return f"{size(figures.total)} on a device, where {size(before.total)} were"
+        if before is None:
+            return None
+        target = self.lowering.target
+        return jax_partitioned.objection(jax_partitioned.work(self.lowering.inner, target), jax_partitioned.work(computation, target))
 
 
 def _choose(lowering: Lowering, options: Options, proto: bytes, judge: _Compiler | None, report: MemoryReport) -> None:

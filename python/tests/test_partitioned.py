@@ -1,4 +1,7 @@
-"""Programs over several devices of one process: rewritten like others where no block lies across devices, with the same results and shardings."""
+"""Programs over several devices: what each device runs is rewritten, with the same results, shardings, donations and communication."""
+import contextlib
+import copy
+import dataclasses
 import functools
 import re
 
@@ -8,6 +11,8 @@ import numpy as np
 import pytest
 
 import hlo_opt
+from hlo_opt import jax_partitioned
+from hlo_opt.jax_lowering import Lowering
 from programs import EAGER, arguments, gradient, rewritten, same, scattered
 
 AUTO = jax.sharding.AxisType.Auto
@@ -42,10 +47,10 @@ def test_replicated_arguments():
 
 
 def test_figures_are_those_of_one_device():
-    x, idx = arguments(1 << 16)
-    report = both(gradient, placed(x), placed(idx, "d"))
-    # Rows that lie across devices are not cut into blocks.
-    assert report.kept == "original" and any(remark.code == "sharded" for remark in report.model.remarks)
+    x, idx = arguments(1 << 20)
+    report = rewritten(both(gradient, placed(x), placed(idx, "d")))
+    # Each device cuts its own rows into blocks.
+    assert report.after.total < 1.1 * report.floor_bytes < report.before.total / 2
     # The gradient of a sum needs no value of x.
     assert report.floor_bytes == idx.nbytes // 4 + x.nbytes
 
@@ -55,7 +60,7 @@ def test_shard_map():
     def local(x, idx):
         return jax.lax.psum(gradient(x, idx), "d")
 
-    x, idx = arguments(1 << 18)
+    x, idx = arguments(1 << 20)
     report = rewritten(both(local, placed(x), placed(idx, "d")))
     assert report.before.arguments == idx.nbytes // 4
 
@@ -65,17 +70,17 @@ def test_shard_map_of_several_arrays():
     def local(x, idx):
         return jax.lax.psum(jax.grad(lambda x: jnp.sin(x[idx[:, 0], idx[:, 1], idx[:, 2]]).sum())(x), "d")
 
-    x, idx = arguments(1 << 18)
+    x, idx = arguments(1 << 20)
     report = rewritten(both(local, placed(x), placed(idx, "d")))
     assert report.before.arguments == x.nbytes + idx.nbytes // 4
 
 
 def test_pmap():
-    x, idx = arguments(1 << 18)
+    x, idx = arguments(1 << 20)
     mapped = jax.pmap(gradient, in_axes=(None, 0))
     f, split = hlo_opt.jit(mapped, options=EAGER), idx.reshape(4, -1, 3)
     same(f(x, split), jax.jit(mapped)(x, split))
-    assert f.memory_report().kept in ("rewritten", "original")
+    rewritten(f.memory_report())
 
 
 def test_donation_and_result_shardings():
@@ -127,3 +132,75 @@ def test_gathered_weights():
     np.testing.assert_allclose(f(x, *weights), jax.jit(network)(x, *weights), rtol=1e-5)
     report = f.memory_report()
     assert report.kept == "original" or report.after.total < report.before.total
+
+
+def test_more_exchanges_bytes_or_work_of_others_are_refused():
+    before = jax_partitioned.Work(flops=100, exchanges=3, exchanged_bytes=1 << 20)
+    more = functools.partial(dataclasses.replace, before)
+    assert jax_partitioned.objection(before, more(flops=150, exchanges=2)) is None
+    assert "96 exchanges" in jax_partitioned.objection(before, more(exchanges=96))
+    assert "bytes exchanged" in jax_partitioned.objection(before, more(exchanged_bytes=(1 << 20) + 1))
+    assert "operations" in jax_partitioned.objection(before, more(flops=200))
+
+
+def test_exchanges_count_as_often_as_their_loop_runs():
+    @functools.partial(jax.shard_map, mesh=mesh(), in_specs=jax.P("d"), out_specs=jax.P("d"))
+    def ring(x):
+        return jax.lax.fori_loop(0, 7, lambda _, x: jax.lax.ppermute(jnp.sin(x), "d", [(i, (i + 1) % 4) for i in range(4)]), x)
+
+    lowered = jax.jit(ring).lower(placed(jnp.ones((4, 8)), "d"))
+    assert jax_partitioned.work(lowered._lowering, "cpu").exchanges == 7
+
+
+def test_a_form_that_takes_more_by_the_compilers_figures_is_refused():
+    """Scratch inside library calls falls by more, but no compiler says so of a device."""
+    def attention(q, k, v):
+        return jnp.einsum("hqk,hke->hqe", jax.nn.softmax(jnp.einsum("hqe,hke->hqk", q, k), -1), v)
+
+    def whole(*shape):
+        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=jax.NamedSharding(mesh(), jax.P()))
+
+    cut = jax.NamedSharding(mesh(), jax.P(None, "d"))
+    f = hlo_opt.jit(attention, out_shardings=cut)
+    report = f.memory_report(whole(8, 2048, 64), whole(8, 16384, 64), whole(8, 16384, 64))
+    assert report.kept == "original" and any("on a device, where" in attempt for attempt in report.attempts), report
+
+
+@pytest.mark.parametrize("shardy", [True, False])
+def test_handed_back_unchanged_it_is_the_same_program(shardy):
+    """What each device runs goes back into JAX's program as it came: same bits, shardings and memory, in odd cases too."""
+    grid, line = mesh((2, 2), ("a", "b")), mesh()
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((64, 16)), jnp.float32)
+    partly = jax.shard_map(lambda x: jax.lax.psum(x, "a") * 2, mesh=grid, in_specs=jax.P("a"), out_specs=jax.P(), axis_names={"a"})
+    reversed_line = jax.sharding.Mesh(np.array(jax.devices()[3::-1]), ("d",))
+    explicit = mesh((2, 2), ("a", "b"), jax.sharding.AxisType.Explicit)
+    programs = {
+        "halo": (lambda x: jnp.roll(x, 3, 0) + x, placed(x, "d")),
+        "uneven": (lambda x: x[:10] * 2, placed(x, "d")),
+        "an order of devices": (lambda x: x.sum(0), placed(x, "d", over=reversed_line)),
+        "explicit axes": (lambda x: jnp.sin(x).sum(1), placed(x, "a", "b", over=explicit)),
+        "partly manual": (lambda x: partly(x).sum(1), placed(x, "a", "b", over=grid)),
+        "branches": (lambda x: jax.lax.cond(x.sum() > 0, lambda x: x.sum(0), lambda x: x.sum(0) * 2, x), placed(x, "d")),
+        "random numbers": (lambda x, key: x + jax.random.normal(key, x.shape), placed(x, "d"), jax.random.PRNGKey(0)),
+        "an unused argument": (lambda x, y: x.sum(0), placed(x, "d"), placed(x, over=line)),
+        "a loop": (lambda x: jax.lax.scan(lambda c, _: (jnp.sin(c), c.sum()), x, None, length=4), placed(x, "d")),
+    }
+    with config("jax_use_shardy_partitioner", shardy):
+        for name, (function, *args) in programs.items():
+            plain = jax.jit(lambda *args, function=function: function(*args)).lower(*args)
+            lowering = Lowering(plain).private()
+            made = lowering.rewritten(lowering.program())
+            found = copy.copy(plain)
+            found._lowering = made
+            same(found.compile()(*args), plain.compile()(*args))
+            kinds = [kind.memory_analysis() for kind in (plain.compile(), found.compile())]
+            assert kinds[0].temp_size_in_bytes == kinds[1].temp_size_in_bytes, name
+
+
+@contextlib.contextmanager
+def config(name, value):
+    """An option of JAX, for a while."""
+    before = getattr(jax.config, name)
+    jax.config.update(name, value)
+    yield
+    jax.config.update(name, before)

@@ -3,6 +3,7 @@
 use hlo_ir::arena::SideTable;
 use hlo_ir::edit::{self, Patch};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, metadata};
+use indexmap::IndexSet;
 
 use crate::Reason;
 
@@ -34,10 +35,34 @@ pub(crate) fn obstacle(module: &Module, call: InstructionId) -> Option<Reason> {
     if other_thread(&AttrKey::ExecutionThread) {
         return stays("thread", "the called computation names an execution thread");
     }
-    if edit::has_side_effect(module, call) {
+    if edit::has_side_effect(module, call) && !only_exchanges(module, callee) {
         return stays("side-effect", "the called computation has a side effect");
     }
     None
+}
+
+/// Whether nothing has a side effect in what is called but exchanges with other devices, and each of them still happens once: what holds one is called
+/// at one place.
+fn only_exchanges(module: &Module, callee: ComputationId) -> bool {
+    let mut called = IndexSet::from([callee]);
+    let mut next = 0;
+    while let Some(&computation) = called.get_index(next) {
+        next += 1;
+        for (id, inst) in module.instructions_of(computation) {
+            if edit::acts(module, id) && !inst.opcode.is_collective() {
+                return false;
+            }
+            called.extend(inst.called_computations());
+        }
+    }
+    let exchanges = |computation: ComputationId| {
+        module.instructions_of(computation).any(|(id, _)| edit::has_side_effect(module, id))
+    };
+    let calls = |computation: ComputationId| {
+        let places = module.live_instructions().flat_map(|(_, inst)| inst.called_computations());
+        places.filter(|&called| called == computation).count()
+    };
+    called.into_iter().filter(|&computation| exchanges(computation)).all(|computation| calls(computation) == 1)
 }
 
 /// Adds copies of called bodies to a patch.
@@ -65,6 +90,8 @@ impl<'a> Inliner<'a> {
         let result = self.copy(callee, &operands, (inst.parent, said), 0)?;
         self.replaced.set(call, Some(result));
         self.patch.replace(call, result);
+        // Exchanges with other devices are in the copy now.
+        self.patch.remove_moved(call);
         Ok(())
     }
 

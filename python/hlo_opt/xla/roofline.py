@@ -27,12 +27,13 @@ class Total:
     kernels: float = 0.0
     flops: float = 0.0
     bytes: float = 0.0
+    collectives: float = 0.0
     collective_bytes: float = 0.0
     unknown: set[str] = field(default_factory=set)
     unpriced: set[str] = field(default_factory=set)
 
     def add(self, other: Total, times: float = 1.0):
-        for name in ("seconds", "kernels", "flops", "bytes", "collective_bytes"):
+        for name in ("seconds", "kernels", "flops", "bytes", "collectives", "collective_bytes"):
             setattr(self, name, getattr(self, name) + times * getattr(other, name))
         self.unknown |= other.unknown
         self.unpriced |= other.unpriced
@@ -42,11 +43,11 @@ def estimate(text: str, machine: dict) -> dict:
     """Seconds, kernels, FLOPs and bytes of one run of an optimized module on a machine (`machines.of`, `machines.read`).
 
     `unknown_loops` are the loops whose number of rounds the text does not tell, each counted as one round; `unpriced` the library calls
-    whose operations are unknown, so that their bytes alone count; `collective_bytes` what goes between devices, priced as if it went to memory."""
+    whose operations are unknown, so that their bytes alone count; `collectives` and `collective_bytes` what goes between devices, priced as if it went to memory."""
     module = optimized.parse(text, near=machine["target"] == "tpu")
     total = Prices(module, machine).computation(module.entry)
     return {"machine": machine["name"], "seconds": total.seconds, "kernels": round(total.kernels), "flops": round(total.flops), "bytes": round(total.bytes),
-            "collective_bytes": round(total.collective_bytes), "unknown_loops": sorted(total.unknown), "unpriced": sorted(total.unpriced)}
+            "collectives": round(total.collectives), "collective_bytes": round(total.collective_bytes), "unknown_loops": sorted(total.unknown), "unpriced": sorted(total.unpriced)}
 
 
 class Prices:
@@ -93,7 +94,7 @@ class Prices:
             work = self.kernels.work(found, around.by_name)
         total = Total(self.seconds(work), 1, work.flops, work.bytes)
         if _COLLECTIVES.match(found.opcode):
-            total.collective_bytes = work.bytes
+            total.collectives, total.collective_bytes = 1, work.bytes
         if found.opcode == "custom-call" and not work.products:
             total.unpriced.add(products.target(found) or found.name)
         return total
