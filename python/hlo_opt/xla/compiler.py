@@ -11,6 +11,8 @@ from . import unknown
 
 # Few threads: the referee shares its machine, and XLA writes the thread count into scheduled modules.
 THREADS = 2
+# Devices in one group.
+EXCHANGE = re.compile(r"replica_groups=\{\{\d+,|source_target_pairs=\{\{")
 ELIDED = re.compile(r"constant\(\{\.\.\.\}\)")
 
 
@@ -95,6 +97,8 @@ def compile_text(jax, text, partitions=1, options=None):
     """Compile a before-optimizations module; returns (executable, program shape, device)."""
     from jax._src.lib import xla_client
     load_kernels(text)
+    text = of_one_device(text)
+    partitions = min(partitions, partitions_of(text))
     program = computation(parse(text))
     mlir = stablehlo(program)
     devices = tuple(jax.devices()[:partitions])
@@ -122,6 +126,27 @@ def partitions_of(text):
     header = text.split("\n", 1)[0]
     found = re.search(r"num_partitions=(\d+)", header)
     return int(found.group(1)) if found else 1
+
+
+def of_one_device(text):
+    """What each of several devices runs (a module from behind the partitioner), as the program of one, which takes the same memory; any other module as it is."""
+    if partitions_of(text) == 1:
+        return text
+    from jax._src.lib import xla_client
+
+    from .. import _native
+    alone = _native.one_device(text.encode())
+    if alone is None:
+        return text
+    options = hlo().HloPrintOptions()
+    options.print_large_constants = True
+    return xla_client.XlaComputation(alone).get_hlo_module().to_string(options)
+
+
+def refuse_exchanges(text, name):
+    """The program of one of several devices waits for the others."""
+    if partitions_of(text) > 1 or EXCHANGE.search(text):
+        raise ValueError(f"{name} is partitioned: the referee runs modules of one device")
 
 
 def refuse_elided(text, name):

@@ -121,7 +121,7 @@ def compiled(text, device, options=None):
     from jax._src.lib.mlir import ir
 
     from . import compiler
-    module = compiler.stablehlo(compiler.computation(compiler.parse(text)))
+    module = compiler.stablehlo(compiler.computation(compiler.parse(compiler.of_one_device(text))))
     given = xla_client.CompileOptions()
     given.num_replicas = given.num_partitions = 1
     compiler.set_options(given, options or {})
