@@ -99,7 +99,7 @@ pub(crate) struct RawArgs {
     /// Verify the module after every pass
     #[arg(long)]
     verify_each: bool,
-    /// JudgeName decides in the end which form is kept: the model of the compiler, or the compiler itself, by bytes and estimated time (needs the Python package, no device)
+    /// Who decides in the end which form is kept: the model of the compiler, or the compiler itself, by bytes and estimated time (needs the Python package, no device)
     #[arg(long, value_enum, value_name = "WHO", default_value_t = JudgeName::Model, conflicts_with = "analyze")]
     judge: JudgeName,
     /// Keep no form that is more than so many times as slow by estimate [default with --judge xla and without --budget: 1.05]
