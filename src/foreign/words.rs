@@ -52,9 +52,12 @@ fn mlir(text: &str) -> Option<Foreign> {
             ["func.func", "\"builtin.module\"", "builtin.module", "func @"].iter().any(|word| start.starts_with(word))
         }
     };
+    if !found {
+        return None;
+    }
     let stable = ["stablehlo.", "vhlo.", "chlo."].iter().any(|word| start.contains(word));
     let what = if stable { "StableHLO (MLIR text)" } else { "MLIR text" };
-    found.then_some(Foreign { what, help: LOWER })
+    Some(Foreign { what, help: LOWER })
 }
 
 /// The text behind comments and the aliases of MLIR (`#loc1 = ...`, `!type = ...`).
