@@ -152,7 +152,11 @@ fn a_snapshot_is_read_as_its_module() {
     assert_eq!((bare.stdout.as_str(), bare.stderr.as_str()), (tiny("m").as_str(), ""));
     // Of an unoptimized snapshot the module is the first field itself.
     let unoptimized = [binary("m"), field(2, &array)].concat();
-    assert_eq!(run_on(&unoptimized, ["-q", "--passes="]).stdout, tiny("m"));
+    let run = run_on(&unoptimized, ["-q", "--passes="]);
+    assert_eq!(
+        (run.stdout, run.stderr.as_str()),
+        (tiny("m"), "warning: the snapshot's arrays have no place in HLO text\n")
+    );
     assert_eq!(run_on(&snapshot[..snapshot.len() / 3], ["-"]).code, 1);
 }
 
@@ -208,6 +212,15 @@ fn other_bytes_are_called_by_their_names() {
         b"\xff\xfe no sign at all".to_vec(),
     ];
     insta::assert_snapshot!(kinds.map(|bytes| refused(&bytes)).join("\n"));
+}
+
+/// The library and the Python package are given texts, not files.
+#[test]
+fn the_library_calls_other_texts_by_their_names() {
+    let failure = hlo_opt::analyze("module @jit_f {\n  stablehlo.sine\n", hlo_opt::Target::Cpu).unwrap_err();
+    let hlo_opt::Failure::Illegal(problems) = failure else { panic!("{failure}") };
+    assert_eq!(problems[0].message, "this is no HLO: it is StableHLO (MLIR text)");
+    assert!(problems[0].notes[0].contains("compiler_ir"), "{problems:?}");
 }
 
 #[test]

@@ -40,7 +40,11 @@ fn message(bytes: &[u8]) -> Result<Messages, Vec<Diagnostic>> {
     if let Ok(proto) = pb::HloProto::decode(bytes)
         && is_module(proto.hlo_module.as_ref())
     {
-        let unknown = unknown_fields("HloProto", bytes, &proto);
+        let mut unknown = unknown::fields(bytes, &proto.encode_to_vec());
+        // A snapshot from before the optimizations (`HloUnoptimizedSnapshot`) is a module with arrays behind it.
+        let arrays = unknown.iter().position(|path| path == "2").map(|at| unknown.remove(at));
+        let arrays = arrays.map(|_| Diagnostic::new("the snapshot's arrays have no place in HLO text"));
+        let unknown = unknown.iter().map(|path| unknown_field("HloProto", path)).chain(arrays).collect();
         return Ok((proto.hlo_module.unwrap_or_default(), proto.buffer_assignment, unknown));
     }
     if let Ok(snapshot) = pb::HloSnapshot::decode(bytes)
