@@ -81,6 +81,7 @@ impl InputError {
             Self::Packed(source, _, UnpackError::TooLarge { .. }) => {
                 (source, "if that is right, unpack it and give the file")
             }
+            Self::Packed(source, _, UnpackError::Window) => (source, "`zstd -d --long=31 FILE` unpacks it"),
             _ => return None,
         };
         Some((source.to_string(), help.to_owned()))

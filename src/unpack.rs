@@ -43,6 +43,9 @@ pub(crate) enum UnpackError {
     /// Bytes are wrong.
     #[error("{0}")]
     Broken(String),
+    /// A zstd archive that refers further back than the usual limit of decoders, which they have to keep in memory.
+    #[error("it was packed with a window of more than 128 MiB")]
+    Window,
     /// It expands to more than the bound, in bytes.
     #[error("its {packed} expand to more than {bound}")]
     TooLarge {
@@ -133,6 +136,7 @@ fn frames(mut packed: &[u8], out: &mut Vec<u8>, bound: u64) -> Result<(), Unpack
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
                 packed = packed.get(length as usize..).ok_or(UnpackError::Truncated)?;
             }
+            Err(FrameDecoderError::WindowSizeTooBig { .. }) => return Err(UnpackError::Window),
             Err(error) => return Err(io::Error::other(error).into()),
         }
     }

@@ -95,7 +95,10 @@ fn broken_archives_are_errors_and_leave_files_alone() {
     let mut other = gz.clone();
     let middle = other.len() - 6;
     other[middle] ^= 1;
-    let runs = [of(&gz[..gz.len() / 2]), of(&zst[..zst.len() / 2]), of(&other), of(b"\x1f\x8bnot gzip")];
+    // A frame with a window of 1 GiB, and one of nearly 4 TiB.
+    let wide = |window: u8| of(&[0x28, 0xb5, 0x2f, 0xfd, 0, window, 1, 0, 0]);
+    assert!(wide(0xff).stderr.contains("compressed by zstd and cannot be unpacked"));
+    let runs = [wide(0xa0), of(&gz[..gz.len() / 2]), of(&zst[..zst.len() / 2]), of(&other), of(b"\x1f\x8bnot gzip")];
     insta::assert_snapshot!(runs.map(|run| run.to_string()).concat());
 }
 

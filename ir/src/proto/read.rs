@@ -147,7 +147,10 @@ impl Reader {
         self.drop_field("spmd_parameters_shardings", !module.spmd_parameters_shardings.is_empty());
         self.drop_field("use_auto_spmd_partitioning", module.use_auto_spmd_partitioning);
         self.drop_field("profile_info", !module.profile_info.is_empty());
-        self.drop_field("original_value_recovery_table", module.original_value_recovery_table.is_some());
+        if module.original_value_recovery_table.is_some() {
+            let message = "field `original_value_recovery_table` of the proto is not read by this version";
+            self.dropped.push(Diagnostic::new(message));
+        }
         self.drop_field("payloads", !module.payloads.is_empty());
         self.drop_field("device_type", !module.device_type.is_empty());
     }
