@@ -1,13 +1,14 @@
 //! The library's two calls: rewrite a module, or only say how much memory it needs.
 
 use hlo_ir::proto::BufferAssignment;
-use hlo_ir::{Diagnostic, Module, text, verify};
+use hlo_ir::{Diagnostic, Module, Span, text, verify};
 use hlo_memory::{Bytes, Details, Estimate, EstimateError, ModelEstimator, Target};
 use hlo_passes::Options;
 use hlo_passes::manager::{self, Nobody, Observer, RunError, RunReport};
 
 use crate::Pipeline;
 use crate::curve::Point;
+use crate::foreign::{self, Foreign};
 use crate::judge::Verdict;
 use crate::report::{self, Report, xla_allocations, xla_memory_usage};
 
@@ -213,9 +214,14 @@ fn read_below(text: &str, source_root: Option<&str>) -> Result<Module, Failure> 
     Ok(module)
 }
 
-/// Parses and verifies.
+/// Parses and verifies. A text that is none of HLO is called by its name, at its first byte.
 fn read(text: &str) -> Result<Module, Failure> {
-    let module = text::parse(text).map_err(Failure::Illegal)?;
+    let module = text::parse(text).map_err(|problems| match foreign::of_text(text) {
+        Some(Foreign { what, help }) => {
+            Failure::Illegal(vec![Diagnostic::at(Span::new(0, 1), format!("this is no HLO: it is {what}")).note(help)])
+        }
+        None => Failure::Illegal(problems),
+    })?;
     let problems = verify::verify(&module);
     if problems.is_empty() { Ok(module) } else { Err(Failure::Illegal(problems)) }
 }

@@ -14,7 +14,7 @@ use crate::input::Source;
 use crate::output::{self, Sink};
 use crate::report::Format;
 use crate::watch_flags::{Watch, WatchFlags};
-use crate::{Pipeline, machine_flags, pipeline, size};
+use crate::{Pipeline, machine_flags, pipeline, size, unpack};
 
 /// Lower the peak memory of an XLA program: HLO text in, HLO text with the same results out.
 ///
@@ -24,7 +24,7 @@ use crate::{Pipeline, machine_flags, pipeline, size};
 #[command(name = "hlo-opt", version, max_term_width = 100, after_help = AFTER_HELP)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct RawArgs {
-    /// HLO to read, text or binary (HloProto); - is standard input
+    /// HLO to read, text or binary (HloProto, HloSnapshot), also compressed (gzip, zstd), or a dump folder; - is standard input
     #[arg(value_name = "INPUT")]
     input: Option<PathBuf>,
     /// Write the result there, only on success and all at once; - is standard output
@@ -419,7 +419,7 @@ impl RawArgs {
         let wanted = !self.check && (self.output.is_some() || !printed);
         let output = wanted.then(|| Sink::new(self.output.clone()));
         if let Some(Sink::File(path)) = &output {
-            output::obstacle(path).map_or(Ok(()), |message| Err(UsageError(message)))?;
+            output::obstacle(path).or_else(|| packed(path)).map_or(Ok(()), |message| Err(UsageError(message)))?;
         }
         if printed && output == Some(Sink::Stdout) {
             let flag = if self.diff { "--diff" } else { "--why-not" };
@@ -442,6 +442,13 @@ impl RawArgs {
 fn factor(typed: &str) -> Result<f64, String> {
     let value = typed.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 1.0);
     value.ok_or_else(|| "not a number from 1 on, such as 1.2".to_owned())
+}
+
+/// Why a result does not go to a file whose name says that it is compressed: it would not be.
+fn packed(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let plain = unpack::without_ending(name);
+    (plain != name).then(|| format!("cannot write `{}`: results are not compressed; write `{plain}`", path.display()))
 }
 
 /// Whether a file name asks for the binary form.

@@ -81,9 +81,16 @@ fn list_passes() -> String {
 }
 
 /// The file to read: the input itself, or of a dump folder the text of the module that was asked for.
-fn choose(job: &Job, wanted: Wanted) -> Result<Source, Problem> {
+fn choose(job: &Job, wanted: Wanted, args: &Args, messages: Messages) -> Result<Source, Problem> {
     match &job.source {
-        Source::File(path) if path.is_dir() => Ok(Source::File(folder::pick(path, job.module.as_ref(), wanted)?)),
+        Source::File(path) if path.is_dir() => {
+            let picked = folder::pick(path, job.module.as_ref(), wanted)?;
+            if !picked.is_wanted && !args.quiet {
+                let (path, ending) = (picked.path.display(), wanted.ending());
+                messages.remark(&format!("hlo-opt: reading `{path}`: {ending} is not in the folder\n"));
+            }
+            Ok(Source::File(picked.path))
+        }
         source if job.module.is_some() => {
             Err(UsageError(format!("--module picks from a folder, but INPUT is `{source}`")).into())
         }
@@ -126,7 +133,7 @@ fn each<T>(
 
 /// `--analyze`.
 fn analyze_job(job: &Job, args: &Args, messages: Messages) -> Result<Exit, Problem> {
-    let source = choose(job, Wanted::Scheduled)?;
+    let source = choose(job, Wanted::Scheduled, args, messages)?;
     let mut input = read(&source, args, messages)?;
     let given = input.buffers.take();
     let progress = Progress::start(args.quiet || messages == Messages::Json);
@@ -157,7 +164,7 @@ fn analyze_job(job: &Job, args: &Args, messages: Messages) -> Result<Exit, Probl
 
 /// The main job.
 fn rewrite_job(job: &Job, rewriting: &Rewriting, args: &Args, messages: Messages) -> Result<Exit, Problem> {
-    let input = read(&choose(job, Wanted::Program)?, args, messages)?;
+    let input = read(&choose(job, Wanted::Program, args, messages)?, args, messages)?;
     let (name, silent) = (input.name.clone(), args.quiet || messages == Messages::Json);
     let watched = each(input, job, |text, number| {
         let watch = rewriting.watch.of_module(number);

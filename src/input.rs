@@ -1,4 +1,4 @@
-//! Reads a module, text or binary, from a file or from standard input.
+//! Reads a module, text or binary, compressed or not, from a file or from standard input.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use hlo_ir::proto::BufferAssignment;
 use hlo_ir::{Diagnostic, proto, text};
+
+use crate::foreign::{self, Foreign};
+use crate::unpack::{self, Packing, UnpackError};
 
 /// Where the module comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,7 +49,7 @@ pub(crate) enum InputError {
     Directory(Source),
     /// Not text.
     #[error(
-        "`{source_name}` is not UTF-8 text: line {line}, offset {byte} (and it is no serialized HloProto or HloModuleProto)"
+        "`{source_name}` is not UTF-8 text: line {line}, offset {byte} (and it is no serialized HloProto, HloModuleProto or HloSnapshot)"
     )]
     NotText {
         /// The input.
@@ -59,9 +62,30 @@ pub(crate) enum InputError {
     /// A binary dump that cannot be read.
     #[error("`{0}` is a binary dump that cannot be read")]
     Proto(Source, Vec<Diagnostic>),
+    /// An archive that cannot be unpacked.
+    #[error("`{0}` is compressed by {1} and cannot be unpacked: {2}")]
+    Packed(Source, Packing, UnpackError),
+    /// A file of another kind.
+    #[error("`{0}` is no HLO: it is {1}")]
+    Foreign(Source, Foreign),
     /// Byte offsets are 32 bits wide.
     #[error("`{0}` is larger than 4 GiB")]
     TooLarge(Source),
+}
+
+impl InputError {
+    /// Name of the input, and what to do.
+    pub(crate) fn advice(&self) -> Option<(String, String)> {
+        let (source, help) = match self {
+            Self::Foreign(source, foreign) => (source, foreign.help),
+            Self::Packed(source, _, UnpackError::TooLarge { .. }) => {
+                (source, "if that is right, unpack it and give the file")
+            }
+            Self::Packed(source, _, UnpackError::Window) => (source, "`zstd -d --long=31 FILE` unpacks it"),
+            _ => return None,
+        };
+        Some((source.to_string(), help.to_owned()))
+    }
 }
 
 /// What was read.
@@ -77,7 +101,7 @@ pub(crate) struct Input {
     pub(crate) buffers: Option<BufferAssignment>,
 }
 
-/// Reads the whole input; its content, not its name, says whether it is text or a serialized message.
+/// Reads the whole input; its content, not its name, says whether it is compressed, and whether text or a serialized message.
 pub(crate) fn read(source: &Source) -> Result<Input, InputError> {
     let bytes = match source {
         Source::Stdin => read_stdin(),
@@ -85,21 +109,48 @@ pub(crate) fn read(source: &Source) -> Result<Input, InputError> {
         Source::File(path) => std::fs::read(path),
     }
     .map_err(|error| InputError::Read(source.clone(), error))?;
+    match unpack::packing(&bytes) {
+        None => of_bytes(bytes, source, ""),
+        Some(packing) => {
+            let content = unpack::unpack(&bytes, packing);
+            let content = content.map_err(|error| InputError::Packed(source.clone(), packing, error))?;
+            of_bytes(content, source, " (unpacked)")
+        }
+    }
+}
+
+/// The input that bytes are; `state` follows the source's name where places are those of other bytes than the file's.
+fn of_bytes(bytes: Vec<u8>, source: &Source, state: &str) -> Result<Input, InputError> {
     if u32::try_from(bytes.len()).is_err() {
         return Err(InputError::TooLarge(source.clone()));
     }
     if proto::looks_like_proto(&bytes) {
-        let decoded = proto::read(&bytes).map_err(|problems| InputError::Proto(source.clone(), problems))?;
-        let name = format!("{source} (as text)");
-        let text = text::print(&decoded.module);
-        return Ok(Input { name, text, dropped: decoded.dropped, buffers: decoded.buffers });
+        return of_message(&bytes, source);
     }
     let text = String::from_utf8(bytes).map_err(|error| {
+        if let Some(foreign) = foreign::of_bytes(error.as_bytes()) {
+            return InputError::Foreign(source.clone(), foreign);
+        }
         let byte = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..byte].split(|&byte| byte == b'\n').count();
         InputError::NotText { source_name: source.clone(), line, byte }
     })?;
-    Ok(Input { name: source.to_string(), text, dropped: Vec::new(), buffers: None })
+    let foreign = if text.contains('\0') { foreign::of_bytes(text.as_bytes()) } else { foreign::of_text(&text) };
+    match foreign {
+        Some(foreign) => Err(InputError::Foreign(source.clone(), foreign)),
+        None => Ok(Input { name: format!("{source}{state}"), text, dropped: Vec::new(), buffers: None }),
+    }
+}
+
+/// The input that a serialized message is.
+fn of_message(bytes: &[u8], source: &Source) -> Result<Input, InputError> {
+    let decoded = proto::read(bytes).map_err(|problems| match foreign::of_message(bytes) {
+        Some(foreign) => InputError::Foreign(source.clone(), foreign),
+        None => InputError::Proto(source.clone(), problems),
+    })?;
+    let name = format!("{source} (as text)");
+    let text = text::print(&decoded.module);
+    Ok(Input { name, text, dropped: decoded.dropped, buffers: decoded.buffers })
 }
 
 fn read_stdin() -> io::Result<Vec<u8>> {

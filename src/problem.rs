@@ -1,5 +1,7 @@
 //! Why a run did not do its work, and how that is said.
 
+use std::fmt;
+
 use hlo_ir::Diagnostic;
 
 use crate::args::UsageError;
@@ -68,7 +70,8 @@ impl Problem {
                 messages.problems(problems, "input", Origin { name: &source.to_string(), text: "" });
                 Exit::Input
             }
-            Self::Input(_) | Self::Folder(_) => plain("input", Exit::Input),
+            Self::Input(error) => advised(error, error.advice(), messages),
+            Self::Folder(error) => advised(error, error.advice(), messages),
             Self::Output(_) | Self::Dump(_) => plain("output", Exit::Input),
             // Other results are a fault of the tool that rewrote, or of the compiler, and none of the user's.
             Self::Xla(XlaError::Differ(_)) => plain("xla-differs", Exit::Internal),
@@ -85,6 +88,18 @@ impl Problem {
             }
         }
     }
+}
+
+/// Says what is wrong with an input; `advice` is its name, and what to do about it, if that is known.
+fn advised(error: &impl fmt::Display, advice: Option<(String, String)>, messages: Messages) -> Exit {
+    match advice {
+        None => messages.plain(Level::Error, "input", &error.to_string(), None),
+        Some((name, help)) => {
+            let problem = Diagnostic::new(error.to_string()).note(help);
+            messages.problems(&[problem], "input", Origin { name: &name, text: "" });
+        }
+    }
+    Exit::Input
 }
 
 /// Says why one module has no result.

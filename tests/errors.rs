@@ -18,6 +18,27 @@ fn planted(old: &str, new: &str) -> String {
     text.replacen(old, new, 1)
 }
 
+/// A convolution that reads one of four features.
+const SPARSE_CONVOLUTION: &str = "HloModule m
+
+ENTRY e {
+  x = f32[1,8,8,64] parameter(0)
+  k = f32[3,3,16,32] parameter(1)
+  ROOT c = f32[1,8,8,32] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, sparsity_config={rhs={sparsity=1x4 dimension=2 stride=1}}
+}
+";
+
+/// A product of which one operand has two of four numbers.
+const SPARSE_PRODUCT: &str = "HloModule m
+
+ENTRY e {
+  a = f16[8,32] parameter(0)
+  b = f16[64,8] parameter(1)
+  places = u16[8,4] parameter(2)
+  ROOT c = f16[8,8] dot(a, b, places), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sparsity=L.1@2:4
+}
+";
+
 macro_rules! errors {
     ($($name:ident: $run:expr;)*) => {
         $(#[test]
@@ -42,6 +63,8 @@ errors! {
     attribute_without_value: run_on(planted("direction=LT", "direction=").as_bytes(), ["-"]);
     several_errors: run_on(planted("compare(%split.3,", "compare(%splot.3,").replace("select(%lt.4", "select(%let.4").as_bytes(), ["-"]);
     size_beyond_64_bits: run_on(founding().replace("8589934592", "9223372036854775807").as_bytes(), ["-"]);
+    sparse_convolution: run_on(SPARSE_CONVOLUTION.as_bytes(), ["-"]);
+    sparse_product: run_on(SPARSE_PRODUCT.as_bytes(), ["-"]);
     not_utf_8: run_on(b"HloModule x\n\xff\xfe", ["-"]);
     missing_file: run(["no/such/file.hlo"]);
     directory_as_input: run(["corpus"]);

@@ -153,3 +153,17 @@ def test_compilers_for_other_devices(pair, target, package):
     else:
         totals = [int(figure) for figure in re.findall(r"\((\d+) B\)", said)]
         assert code == 0 and len(totals) == 2 and totals[1] <= totals[0], said + error
+
+
+def test_stablehlo_becomes_text_that_the_tool_reads(tmp_path):
+    import jax
+    from jax import export
+    step, shape = jax.jit(lambda x: jax.numpy.sin(x) @ x), jax.ShapeDtypeStruct((8, 8), "float32")
+    for name, content in [("step.mlir", step.lower(shape).as_text().encode()), ("step.bc", export.export(step)(shape).mlir_module_serialized)]:
+        file = tmp_path / name
+        file.write_bytes(content)
+        code, said, error = ask("hlo", file)
+        assert code == 0 and " sine(" in said, said + error
+        assert hlo_opt.analyze(said).total_bytes > 0
+    code, said, error = ask("hlo", CORPUS / "founding" / "s32.before.hlo")
+    assert code == 1 and not said and "error: " in error, said + error

@@ -87,6 +87,9 @@ impl Labels {
 }
 
 pub(super) fn convolution(request: &Request<'_>) -> Inferred {
+    if request.instruction.attribute(&AttrKey::unknown("sparsity_config")).is_some() {
+        return Err("sparse convolutions (`sparsity_config`) are not understood".to_owned());
+    }
     let (lhs, rhs) = (request.array(0)?, request.array(1)?);
     let text = request.instruction.raw(&AttrKey::DimLabels).ok_or("attribute dim_labels is missing")?;
     let labels = text.split_once("->").and_then(|(sides, out)| {

@@ -159,7 +159,7 @@ impl Line<'_, '_> {
             self.put("convolution_kind", names::spelling(names::CONVOLUTION_KIND, inst.conv_kind)?);
         }
         if inst.sparsity_config.as_ref().is_some_and(|config| *config != pb_dims::SparsityConfig::default()) {
-            return Err("field `sparsity_config` cannot be read".to_owned());
+            return Err("sparse convolutions (`sparsity_config`) are not understood".to_owned());
         }
         Ok(())
     }
@@ -258,6 +258,7 @@ impl Line<'_, '_> {
             "topk" => {
                 self.put("k", inst.k);
                 self.put("largest", inst.largest);
+                self.put_if(inst.is_stable, "is_stable", true);
             }
             "scan" => {
                 self.put("num_carries", inst.num_carries);

@@ -37,30 +37,64 @@ const INFALLIBLE: &str = "writing to a string cannot fail";
 type Messages = (pb::HloModule, Option<super::message::buffers::BufferAssignment>, Vec<Diagnostic>);
 
 fn message(bytes: &[u8]) -> Result<Messages, Vec<Diagnostic>> {
-    let whole = pb::HloProto::decode(bytes);
-    if let Ok(proto) = whole
-        && proto.hlo_module.as_ref().is_some_and(|module| !module.computations.is_empty())
+    if let Ok(proto) = pb::HloProto::decode(bytes)
+        && is_module(proto.hlo_module.as_ref())
     {
-        let unknown = unknown_fields("HloProto", bytes, &proto);
+        let mut unknown = unknown::fields(bytes, &proto.encode_to_vec());
+        // A snapshot from before the optimizations (`HloUnoptimizedSnapshot`) is a module with arrays behind it.
+        let arrays = unknown.iter().position(|path| path == "2").map(|at| unknown.remove(at));
+        let arrays = arrays.map(|_| Diagnostic::new("the snapshot's arrays have no place in HLO text"));
+        let unknown = unknown.iter().map(|path| unknown_field("HloProto", path)).chain(arrays).collect();
         return Ok((proto.hlo_module.unwrap_or_default(), proto.buffer_assignment, unknown));
     }
+    if let Ok(snapshot) = pb::HloSnapshot::decode(bytes)
+        && is_module(snapshot.hlo.as_ref().and_then(|hlo| hlo.hlo_module.as_ref()))
+    {
+        let remarks = snapshot_remarks(bytes, &snapshot);
+        let hlo = snapshot.hlo.unwrap_or_default();
+        return Ok((hlo.hlo_module.unwrap_or_default(), hlo.buffer_assignment, remarks));
+    }
     match pb::HloModule::decode(bytes) {
-        Ok(module) if !module.computations.is_empty() => {
+        Ok(module) if is_module(Some(&module)) => {
             let unknown = unknown_fields("HloModuleProto", bytes, &module);
             Ok((module, None, unknown))
         }
         Ok(_) => Err(vec![Diagnostic::new("the proto holds no module with computations")]),
         Err(error) => {
-            let diagnostic = Diagnostic::new("neither a serialized HloProto nor a serialized HloModuleProto");
+            let diagnostic = Diagnostic::new("neither a serialized HloProto, HloModuleProto nor HloSnapshot");
             Err(vec![diagnostic.note(error.to_string())])
         }
     }
 }
 
+/// Whether a module is one: bytes of one message may decode as another, but then hold no instruction.
+fn is_module(module: Option<&pb::HloModule>) -> bool {
+    module.is_some_and(|module| {
+        module
+            .computations
+            .iter()
+            .any(|computation| computation.instructions.iter().any(|inst| !inst.opcode.is_empty()))
+    })
+}
+
+/// What a snapshot has beside its module, and each field that the structs of this version have no member for.
+fn snapshot_remarks(bytes: &[u8], snapshot: &pb::HloSnapshot) -> Vec<Diagnostic> {
+    let literals = snapshot.arguments.len() + usize::from(snapshot.result.is_some());
+    let arrays = format!("the snapshot's arrays, {literals} arguments and results, have no place in HLO text");
+    let unknown = unknown::fields(bytes, &snapshot.encode_to_vec());
+    // Fields of the arrays are all skipped.
+    let unknown = unknown.iter().filter(|path| !path.starts_with("2.") && !path.starts_with("3."));
+    let remarks = unknown.map(|path| unknown_field("HloSnapshot", path));
+    (literals > 0).then(|| Diagnostic::new(arrays)).into_iter().chain(remarks).collect()
+}
+
 /// A remark about each field that the structs of this version have no member for.
 fn unknown_fields(name: &str, bytes: &[u8], message: &impl prost::Message) -> Vec<Diagnostic> {
-    let remark = |path: String| Diagnostic::new(format!("field {path} of the {name} is not known to this version"));
-    unknown::fields(bytes, &message.encode_to_vec()).into_iter().map(remark).collect()
+    unknown::fields(bytes, &message.encode_to_vec()).iter().map(|path| unknown_field(name, path)).collect()
+}
+
+fn unknown_field(name: &str, path: &str) -> Diagnostic {
+    Diagnostic::new(format!("field {path} of the {name} is not known to this version"))
 }
 
 struct Reader {
@@ -113,7 +147,10 @@ impl Reader {
         self.drop_field("spmd_parameters_shardings", !module.spmd_parameters_shardings.is_empty());
         self.drop_field("use_auto_spmd_partitioning", module.use_auto_spmd_partitioning);
         self.drop_field("profile_info", !module.profile_info.is_empty());
-        self.drop_field("original_value_recovery_table", module.original_value_recovery_table.is_some());
+        if module.original_value_recovery_table.is_some() {
+            let message = "field `original_value_recovery_table` of the proto is not read by this version";
+            self.dropped.push(Diagnostic::new(message));
+        }
         self.drop_field("payloads", !module.payloads.is_empty());
         self.drop_field("device_type", !module.device_type.is_empty());
     }

@@ -194,7 +194,12 @@ impl<'m> Writer<'m> {
     }
 
     fn drop_attribute(&mut self, attribute: &Attribute, place: &str) {
-        let message = format!("`{}`{place} is not written: the proto has no field for it", attribute.key.name());
+        let reason = match attribute.key.name() {
+            // The field is there, with modules inside of it.
+            "origin_recovery_table" => "this version leaves it out of protos",
+            _ => "the proto has no field for it",
+        };
+        let message = format!("`{}`{place} is not written: {reason}", attribute.key.name());
         self.dropped.push(Diagnostic::new(message));
     }
 

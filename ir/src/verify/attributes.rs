@@ -57,6 +57,9 @@ pub(super) fn check_arity(inst: &Instruction) -> Result<(), String> {
         Arity::Any => return Ok(()),
     };
     let plural = if wanted == "1" { "" } else { "s" };
+    if inst.opcode == O::Dot && inst.attribute(&K::unknown("sparsity")).is_some() {
+        return Err("sparse products (`sparsity`) of earlier versions of XLA are not understood".to_owned());
+    }
     if fits { Ok(()) } else { Err(format!("`{}` takes {wanted} operand{plural}, not {count}", inst.opcode_name())) }
 }
 

@@ -5,6 +5,7 @@
     python -m hlo_opt.xla advise FILE                 flags of XLA that make the module smaller
     python -m hlo_opt.xla compare BEFORE AFTER        both on the same data, hard cases included
     python -m hlo_opt.xla dump SCRIPT [ARGUMENTS]     run a program and keep the modules that XLA compiled
+    python -m hlo_opt.xla hlo FILE                    StableHLO (text, bytecode, jax.export) as the HLO text that hlo-opt reads
     python -m hlo_opt.xla calibrate                   describe the machine in use for `hlo-opt --machine FILE`
 
 Exit code 0: done, and equal; 1: something could not be asked; 2: bad command line; 3: the results differ.
@@ -26,7 +27,7 @@ def main(arguments=None):
         return calibrate(options)
     if options.command != "dump":  # a program of the user runs in the user's environment
         compiler.import_quietly()
-    return {"peak": peak, "time": time, "advise": advice, "compare": compare, "dump": dump_script, "roundtrip": roundtrip}[options.command](options)
+    return {"peak": peak, "time": time, "advise": advice, "compare": compare, "dump": dump_script, "roundtrip": roundtrip, "hlo": lowered}[options.command](options)
 
 
 def parser():
@@ -58,6 +59,8 @@ def parser():
     found = commands.add_parser("roundtrip", parents=[shared], help="do both texts parse to the same module?")
     found.add_argument("a")
     found.add_argument("b")
+    found = commands.add_parser("hlo", parents=[shared], help="StableHLO as HLO text")
+    found.add_argument("file", metavar="FILE")
     found = commands.add_parser("calibrate", help="describe the machine in use")
     found.add_argument("--largest", type=size, metavar="SIZE", help="of an array; small ones are quick, and measure caches")
     found = commands.add_parser("dump", parents=[shared], help="run a program and keep its modules")
@@ -137,6 +140,10 @@ def roundtrip(options):
     if not say(options, found, words.roundtrip):
         return FAILED
     return EQUAL if found["equal"] else DIFFER
+
+
+def lowered(options):
+    return EQUAL if say(options, ask(options, "hlo", file=options.file), lambda found: found["text"].rstrip("\n")) else FAILED
 
 
 def calibrate(options):

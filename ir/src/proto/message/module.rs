@@ -399,3 +399,16 @@ pub(crate) struct HloProto {
     #[prost(message, optional, tag = "3")]
     pub(crate) buffer_assignment: Option<BufferAssignment>,
 }
+
+/// `xla.HloSnapshot`; of its arrays only the number is taken.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct HloSnapshot {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) hlo: Option<HloProto>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) arguments: Vec<()>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) result: Option<()>,
+    #[prost(string, tag = "4")]
+    pub(crate) execution_platform: String,
+}

@@ -32,8 +32,9 @@ pub(crate) fn is_philox(inst: &Instruction) -> bool {
     let known =
         |bits: &Shape| bits.as_array().is_some_and(|array| is_unsigned(array.element_type) && !array.is_dynamic());
     let Some([state, bits]) = inst.shape.as_tuple() else { return false };
-    let keyed =
-        state.as_array().is_some_and(|state| state.element_type == U64 && state.rank() == 1 && state.dims[0] >= 2);
+    let keyed = state
+        .as_array()
+        .is_some_and(|state| state.element_type == U64 && state.rank() == 1 && (2..=3).contains(&state.dims[0]));
     matches!(algorithm, "rng_default" | "rng_philox") && keyed && known(bits)
 }
 
