@@ -172,6 +172,7 @@ fn missed(result: &Optimized, budget: Bytes) -> String {
             None => return format!("over budget: the compiler takes no form, and the budget is {budget}"),
         },
         None if slack == Bytes::ZERO => estimate.to_string(),
+        None if slack == Bytes(u64::MAX) => return format!("whether the budget of {budget} is met is not known"),
         None => format!("{estimate}, and up to {slack} more,"),
     };
     format!("over budget: the peak of {peak} does not fit {budget}")

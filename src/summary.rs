@@ -26,7 +26,8 @@ pub(crate) fn text(module: &str, report: &RunReport, peak: Option<Bytes>, machin
 }
 
 fn headline(module: &str, report: &RunReport) -> String {
-    let trust = report.before.model.name();
+    let whole = if report.before.of_all_devices { ", of all devices together" } else { "" };
+    let trust = format!("{}{whole}", report.before.model.name());
     let (before, after, floor) = (report.before.total, report.after.total, report.after.floor);
     let hidden = hidden(report);
     if report.rewrites.is_empty() {

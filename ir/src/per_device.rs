@@ -71,3 +71,60 @@ fn is_for_partitioner(inst: &Instruction) -> bool {
 fn is_across_partitions(inst: &Instruction) -> bool {
     inst.opcode == Opcode::PartitionId || inst.attribute(&AttrKey::ChannelId).is_some() && inst.opcode.is_collective()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text;
+
+    /// A program of four devices; `lines` stand between its parameter and the sum over devices, which is made of `%v`.
+    fn program(header: &str, lines: &str) -> Module {
+        let text = format!(
+            "HloModule m{header}
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+ENTRY e {{
+  p = f32[16,8] parameter(0), sharding={{devices=[4,1]<=[4]}}
+{lines}
+  ROOT s = f32[16,8] all-reduce(v), channel_id=1, replica_groups=mesh['a'=4] {{'a'}}, use_global_device_ids=true, to_apply=add
+}}
+"
+        );
+        text::parse(&text).expect("a module")
+    }
+
+    const FOUR: &str = ", allow_spmd_sharding_propagation_to_output={true}, num_partitions=4";
+    const PLAIN: &str = "  v = f32[16,8] negate(p)";
+
+    #[test]
+    fn a_divided_program_is_recognised_and_is_one_for_a_device() {
+        let mut module = program(FOUR, PLAIN);
+        assert!(is_per_device(&module));
+        for_one_device(&module).expect("its devices are listed").apply(&mut module).expect("it fits");
+        let text = text::print(&module);
+        assert!(text.contains("replica_groups={{0,1,2,3}}"), "{text}");
+        assert!(!text.contains("sharding") && !text.contains("num_partitions"), "{text}");
+    }
+
+    #[test]
+    fn what_is_yet_to_be_divided_is_not_recognised() {
+        assert!(!is_per_device(&program("", PLAIN)), "for one device");
+        let shardy = format!("{FOUR}, frontend_attributes={{xla.sdy.meshes={{mesh = #sdy.mesh<[\"d\"=4]>}}}}");
+        assert!(!is_per_device(&program(&shardy, PLAIN)), "shard_map under Shardy");
+        let call = "  v = f32[16,8] custom-call(p), custom_call_target=\"SPMDFullToShardShape\", sharding={manual}";
+        assert!(!is_per_device(&program(FOUR, call)), "shard_map under GSPMD");
+        let alone = "HloModule m, num_partitions=4\n\nENTRY e {\n  p = f32[8] parameter(0), sharding={devices=[4]<=[4]}\n  ROOT n = f32[8] negate(p)\n}\n";
+        assert!(!is_per_device(&text::parse(alone).expect("a module")), "nothing is exchanged: either may be meant");
+    }
+
+    #[test]
+    fn a_collective_among_unknown_devices_stays() {
+        let module = text::parse(&text::print(&program(FOUR, PLAIN)).replace("{'a'}", "{'b'}")).expect("a module");
+        assert!(is_per_device(&module) && for_one_device(&module).is_none());
+    }
+}

@@ -114,6 +114,8 @@ pub struct Estimate {
     pub timeline: Vec<Bytes>,
     /// What XLA may need beyond `total` for what the model does not know about this module, as the caveats say; zero for what it knows.
     pub slack: Bytes,
+    /// Whether the figures are for all devices together, since how the program is divided among them is not known.
+    pub of_all_devices: bool,
     /// What the model does not know about this module; empty when the figure deserves full trust.
     pub caveats: Vec<String>,
 }
@@ -301,7 +303,7 @@ impl<'m> Compiled<'m> {
     fn as_it_stands(module: &'m Module, target: Target) -> Self {
         let model = if target == Target::Cpu && !module.is_scheduled() { Model::Predicted } else { Model::LiveRange };
         // How much more there may be is not known.
-        let doubts = Doubts { caveats: vec![STOPPED.to_owned()], slack: Bytes(u64::MAX) };
+        let doubts = Doubts { caveats: vec![STOPPED.to_owned()], slack: Bytes(u64::MAX), of_all_devices: false };
         Self { module: Cow::Borrowed(module), target, model, doubts, unnamed: false }
     }
 
@@ -317,6 +319,7 @@ impl<'m> Compiled<'m> {
         estimate.hidden = hidden.unwrap_or(estimate.hidden);
         estimate.caveats.extend(self.doubts.caveats.iter().cloned());
         estimate.slack += self.doubts.slack;
+        estimate.of_all_devices = self.doubts.of_all_devices;
         (estimate, with)
     }
 }

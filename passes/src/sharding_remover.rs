@@ -149,6 +149,32 @@ ENTRY main {{
     }
 
     #[test]
+    fn what_each_device_runs_becomes_a_program_for_one() {
+        let source = "HloModule m, num_partitions=2
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY e {
+  p = f32[8,4] parameter(0), sharding={devices=[2,1]<=[2]}
+  ROOT s = f32[8,4] all-reduce(p), channel_id=1, replica_groups=[1,2]<=[2], use_global_device_ids=true, to_apply=add
+}
+";
+        let mut module = text::parse(source).expect("a module");
+        let (users, options) = (Users::of(&module), Options::default());
+        let before = estimate(&module, Target::Cpu).expect("an estimate");
+        let mut found = ShardingRemover.find(&Context::of_input(&module, &users, &before, &options));
+        let Some(Finding { outcome: Outcome::Rewrite { patch, note, .. }, .. }) = found.pop() else { panic!("it fires") };
+        assert_eq!(note, "what each of 2 devices runs, as the program of one");
+        patch.apply(&mut module).expect("it fits");
+        assert!(!text::print(&module).contains("sharding") && module.num_partitions() == 1);
+        assert_eq!(estimate(&module, Target::Cpu).expect("an estimate").total, before.total, "it is the same memory");
+    }
+
+    #[test]
     fn annotations_of_programs_for_several_devices_stay() {
         assert_eq!(removed(", num_partitions=8", "sharding={replicated}"), None);
         assert_eq!(removed("", "sharding={devices=[8,1]<=[8]}"), None);

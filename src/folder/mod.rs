@@ -161,7 +161,7 @@ pub(crate) fn pick(folder: &Path, pattern: Option<&Regex>, wanted: Wanted) -> Re
             let best = modules[name].iter().min_by_key(|file| file.rank(wanted));
             let File { path, stage, .. } = best.expect("a module is listed because it has a file");
             let is_wanted = match wanted {
-                Wanted::Program => *stage == Stage::Program,
+                Wanted::Program => matches!(stage, Stage::Program | Stage::Partitioned(_)),
                 Wanted::Scheduled => *stage == Stage::Scheduled,
             };
             Ok(Picked { path: path.clone(), is_wanted })

@@ -14,6 +14,8 @@ use crate::unpack::without_ending;
 pub(super) enum Stage {
     /// As it goes into the compiler.
     Program,
+    /// From behind the partitioner: what each of several devices runs.
+    Partitioned(u32),
     /// Between two passes (`--xla_dump_hlo_pass_re`), counted from 0.
     Pass(u32),
     /// As it was run (`--xla_dump_hlo_snapshots`): of XLA:CPU it is the scheduled module.
@@ -36,11 +38,13 @@ impl File {
     /// The less, the better for that purpose.
     pub(super) fn rank(&self, wanted: Wanted) -> impl Ord + use<> {
         let stage = match (wanted, self.stage) {
-            (Wanted::Program, Stage::Program) | (Wanted::Scheduled, Stage::Scheduled) => (0, Reverse(0), 0),
+            // Where there are several devices, each has memory of its own.
+            (Wanted::Program, Stage::Partitioned(_)) | (Wanted::Scheduled, Stage::Scheduled) => (0, Reverse(0), 0),
+            (Wanted::Program, Stage::Program) => (1, Reverse(0), 0),
             // The program that is left is the earliest, the schedule that is nearest the latest.
             (Wanted::Scheduled, Stage::Snapshot) => (1, Reverse(0), 0),
             (Wanted::Program, Stage::Pass(number)) => (2, Reverse(0), number),
-            (Wanted::Scheduled, Stage::Pass(number)) => (2, Reverse(number), 0),
+            (Wanted::Scheduled, Stage::Pass(number) | Stage::Partitioned(number)) => (2, Reverse(number), 0),
             (Wanted::Program, Stage::Snapshot) => (3, Reverse(0), 0),
             (Wanted::Program, Stage::Scheduled) | (Wanted::Scheduled, Stage::Program) => (4, Reverse(0), 0),
         };
@@ -50,6 +54,10 @@ impl File {
 
 /// `module_0003.jit_f.0007.simplification.after_algsimp.before_cse`, which ends without `before` where a pass writes in its midst.
 static PASS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(.+?)\.(\d{4,9})\..*after_").expect("a legal pattern"));
+
+/// `after_spmd-partitioning`, and `after_tpu-spmd-partitioning`.
+static PARTITIONED: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\.after_[^.]*spmd-partitioning(\.|$)").expect("a legal pattern"));
 
 /// `module_0003.jit_f.snapshot.1008199432`, and the names of other tools.
 static SNAPSHOT: LazyLock<Regex> = LazyLock::new(|| {
@@ -76,7 +84,9 @@ pub(super) fn read(path: &Path) -> Option<(String, File)> {
         return Some((module_name(rest), file(Stage::Scheduled, is_proto)));
     }
     let parts = PASS.captures(stem)?;
-    Some((parts[1].to_owned(), file(Stage::Pass(parts[2].parse().ok()?), is_proto)))
+    let number = parts[2].parse().ok()?;
+    let stage = if PARTITIONED.is_match(stem) { Stage::Partitioned(number) } else { Stage::Pass(number) };
+    Some((parts[1].to_owned(), file(stage, is_proto)))
 }
 
 /// `module_0003.jit_f.cpu_` and `module_0003.jit_f.sm_9.0_gpu_` name `module_0003.jit_f`.
@@ -118,6 +128,10 @@ mod tests {
         assert_eq!(of("module_0003.jit_f.cpu_after_optimizations.txt.zst"), named(Stage::Scheduled));
         let pass = "module_0003.jit_f.0007.simplification.after_algsimp.before_cse.txt";
         assert_eq!(of(pass), named(Stage::Pass(7)));
+        let before = "module_0003.jit_f.0000.spmd-partitioner.after_shardy-xla.before_spmd-partitioning.hlo.pb";
+        assert_eq!(of(before), named(Stage::Pass(0)));
+        let divided = "module_0003.jit_f.0001.spmd-partitioner.after_spmd-partitioning.before_control-dep-rewriter.txt";
+        assert_eq!(of(divided), named(Stage::Partitioned(1)));
         assert_eq!(of("module_0003.jit_f.0023.copy-insertion.after_adding_copies.txt"), named(Stage::Pass(23)));
         assert_eq!(of("module_0003.jit_f.snapshot.-1008199432.pb"), named(Stage::Snapshot));
         assert_eq!(of("module_0003.jit_f.hlo_snapshot.pb"), named(Stage::Snapshot));

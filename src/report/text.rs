@@ -58,7 +58,8 @@ fn figures(estimate: &Estimate) -> String {
         let line = format!("{name:<14}{:>12}{:>22} B  {note}", bytes.to_string(), bytes.get());
         writeln!(out, "{}", line.trim_end()).expect(INFALLIBLE);
     };
-    row("total", estimate.total, trust);
+    let whole = if estimate.of_all_devices { "; of all devices together" } else { "" };
+    row("total", estimate.total, &format!("{trust}{whole}"));
     row("  arguments", estimate.arguments, "");
     row("  outputs", estimate.outputs, "");
     if estimate.aliased > Bytes::ZERO {

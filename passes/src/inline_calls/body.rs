@@ -147,3 +147,63 @@ fn remap(inst: &Instruction, mapped: impl Fn(InstructionId) -> InstructionId) ->
     }
     copy
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hlo_ir::text;
+
+    /// A program that calls `inner`, which sums over devices, at one place or two.
+    fn program(calls: &str, root: &str) -> Module {
+        let source = format!(
+            "HloModule m
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+inner {{
+  p = f32[8] parameter(0)
+  ROOT s = f32[8] all-reduce(p), channel_id=1, replica_groups={{{{0,1}}}}, use_global_device_ids=true, to_apply=add
+}}
+
+ENTRY e {{
+  x = f32[8] parameter(0)
+{calls}
+  ROOT r = f32[8] {root}
+}}
+"
+        );
+        text::parse(&source).expect("a module")
+    }
+
+    fn call(module: &Module) -> InstructionId {
+        let mut calls = module.instructions_of(module.entry()).filter(|(_, inst)| inst.opcode == Opcode::Call);
+        calls.next().expect("it has a call").0
+    }
+
+    #[test]
+    fn an_exchange_in_a_body_that_is_called_once_moves_into_the_caller() {
+        let mut module = program("  y = f32[8] call(x), to_apply=inner", "negate(y)");
+        let call = call(&module);
+        assert_eq!(obstacle(&module, call), None);
+        let mut patch = Patch::new(&module);
+        let base = module.clone();
+        Inliner::new(&base, &mut patch).inline(call).expect("it is small");
+        patch.apply(&mut module).expect("it fits");
+        let exchanges = |computation| {
+            module.instructions_of(computation).filter(|(_, inst)| inst.opcode == Opcode::AllReduce).count()
+        };
+        assert_eq!(exchanges(module.entry()), 1);
+        assert!(module.instructions_of(module.entry()).all(|(_, inst)| inst.opcode != Opcode::Call), "the call is gone");
+    }
+
+    #[test]
+    fn an_exchange_that_would_be_written_twice_stays_in_its_body() {
+        let twice = "  y = f32[8] call(x), to_apply=inner\n  z = f32[8] call(y), to_apply=inner";
+        let module = program(twice, "negate(z)");
+        assert_eq!(obstacle(&module, call(&module)).map(|reason| reason.code), Some("side-effect"));
+    }
+}

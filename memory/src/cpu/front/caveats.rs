@@ -56,18 +56,24 @@ pub(crate) struct Doubts {
     pub(crate) caveats: Vec<String>,
     /// What the compiler may need beyond the figure.
     pub(crate) slack: Bytes,
+    /// Whether the figure is for all devices together.
+    pub(crate) of_all_devices: bool,
 }
 
 /// Reasons not to trust the predicted figure, each once, in a fixed order. `partitioned` says whether the model knew what each of several
 /// devices does.
 pub(crate) fn doubts(module: &Module, partitioned: bool) -> Doubts {
     let mut found = Doubts::default();
-    let devices = module.num_partitions();
-    if devices > 1 {
+    if let Some(devices) = devices(module, partitioned) {
         found.caveats.push(if partitioned {
             format!("the module is partitioned over {devices} devices: figures are for one of them")
         } else {
-            format!("the module is partitioned over {devices} devices in a way that is not modelled: figures are for the whole program")
+            // A device needs less than the whole, and how much less is not known.
+            (found.slack, found.of_all_devices) = (Bytes(u64::MAX), true);
+            format!(
+                "the module is partitioned over {devices} devices in a way that is not modelled: figures are for the whole program; XLA writes what a \
+                 device runs with --xla_dump_hlo_pass_re=spmd-partitioning"
+            )
         });
     }
     let mut bytes = [None; KINDS.len()];
@@ -84,6 +90,15 @@ pub(crate) fn doubts(module: &Module, partitioned: bool) -> Doubts {
         found.slack += bytes;
     }
     found
+}
+
+/// For how many devices a module is, in words; `None` if for one. Lowered text says so by its annotations only.
+fn devices(module: &Module, partitioned: bool) -> Option<String> {
+    let count = module.num_partitions();
+    if count > 1 {
+        return Some(count.to_string());
+    }
+    (!partitioned && module.is_partitioned()).then(|| "several".to_owned())
 }
 
 /// Bytes of the operands and results of an instruction.
