@@ -123,6 +123,28 @@ fn rows_that_neighbours_need_stay_whole_and_say_so() {
     }
 }
 
+/// A module from behind the partitioner is not divided again.
+#[test]
+fn what_is_divided_already_stays_so() {
+    let (total, caveats) = over_four(
+        "  g = f32[16384,64] all-gather(p), channel_id=1, replica_groups={{0,1,2,3}}, dimensions={0}, use_global_device_ids=true
+  ROOT r = f32[16384,64] sine(g)",
+    );
+    assert!(caveats.iter().any(|caveat| caveat.contains("one of them")), "{caveats:?}");
+    assert!(total >= 4_194_304 + 1_048_576, "the argument as it is written, and all of them: {total}");
+}
+
+#[test]
+fn images_are_convolved_where_they_lie() {
+    let (total, caveats) = over_four(
+        "  x = f32[64,8,8,64] reshape(p)
+  k = f32[3,3,64,64] parameter(1), sharding={replicated}
+  ROOT r = f32[64,8,8,64] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
+    );
+    assert!(caveats.iter().any(|caveat| caveat.contains("one of them")), "{caveats:?}");
+    assert!(total < 1_048_576, "two quarters of 1 MiB, the kernel and what the convolution needs: {total}");
+}
+
 /// Two sums over the same devices that do not need each other are one, so that neither goes before both are there.
 #[test]
 fn sums_over_devices_are_combined() {

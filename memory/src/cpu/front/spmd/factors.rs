@@ -3,7 +3,7 @@
 //! Source: `createOpShardingRule` (shardy/dialect/sdy/transforms/propagation/op_sharding_rule_registry.cc). Of a reshape only the major-most
 //! factor of each group of dimensions is modelled.
 
-use hlo_ir::dims::{DotDims, GatherDims, ScatterDims};
+use hlo_ir::dims::{ConvDims, DotDims, GatherDims, ScatterDims};
 use hlo_ir::{AttrKey, AttrValue, Opcode};
 
 use super::propagate::target;
@@ -76,6 +76,11 @@ pub(super) fn of(cx: &Cx<'_>, id: Id) -> Vec<Factor> {
             Rule::of(cx, id).along(|dim| if gone.contains(&(dim as i64)) { Kind::Moved } else { Kind::Along }).done()
         }
         O::Dot => dot(cx, id),
+        O::Convolution => convolution(cx, id).unwrap_or_default(),
+        // Between types of different sizes there is one more dimension.
+        O::BitcastConvert if cx.rank(id) == cx.rank(cx.operand(id, 0)) => {
+            Rule::of(cx, id).along(|_| Kind::Along).done()
+        }
         O::Gather => gather(cx, id).unwrap_or_default(),
         O::Scatter => scatter(cx, id).unwrap_or_default(),
         O::CustomCall if matches!(target(cx, id), Some("Sharding" | "xla.sdy.FuncResultSharding")) => {
@@ -254,6 +259,23 @@ fn dot(cx: &Cx<'_>, id: Id) -> Vec<Factor> {
         rule.add(None, pair, Kind::Reduced);
     }
     rule.done()
+}
+
+/// Images and output features, without groups; along positions neighbours would exchange borders.
+fn convolution(cx: &Cx<'_>, id: Id) -> Option<Vec<Factor>> {
+    let dims = ConvDims::of(cx.inst(id))?;
+    let groups = [AttrKey::FeatureGroupCount, AttrKey::BatchGroupCount];
+    if groups.iter().any(|key| cx.inst(id).int(key).is_some_and(|count| count > 1)) {
+        return None;
+    }
+    let mut rule = Rule::of(cx, id);
+    rule.add(dims.output_batch, [(0, dims.input_batch)], Kind::Along);
+    for (&from, &to) in dims.input_spatial.iter().zip(&dims.output_spatial) {
+        rule.add(to, [(0, from)], Kind::Moved);
+    }
+    rule.add(None, [(0, dims.input_feature), (1, dims.kernel_input)], Kind::Moved);
+    rule.add(dims.output_feature, [(1, dims.kernel_output)], Kind::Along);
+    Some(rule.done())
 }
 
 /// Rows of the indices are rows of the result; of the operand dimensions that are taken whole, and those of which one element is taken.

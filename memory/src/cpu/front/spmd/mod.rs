@@ -35,6 +35,10 @@ pub(crate) fn run(cx: &mut Cx<'_>) {
     }
     dce::run(cx);
     calls::inline_unless(cx, is_manual);
+    if is_partitioned(cx) {
+        cx.partitioned = true;
+        return;
+    }
     let Some(entry) = partition::run(cx) else { return };
     cx.partitioned = true;
     cx.set_entry(entry);
@@ -50,6 +54,29 @@ fn without_annotation(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let [operand] = *cx.operands(id) else { return None };
     let is_annotation = cx.inst(id).raw(&AttrKey::CustomCallTarget) == Some("\"Sharding\"");
     (is_annotation && cx.shape(id) == cx.shape(operand)).then_some(operand)
+}
+
+/// Whether a module is from behind the partitioner: devices talk to each other, and not because a manual computation says so.
+fn is_partitioned(cx: &Cx<'_>) -> bool {
+    let talks = |id: Id| {
+        let over_partitions = cx.inst(id).int(&AttrKey::ChannelId).is_some()
+            && matches!(
+                cx.opcode(id),
+                Opcode::AllReduce
+                    | Opcode::AllGather
+                    | Opcode::AllToAll
+                    | Opcode::ReduceScatter
+                    | Opcode::CollectivePermute
+            );
+        over_partitions || cx.opcode(id) == Opcode::PartitionId
+    };
+    let manual = |id: Id| propagate::target(cx, id) == Some("SPMDFullToShardShape") || is_manual_call(cx, id);
+    let all: Vec<Id> = cx.computation_order().iter().flat_map(|&computation| cx.list(computation)).collect();
+    all.iter().any(|&id| talks(id)) && !all.iter().any(|&id| manual(id))
+}
+
+fn is_manual_call(cx: &Cx<'_>, id: Id) -> bool {
+    cx.opcode(id) == Opcode::Call && is_manual(cx, id)
 }
 
 /// Whether a call is one of a manual computation, by the name that Shardy gives those.
