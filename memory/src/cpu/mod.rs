@@ -6,6 +6,7 @@
 //! | layout ([`front`]) | order of dimensions in memory, copies between orders, decomposition of reshapes and dots |
 //! | library ([`ynn`]) | dots, convolutions and reductions that a library computes |
 //! | fusion ([`fusion`]), wrapper ([`wrapper`]) | loops over several instructions at once |
+//! | combine ([`combine`]) | sums over devices of one kind become one |
 //! | tuples ([`tuples`]), cleanup ([`front`]) | what the stages before left behind |
 //! | donors ([`donors`]), copies ([`copies`]) | who may share a buffer with whom |
 //! | hoist ([`hoist`]), schedule ([`mod@schedule`]) | the order of execution |
@@ -14,6 +15,7 @@
 //!
 //! Source: `CpuCompiler::RunHloPasses` (xla/service/cpu/cpu_compiler.cc).
 
+mod combine;
 mod copies;
 mod dce;
 mod donors;
@@ -124,6 +126,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("library", ynn::run),
     ("fusion", fusion::run),
     ("wrapper", wrapper::run),
+    ("combine", combine::run),
     ("tuples", |graph| _ = tuples::run(graph)),
     ("cleanup", front::clean_up),
     ("donors", donors::run),

@@ -57,13 +57,18 @@ fn redirect_one(cx: &mut Cx<'_>, caller: Id, computation: ComputationId, skip: u
 
 /// Moves the body of every call into its caller, innermost first, unless the frontend forbids it.
 pub(crate) fn inline(cx: &mut Cx<'_>) -> bool {
+    inline_unless(cx, |_, _| false)
+}
+
+/// The same except for calls for which `stays` holds.
+pub(crate) fn inline_unless(cx: &mut Cx<'_>, stays: fn(&Cx<'_>, Id) -> bool) -> bool {
     let mut changed = false;
     for computation in cx.computation_order() {
         if !cx.has_seen_in(computation, Opcode::Call) {
             continue;
         }
         for id in cx.post_order(computation) {
-            if cx.opcode(id) == Opcode::Call && may_inline(cx, id) {
+            if cx.opcode(id) == Opcode::Call && may_inline(cx, id) && !stays(cx, id) {
                 inline_one(cx, id);
                 changed = true;
             }

@@ -3,7 +3,7 @@
 //! [`simplify`] and [`assign_layouts`] apply the modelled passes in XLA's order. Library fusions, instruction fusion and everything behind
 //! them is elsewhere.
 //!
-//! Not modelled: shardings that the compiler would have to choose, dynamic shapes, the expansion of random-number opcodes and of matrix decompositions, layouts
+//! Not modelled: exchange of borders between devices, dynamic shapes, the expansion of random-number opcodes and of matrix decompositions, layouts
 //! around column-major custom calls. [`mod@caveats`] names those a module contains.
 
 #![allow(

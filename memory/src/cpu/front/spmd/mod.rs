@@ -1,15 +1,23 @@
 //! Programs for several devices: each device runs the same program on its share of every array.
 //!
-//! Modelled are bodies of `shard_map` and `pmap`, which say by themselves what each device does, and around them what can be done to the
-//! shares one by one. Shardings that the compiler would have to choose are not: such a module stays whole, and a caveat says so.
+//! Modelled are manual computations (`shard_map`, `pmap`), which say by themselves what each device does; around them shardings are propagated
+//! as Shardy does it, through loops and branches too, and what each device computes follows from its factors. Where devices would need parts of
+//! their neighbours' rows, where an axis would have to be split, or where the partitioner weighs several ways, the module stays whole, and a
+//! caveat says so. The rules are those of Shardy; modules without it are taken to be propagated alike.
 //!
 //! Source: `SpmdPartitioner` (xla/service/spmd/spmd_partitioner.cc), behind Shardy's export of manual computations
 //! (xla/service/spmd/shardy/sdy_round_trip).
 
 mod factors;
+mod operation;
 mod partition;
+mod plan;
 mod propagate;
+mod reshard;
 mod sharding;
+mod spread;
+mod tables;
+mod values;
 
 use hlo_ir::{AttrKey, AttrValue, Opcode};
 
@@ -28,6 +36,12 @@ pub(crate) fn run(cx: &mut Cx<'_>) {
         each(cx, Opcode::CustomCall, without_annotation);
         return;
     }
+    dce::run(cx);
+    calls::inline_unless(cx, is_manual);
+    if is_partitioned(cx) {
+        cx.partitioned = true;
+        return;
+    }
     let Some(entry) = partition::run(cx) else { return };
     cx.partitioned = true;
     cx.set_entry(entry);
@@ -43,6 +57,36 @@ fn without_annotation(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let [operand] = *cx.operands(id) else { return None };
     let is_annotation = cx.inst(id).raw(&AttrKey::CustomCallTarget) == Some("\"Sharding\"");
     (is_annotation && cx.shape(id) == cx.shape(operand)).then_some(operand)
+}
+
+/// Whether a module is from behind the partitioner: devices talk to each other, and not because a manual computation says so.
+fn is_partitioned(cx: &Cx<'_>) -> bool {
+    let talks = |id: Id| {
+        let over_partitions = cx.inst(id).int(&AttrKey::ChannelId).is_some()
+            && matches!(
+                cx.opcode(id),
+                Opcode::AllReduce
+                    | Opcode::AllGather
+                    | Opcode::AllToAll
+                    | Opcode::ReduceScatter
+                    | Opcode::CollectivePermute
+            );
+        over_partitions || cx.opcode(id) == Opcode::PartitionId
+    };
+    let manual = |id: Id| propagate::target(cx, id) == Some("SPMDFullToShardShape") || is_manual_call(cx, id);
+    let all: Vec<Id> = cx.computation_order().iter().flat_map(|&computation| cx.list(computation)).collect();
+    all.iter().any(|&id| talks(id)) && !all.iter().any(|&id| manual(id))
+}
+
+fn is_manual_call(cx: &Cx<'_>, id: Id) -> bool {
+    cx.opcode(id) == Opcode::Call && is_manual(cx, id)
+}
+
+/// Whether a call is one of a manual computation, by the name that Shardy gives those.
+///
+/// Source: `kManualComputationFuncName` (xla/service/spmd/shardy/constants.h).
+fn is_manual(cx: &Cx<'_>, call: Id) -> bool {
+    cx.to_apply(call).is_some_and(|callee| cx.computation_name(callee).starts_with("xla.sdy.manual_computation_body"))
 }
 
 fn partitions(cx: &Cx<'_>) -> i64 {

@@ -1,19 +1,18 @@
-//! The program of one device: the entry computation on shares, with the communication between devices that it needs.
+//! The program of one device: the entry computation and what it calls, on shares.
 //!
-//! Source: `SpmdPartitioningVisitor` (xla/service/spmd/spmd_partitioner.cc, dot_handler.cc, gather_scatter_handler.cc), which builds new
-//! computations in the order in which it visits the old ones; `PartitionedHlo::Reshard`.
+//! Source: `SpmdPartitioningVisitor` (xla/service/spmd/spmd_partitioner.cc), which builds new computations in the order in which it visits the
+//! old ones.
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::shape::ShapeRef;
-use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, Opcode};
-use smol_str::SmolStr;
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, Opcode};
 
-use super::factors::{self, Factor};
 use super::propagate::{Shardings, target};
 use super::sharding::{self, Mesh, Sharding};
-use crate::cpu::front::build::{apply, dimensions, row_major, share};
+use super::values::{READS, Value, World, index, leaves};
 use crate::cpu::front::calls::visit_order;
 use crate::cpu::front::cx::{Cx, Id};
+use crate::hash::IndexMap;
 
 /// Builds the entry computation of one device beside the old one. `None` if something in it is not modelled.
 pub(super) fn run(cx: &mut Cx<'_>) -> Option<ComputationId> {
@@ -21,322 +20,312 @@ pub(super) fn run(cx: &mut Cx<'_>) -> Option<ComputationId> {
         Some(AttrValue::Raw(text)) => text.to_string(),
         _ => String::new(),
     };
-    let entry = cx.entry();
-    let shardings = Shardings::of(cx, entry)?;
-    let name = cx.computation_name(entry).clone();
-    let new = cx.add_computation(name);
-    let mut work = Partitioner { cx, mesh: Mesh::read(&frontend), shardings, new, map: SideTable::new(None) };
-    let root = work.entry(entry)?;
+    let (entry, mut mesh) = (cx.entry(), Mesh::read(&frontend));
+    if !mesh.is_named() {
+        for computation in cx.computation_order() {
+            let texts = cx.list(computation).filter_map(|id| cx.inst(id).raw(&AttrKey::Sharding));
+            texts.for_each(|text| mesh.note(text));
+        }
+    }
+    let world = World::of(cx, entry)?;
+    let shardings = Shardings::of(cx, &world, &mesh, entry)?;
+    let scope = Scope::new(cx, entry);
+    let new = scope.new;
+    let mut work = Partitioner { cx, mesh, world, shardings, scope };
+    work.body(entry)?;
+    let root = work.result(entry)?;
     work.cx.set_root(root);
     Some(new)
 }
 
-struct Partitioner<'c, 'g> {
-    cx: &'c mut Cx<'g>,
-    mesh: Mesh,
-    shardings: Shardings,
-    new: ComputationId,
-    /// What stands for an instruction of the old entry on each device.
-    map: SideTable<Id, Option<Id>>,
+pub(super) struct Partitioner<'c, 'g> {
+    pub(super) cx: &'c mut Cx<'g>,
+    pub(super) mesh: Mesh,
+    pub(super) world: World,
+    pub(super) shardings: Shardings,
+    pub(super) scope: Scope,
+}
+
+/// A computation that is being built.
+pub(super) struct Scope {
+    pub(super) new: ComputationId,
+    /// What stands for an instruction of the old computation on each device.
+    map: IndexMap<Id, Id>,
+    /// Shares in other shardings than their own, and of what each reader has as it likes; each is made once.
+    pub(super) made: IndexMap<(Id, Sharding), Id>,
+}
+
+impl Scope {
+    fn new(cx: &mut Cx<'_>, old: ComputationId) -> Self {
+        let name = cx.computation_name(old).clone();
+        Self { new: cx.add_computation(name), map: IndexMap::default(), made: IndexMap::default() }
+    }
 }
 
 impl Partitioner<'_, '_> {
-    /// All instructions in the order of XLA's visit; returns the new root.
-    fn entry(&mut self, entry: ComputationId) -> Option<Id> {
-        let root = self.cx.root(entry);
-        let sinks: Vec<Id> = self.cx.list(entry).filter(|&id| self.cx.is_dead(id)).collect();
-        let mut open = SideTable::new(false);
-        for sink in sinks.into_iter().chain([root]) {
-            let mut stack = vec![(sink, false)];
-            while let Some((id, done)) = stack.pop() {
-                if done {
-                    let new = self.emit(id)?;
-                    self.map.set(id, Some(new));
-                } else if !std::mem::replace(&mut open[id], true) {
-                    stack.push((id, true));
-                    stack.extend(self.inputs(id).into_iter().rev().map(|input| (input, false)));
+    /// All instructions in the order of XLA's visit.
+    fn body(&mut self, old: ComputationId) -> Option<()> {
+        for id in visit_order(self.cx, old) {
+            self.emit(id)?;
+        }
+        Some(())
+    }
+
+    fn emit(&mut self, id: Id) -> Option<()> {
+        let new = match (self.cx.opcode(id), target(self.cx, id)) {
+            (Opcode::Tuple, _) | (_, Some("xla.sdy.GlobalToLocalShape" | "xla.sdy.LocalToGlobalShape"))
+                if self.cx.array(id).is_none() =>
+            {
+                return Some(());
+            }
+            (Opcode::GetTupleElement, _) => self.element(id)?,
+            (_, Some("xla.sdy.GlobalToLocalShape" | "xla.sdy.LocalToGlobalShape")) => self.boundary(id, 0)?,
+            (_, Some("xla.sdy.FuncResultSharding")) => self.read_as(id, 0)?,
+            (_, Some("Sharding")) => {
+                let local = self.read_as(id, 0)?;
+                if self.mesh.is_named() { self.copied(local) } else { local }
+            }
+            (_, Some("SPMDFullToShardShape" | "SPMDShardToFullShape")) => {
+                let local = self.local(self.cx.operand(id, 0))?;
+                if !self.cx.shape(local).compatible(self.share_of(id, 0)?.as_ref()) {
+                    return None;
                 }
+                self.copied(local)
             }
+            (_, Some(_)) if self.is_divided_around(id) => return None,
+            (Opcode::Call, _) => self.manual(id)?,
+            (Opcode::While, _) => self.repeated(id)?,
+            (Opcode::Conditional, _) => self.branched(id)?,
+            (Opcode::OptBarrier, _) => {
+                let operand = self.handed_on(self.cx.operand(id, 0), |leaf| Value::Of(id, leaf))?;
+                self.like(id, self.cx.shape(operand).clone(), &[operand])
+            }
+            (Opcode::Parameter, _) => self.parameter(id)?,
+            _ if self.world.is_free(self.cx, id) => return Some(()),
+            _ => self.operation(id)?,
+        };
+        self.scope.map.insert(id, new);
+        Some(())
+    }
+
+    /// Whether an operand or result is divided.
+    pub(super) fn is_divided_around(&self, id: Id) -> bool {
+        let whole = |value| self.shardings.get(self.cx, value).is_whole();
+        let operands = (0..self.cx.operands(id).len()).map(|number| self.world.operand(self.cx, id, number));
+        !operands.chain((0..leaves(self.cx, id)).map(|leaf| Value::Of(id, leaf))).all(whole)
+    }
+
+    /// How an array of the old program is divided.
+    pub(super) fn sharding(&self, id: Id) -> Sharding {
+        self.shardings.get(self.cx, self.world.value(self.cx, id, 0))
+    }
+
+    /// What stands for an array that has one sharding.
+    pub(super) fn local(&self, id: Id) -> Option<Id> {
+        self.scope.map.get(&World::source(self.cx, id)).copied()
+    }
+
+    /// The operand of an instruction in the sharding of its result.
+    fn read_as(&mut self, id: Id, number: usize) -> Option<Id> {
+        let wanted = self.sharding(id);
+        self.resharded(self.cx.operand(id, number), &wanted)
+    }
+
+    /// One element of what stands for a tuple.
+    fn element(&mut self, id: Id) -> Option<Id> {
+        let (tuple, at) = (self.cx.operand(id, 0), index(self.cx, id));
+        if self.cx.opcode(tuple) == Opcode::Tuple {
+            let operand = self.cx.operand(tuple, at);
+            return match self.local(operand) {
+                Some(local) => Some(local),
+                None if self.world.is_free(self.cx, World::source(self.cx, operand)) => {
+                    let whole = Sharding::whole(self.cx.rank(operand));
+                    self.resharded(operand, &whole)
+                }
+                None => None,
+            };
         }
-        self.map[root]
-    }
-
-    /// The value that an element of a tuple stands for, where the tuple itself is no value on the devices.
-    fn element(&self, id: Id) -> Option<(Id, usize)> {
-        let tuple = self.cx.of(id, Opcode::GetTupleElement)?;
-        let index = usize::try_from(self.cx.inst(id).int(&AttrKey::Index)?).ok()?;
-        let through = self.cx.opcode(tuple) == Opcode::Tuple || is_boundary(self.cx, tuple);
-        through.then_some((tuple, index))
-    }
-
-    /// What must be there before an instruction.
-    fn inputs(&self, id: Id) -> Vec<Id> {
-        match self.element(id) {
-            Some((tuple, index)) => self.cx.operands(tuple).get(index).copied().into_iter().collect(),
-            None => self.cx.operands(id).to_vec(),
+        if matches!(target(self.cx, tuple), Some("xla.sdy.GlobalToLocalShape" | "xla.sdy.LocalToGlobalShape")) {
+            return self.boundary(tuple, at);
         }
+        let local = self.scope.map.get(&tuple).copied()?;
+        Some(self.cx.element(local, local, at as i64))
     }
 
-    fn emit(&mut self, id: Id) -> Option<Id> {
-        let (of, index) = self.element(id).unwrap_or((id, 0));
-        match (self.cx.opcode(of), target(self.cx, of)) {
-            (_, Some("xla.sdy.GlobalToLocalShape")) => {
-                let wanted = sharding::all_in(self.cx.inst(of), "xla.sdy.in_shardings")?.get(index)?.clone();
-                let operand = *self.cx.operands(of).get(index)?;
-                let local = self.resharded(operand, &wanted)?;
-                Some(self.copied_twice(local))
+    /// Where a manual computation begins or ends: shares, marked by a copy of Shardy and another one of the partitioner.
+    fn boundary(&mut self, id: Id, number: usize) -> Option<Id> {
+        let operand = *self.cx.operands(id).get(number)?;
+        let local = match target(self.cx, id) {
+            Some("xla.sdy.GlobalToLocalShape") => {
+                let wanted = sharding::all_in(self.cx.inst(id), "xla.sdy.in_shardings")?.get(number)?.sharding.clone();
+                self.resharded(operand, &wanted)?
             }
-            (_, Some("xla.sdy.LocalToGlobalShape")) => {
-                let local = self.map[*self.cx.operands(of).get(index)?]?;
-                Some(self.copied_twice(local))
-            }
-            (_, Some("xla.sdy.FuncResultSharding" | "Sharding")) => {
-                let wanted = self.shardings.get(self.cx, id);
-                self.resharded(self.cx.operand(id, 0), &wanted)
-            }
-            (Opcode::Tuple, _) if of != id => self.map[*self.cx.operands(of).get(index)?],
-            (Opcode::Tuple, _) => {
-                let elements: Vec<Id> = self.locals(id)?;
-                let shape = hlo_ir::Shape::tuple(elements.iter().map(|&element| self.cx.shape(element).clone()));
-                Some(self.like(id, shape, &elements))
-            }
-            (Opcode::Call | Opcode::While | Opcode::Conditional, _) => self.call(id),
-            (Opcode::Parameter, _) => {
-                let shape = self.share_of(id)?;
-                Some(self.like(id, shape, &[]))
-            }
-            _ => self.operation(id),
-        }
+            _ => self.local(operand)?,
+        };
+        let first = self.copied(local);
+        Some(self.copied(first))
     }
 
-    /// The share of an instruction's result.
-    fn share_of(&self, id: Id) -> Option<ShapeRef> {
-        self.mesh.share_of_shape(self.cx.shape(id), &self.shardings.get(self.cx, id))
+    fn copied(&mut self, local: Id) -> Id {
+        let shape = self.cx.shape(local).clone();
+        self.add(shape, Opcode::Copy, &[local], Vec::new())
+    }
+
+    /// A manual computation, on values that are local already.
+    fn manual(&mut self, id: Id) -> Option<Id> {
+        let operands: Vec<Id> = self.cx.operands(id).to_vec();
+        let operands: Vec<Id> = operands.into_iter().map(|operand| self.whole(operand)).collect::<Option<_>>()?;
+        let call = self.like(id, self.cx.shape(id).clone(), &operands);
+        rebuild_callees(self.cx, id, call)?;
+        self.cx.drop_attribute(call, &AttrKey::FrontendAttributes);
+        Some(call)
+    }
+
+    /// An array or a tuple that no device has only a part of.
+    fn whole(&mut self, id: Id) -> Option<Id> {
+        self.cx.array(id)?;
+        let local = match self.local(id) {
+            Some(local) => local,
+            None => self.resharded(id, &Sharding::whole(self.cx.rank(id)))?,
+        };
+        self.cx.shape(id).compatible(self.cx.shape(local)).then_some(local)
+    }
+
+    /// The share of a result.
+    pub(super) fn share_of(&self, id: Id, leaf: usize) -> Option<ShapeRef> {
+        self.share_of_value(Value::Of(id, leaf))
+    }
+
+    fn share_of_value(&self, value: Value) -> Option<ShapeRef> {
+        let array = World::array(self.cx, value)?;
+        let sharding = self.shardings.get(self.cx, value);
+        Some(crate::cpu::front::build::share(self.mesh.share_of(array, &sharding)?))
     }
 
     /// A copy of an instruction in the new computation.
-    fn like(&mut self, id: Id, shape: ShapeRef, operands: &[Id]) -> Id {
-        let copy = self.cx.copy_to(self.new, id, operands);
+    pub(super) fn like(&mut self, id: Id, shape: ShapeRef, operands: &[Id]) -> Id {
+        let copy = self.cx.copy_to(self.scope.new, id, operands);
         self.cx.set_shape(copy, shape);
         copy
     }
 
-    fn add(&mut self, shape: ShapeRef, opcode: Opcode, operands: &[Id], attributes: Vec<Attribute>) -> Id {
+    pub(super) fn add(&mut self, shape: ShapeRef, opcode: Opcode, operands: &[Id], attributes: Vec<Attribute>) -> Id {
         let mut inst = Instruction::new(opcode.name(), shape, opcode, operands.iter().copied());
         inst.attributes = attributes;
-        self.cx.add(self.new, inst)
+        self.cx.add(self.scope.new, inst)
     }
 
-    /// Shardy marks each end of a manual computation with a copy, the partitioner makes another one.
-    fn copied_twice(&mut self, local: Id) -> Id {
-        let shape = self.cx.shape(local).clone();
-        let first = self.add(shape.clone(), Opcode::Copy, &[local], Vec::new());
-        self.add(shape, Opcode::Copy, &[first], Vec::new())
+    /// A parameter of the entry, a loop or a branch.
+    fn parameter(&mut self, id: Id) -> Option<Id> {
+        let share = |leaf| self.share_of_value(self.world.value(self.cx, id, leaf));
+        let shape = match self.cx.shape(id).as_tuple() {
+            Some(elements) => hlo_ir::Shape::tuple((0..elements.len()).map(share).collect::<Option<Vec<_>>>()?),
+            None if self.cx.array(id).is_some() => share(0)?,
+            None => return None,
+        };
+        Some(self.like(id, shape, &[]))
     }
 
-    /// What stands for the operands.
-    fn locals(&self, id: Id) -> Option<Vec<Id>> {
-        self.cx.operands(id).iter().map(|&operand| self.map[operand]).collect()
-    }
-
-    /// A manual computation, on values that are local already; any other call, loop or branch only on whole arrays.
-    fn call(&mut self, id: Id) -> Option<Id> {
-        let operands = self.locals(id)?;
-        let same = |(&old, &new): (&Id, &Id)| self.cx.shape(old).compatible(self.cx.shape(new));
-        if !self.cx.operands(id).iter().zip(&operands).all(same) || !self.shardings.get(self.cx, id).is_whole() {
-            return None;
+    /// What is handed on, an array or a tuple, each element in the sharding of what `value` names.
+    fn handed_on(&mut self, from: Id, value: impl Fn(usize) -> Value) -> Option<Id> {
+        if self.cx.array(from).is_some() {
+            let wanted = self.shardings.get(self.cx, value(0));
+            return self.resharded(from, &wanted);
         }
-        let shape = self.cx.shape(id).clone();
-        let call = self.like(id, shape, &operands);
-        rebuild_callees(self.cx, id, call)?;
-        if self.cx.opcode(id) == Opcode::Call {
-            self.cx.drop_attribute(call, &AttrKey::FrontendAttributes);
+        let mut elements = Vec::new();
+        for leaf in 0..leaves(self.cx, from) {
+            let wanted = self.shardings.get(self.cx, value(leaf));
+            elements.push(self.resharded_element(from, leaf, &wanted)?);
         }
-        Some(call)
+        let shape = hlo_ir::Shape::tuple(elements.iter().map(|&element| self.cx.shape(element).clone()));
+        Some(self.add(shape, Opcode::Tuple, &elements, Vec::new()))
     }
 
-    /// Any other instruction: on shares where its factors allow that, else on whole arrays.
-    fn operation(&mut self, id: Id) -> Option<Id> {
-        let out = self.shardings.get(self.cx, id);
-        let factors = factors::of(self.cx, id);
-        let divided = |dim: &usize| !out.dims()[*dim].is_empty();
-        let covered = |dim: usize| factors.iter().any(|factor| factor.result == Some(dim));
-        if !(0..out.dims().len()).filter(divided).all(covered) {
-            return None;
+    /// An element of a tuple in another sharding.
+    fn resharded_element(&mut self, tuple: Id, leaf: usize, wanted: &Sharding) -> Option<Id> {
+        if self.cx.opcode(tuple) == Opcode::Tuple {
+            return self.resharded(self.cx.operand(tuple, leaf), wanted);
         }
+        let local = self.scope.map.get(&tuple).copied()?;
+        let element = self.cx.element(local, local, leaf as i64);
+        let value = self.world.value(self.cx, tuple, leaf);
+        let array = World::array(self.cx, value)?.clone();
+        let have = self.shardings.get(self.cx, value);
+        self.moved(element, &array, &have, wanted)
+    }
+
+    /// A loop: its state is divided in one way before, in and after it.
+    fn repeated(&mut self, id: Id) -> Option<Id> {
+        let state = self.handed_on(self.cx.operand(id, 0), |leaf| Value::Of(id, leaf))?;
+        let shape = self.cx.shape(state).clone();
+        let copy = self.like(id, shape, &[state]);
+        for key in [AttrKey::Condition, AttrKey::Body] {
+            let old = self.cx.inst(id).computation(&key)?;
+            let new = self.called(old, |leaf| (key == AttrKey::Body).then_some(Value::Of(id, leaf)))?;
+            self.cx.set_attribute(copy, key, AttrValue::Computation(new));
+        }
+        Some(copy)
+    }
+
+    /// A branch: what all branches give is divided in one way.
+    fn branched(&mut self, id: Id) -> Option<Id> {
         let old: Vec<Id> = self.cx.operands(id).to_vec();
-        let mut wanted: Vec<Vec<Vec<SmolStr>>> =
-            old.iter().map(|&operand| vec![Vec::new(); self.cx.rank(operand)]).collect();
-        let mut partial = false;
-        for factor in &factors {
-            let axes = self.axes_of(factor, &old, &out);
-            partial |= factor.result.is_none() && !axes.is_empty();
-            for &(operand, dim) in &factor.operands {
-                wanted[operand][dim].clone_from(&axes);
-            }
+        let mut operands = vec![self.whole(old[0])?];
+        let callees = self.cx.callees(id);
+        for (&operand, &callee) in old[1..].iter().zip(&callees) {
+            let parameter = self.cx.parameter(callee, 0);
+            let values: Vec<Value> =
+                (0..leaves(self.cx, operand)).map(|leaf| self.world.value(self.cx, parameter, leaf)).collect();
+            operands.push(self.handed_on(operand, |leaf| values[leaf])?);
         }
-        let mut operands = Vec::new();
-        for (&operand, wanted) in old.iter().zip(wanted) {
-            operands.push(self.resharded(operand, &Sharding::of(wanted))?);
-        }
-        if operands.iter().zip(&old).any(|(&new, &old)| new != old && self.cx.array(old).is_none())
-            && calls(self.cx, id)
-        {
-            return None;
-        }
-        let shape = self.mesh.share_of_shape(self.cx.shape(id), &out)?;
-        let local = self.like(id, shape, &operands);
-        self.localize(id, local);
-        if partial { self.summed(id, local) } else { Some(local) }
-    }
-
-    /// The axes that divide a factor here: those of the result, or of operands that agree where it is summed over.
-    fn axes_of(&self, factor: &Factor, operands: &[Id], out: &Sharding) -> Vec<SmolStr> {
-        if let Some(dim) = factor.result {
-            return out.dims()[dim].clone();
-        }
-        let axes =
-            |&(operand, dim): &(usize, usize)| self.shardings.get(self.cx, operands[operand]).dims()[dim].clone();
-        let mut all = factor.operands.iter().map(axes);
-        let first = all.next().unwrap_or_default();
-        let free = !out.dims().iter().flatten().any(|axis| first.contains(axis));
-        if free && all.all(|other| other == first) { first } else { Vec::new() }
-    }
-
-    /// Attributes that name sizes name those of the share.
-    fn localize(&mut self, old: Id, new: Id) {
-        let (whole, share) = (self.cx.dims(old), self.cx.dims(new));
-        let is_divided = |dim: usize| whole.get(dim) != share.get(dim);
-        match self.cx.inst(new).attribute(&AttrKey::Slice).cloned() {
-            Some(AttrValue::Slice(mut bounds)) => {
-                for (dim, bound) in bounds.iter_mut().enumerate().filter(|(dim, _)| is_divided(*dim)) {
-                    bound.limit = share[dim];
+        let shares = (0..leaves(self.cx, id)).map(|leaf| self.share_of(id, leaf)).collect::<Option<Vec<_>>>()?;
+        let shape = if self.cx.array(id).is_some() { shares[0].clone() } else { hlo_ir::Shape::tuple(shares) };
+        let copy = self.like(id, shape, &operands);
+        for Attribute { key, value } in self.cx.inst(id).attributes.clone() {
+            let mut build = |old| self.called(old, |leaf| Some(Value::Of(id, leaf)));
+            let value = match value {
+                AttrValue::Computation(old) => AttrValue::Computation(build(old)?),
+                AttrValue::Computations(old) => {
+                    AttrValue::Computations(old.into_iter().map(build).collect::<Option<_>>()?)
                 }
-                self.cx.set_attribute(new, AttrKey::Slice, AttrValue::Slice(bounds));
-            }
-            _ if self.cx.opcode(new) == Opcode::DynamicSlice => {
-                self.cx.set_attribute(new, AttrKey::DynamicSliceSizes, AttrValue::ints(share));
-            }
-            _ => {}
+                _ => continue,
+            };
+            self.cx.set_attribute(copy, key, value);
         }
-        if self.cx.opcode(new) == Opcode::Gather {
-            let (operand, before) = (self.cx.dims(self.cx.operand(new, 0)), self.cx.dims(self.cx.operand(old, 0)));
-            let sizes = self.cx.inst(new).ints(&AttrKey::SliceSizes).iter().enumerate();
-            let sizes = AttrValue::ints(
-                sizes.map(|(dim, &size)| if operand[dim] == before[dim] { size } else { operand[dim] }),
-            );
-            self.cx.set_attribute(new, AttrKey::SliceSizes, sizes);
-        }
+        Some(copy)
     }
 
-    /// Adds the parts that the devices computed.
-    fn summed(&mut self, old: Id, local: Id) -> Option<Id> {
-        let sum = match self.cx.opcode(old) {
-            Opcode::Dot => self.sum(self.cx.element_type(old)),
-            Opcode::Reduce | Opcode::Scatter => {
-                let reducer = self.cx.to_apply(old)?;
-                self.cx.deep_clone(reducer)
-            }
-            _ => return None,
+    /// A body, a condition or a branch; its result as `value` says, whole if that says nothing.
+    fn called(&mut self, old: ComputationId, value: impl Fn(usize) -> Option<Value>) -> Option<ComputationId> {
+        let scope = Scope::new(self.cx, old);
+        let outer = std::mem::replace(&mut self.scope, scope);
+        self.body(old)?;
+        let from = self.cx.root(old);
+        let root = match value(0) {
+            Some(_) => self.handed_on(from, |leaf| value(leaf).unwrap_or(Value::Of(from, leaf)))?,
+            None => self.resharded(from, &Sharding::whole(self.cx.rank(from)))?,
         };
-        let shape = self.cx.shape(local).clone();
-        Some(self.add(shape, Opcode::AllReduce, &[local], vec![channel(), apply(sum)]))
-    }
-
-    /// A computation that adds two numbers.
-    fn sum(&mut self, element_type: ElementType) -> ComputationId {
-        let sum = self.cx.add_computation("add");
-        let shape = row_major(element_type, []);
-        let parameter = |number| {
-            Instruction::new("x", shape.clone(), Opcode::Parameter, []).with_payload(hlo_ir::Payload::Parameter(number))
-        };
-        let (x, y) = (self.cx.add(sum, parameter(0)), self.cx.add(sum, parameter(1)));
-        let root = self.cx.add(sum, Instruction::new("add", shape, Opcode::Add, [x, y]));
         self.cx.set_root(root);
-        sum
+        Some(std::mem::replace(&mut self.scope, outer).new)
     }
 
-    /// The share of an operand that an instruction wants.
-    fn resharded(&mut self, operand: Id, wanted: &Sharding) -> Option<Id> {
-        let have = self.shardings.get(self.cx, operand);
-        let local = self.map[operand]?;
-        if self.cx.array(operand).is_none() || have == *wanted {
-            return Some(local);
-        }
-        let mut moved = (None, None);
-        let mut now = local;
-        for dim in 0..have.dims().len() {
-            let (from, to) = (&have.dims()[dim], &wanted.dims()[dim]);
-            if from != to {
-                match (from.is_empty(), to.is_empty()) {
-                    (false, true) if moved.0.is_none() => moved.0 = Some(dim),
-                    (true, false) if moved.1.is_none() => moved.1 = Some(dim),
-                    _ => return None,
-                }
+    /// What the program returns: in the sharding that it asks for, or as it is.
+    fn result(&mut self, entry: ComputationId) -> Option<Id> {
+        let root = self.cx.root(entry);
+        let tuple = self.cx.opcode(root) == Opcode::Tuple;
+        let own = |work: &Self, leaf: usize| {
+            let asked = Value::Read(root, READS + leaf);
+            if work.shardings.wanted(asked).is_some() {
+                return asked;
             }
+            work.world.value(work.cx, root, leaf)
+        };
+        let values: Vec<Value> = (0..leaves(self.cx, root)).map(|leaf| own(self, leaf)).collect();
+        if tuple || self.cx.array(root).is_some() {
+            return self.handed_on(root, |leaf| values[leaf]);
         }
-        match moved {
-            (Some(from), None) => {
-                let mut dims = self.cx.dims(local);
-                dims[from] = self.cx.dims(operand)[from];
-                let shape = share(hlo_ir::shape::ArrayShape { dims, ..self.cx.arr(local) });
-                now = self.add(shape, Opcode::AllGather, &[now], vec![dimensions([from as i64]), channel()]);
-            }
-            (None, Some(_)) => now = self.own_part(operand, now, wanted)?,
-            (Some(from), Some(to)) if have.dims()[from] == wanted.dims()[to] => {
-                now = self.exchanged(now, from, to, operand);
-            }
-            _ => return None,
-        }
-        Some(now)
+        None
     }
-
-    /// The part of a whole array that belongs to the device.
-    fn own_part(&mut self, operand: Id, whole: Id, wanted: &Sharding) -> Option<Id> {
-        let shape = self.mesh.share_of_shape(self.cx.shape(operand), wanted)?;
-        let index = row_major(ElementType::U32, []);
-        let device = self.add(index, Opcode::PartitionId, &[], Vec::new());
-        let start = self.add(row_major(ElementType::S32, []), Opcode::Convert, &[device], Vec::new());
-        let zero =
-            self.cx.constant(start, ElementType::S32, crate::cpu::front::value::Scalar::of(ElementType::S32, 0.0));
-        let starts: Vec<Id> = wanted.dims().iter().map(|axes| if axes.is_empty() { zero } else { start }).collect();
-        let sizes = self.mesh.share_of(&self.cx.arr(operand), wanted)?.dims;
-        let operands: Vec<Id> = std::iter::once(whole).chain(starts).collect();
-        Some(self.add(shape, Opcode::DynamicSlice, &operands, vec![Attribute::ints(AttrKey::DynamicSliceSizes, sizes)]))
-    }
-
-    /// Every device gives each other one its part along `to` and gets theirs along `from`.
-    fn exchanged(&mut self, local: Id, from: usize, to: usize, whole: Id) -> Id {
-        let (array, full) = (self.cx.arr(local), self.cx.dims(whole));
-        let pieces = full[from] / array.dims[from].max(1);
-        let mut dims = array.dims.to_vec();
-        dims[to] /= pieces.max(1);
-        let result = dims.iter().enumerate().map(|(dim, &size)| if dim == from { full[from] } else { size });
-        let shape = row_major(array.element_type, result);
-        dims.insert(to, pieces);
-        let split = row_major(array.element_type, dims.iter().copied());
-        let parts = self.add(split.clone(), Opcode::Reshape, &[local], Vec::new());
-        let parts = self.add(split, Opcode::AllToAll, &[parts], vec![dimensions([to as i64]), channel()]);
-        let from = if from > to { from + 1 } else { from };
-        let mut order: Vec<i64> = (0..dims.len() as i64).filter(|&dim| dim != to as i64).collect();
-        let place = order.iter().position(|&dim| dim == from as i64).unwrap_or(0);
-        order.insert(place, to as i64);
-        let turned = self.cx.transpose(parts, parts, &order);
-        self.add(shape, Opcode::Reshape, &[turned], Vec::new())
-    }
-}
-
-/// Collectives between partitions have a channel.
-fn channel() -> Attribute {
-    Attribute::int(AttrKey::ChannelId, 1)
-}
-
-fn is_boundary(cx: &Cx<'_>, id: Id) -> bool {
-    matches!(target(cx, id), Some("xla.sdy.GlobalToLocalShape" | "xla.sdy.LocalToGlobalShape"))
-}
-
-fn calls(cx: &Cx<'_>, id: Id) -> bool {
-    matches!(cx.opcode(id), Opcode::While | Opcode::Conditional | Opcode::Call)
 }
 
 /// A copy of a manual computation and of the loops and branches in it, each in the order in which the partitioner visits it.
@@ -350,7 +339,7 @@ fn rebuilt(cx: &mut Cx<'_>, old: ComputationId) -> Option<ComputationId> {
         map.set(id, Some(copy));
         let before: Vec<Id> = cx.control_predecessors(id).to_vec();
         before.into_iter().filter_map(|other| map[other]).for_each(|other| cx.add_control(other, copy));
-        if calls(cx, id) {
+        if matches!(cx.opcode(id), Opcode::While | Opcode::Conditional | Opcode::Call) {
             rebuild_callees(cx, id, copy)?;
         }
     }

@@ -1,163 +1,242 @@
 //! Shardings that the program leaves open: taken over from neighbours, data movement first, until nothing changes.
 //!
-//! Source: Shardy's propagation (shardy/dialect/sdy/transforms/propagation): basic propagation over factors, with the priority of
-//! operations that only pass data on. Conflicts are settled by the order in which instructions are met.
+//! Source: Shardy's propagation (shardy/dialect/sdy/transforms/propagation): `OpPriorityPropagationPass`, and the worklist of MLIR's greedy
+//! rewriter, from which what changed last is taken first.
 
-use hlo_ir::arena::SideTable;
-use hlo_ir::{ComputationId, Opcode};
-use smol_str::SmolStr;
+use hlo_ir::{AttrKey, ComputationId, Opcode};
 
-use super::factors::{self, Factor};
-use super::sharding::{self, Sharding};
+use super::factors::Kind;
+use super::sharding::{self, Mesh, Sharding, Stated};
+use super::spread;
+use super::values::{Node, READS, Value, World};
 use crate::cpu::front::cx::{Cx, Id};
 use crate::cpu::graph::Rare;
+use crate::hash::IndexMap;
 
-/// What is known of the arrays of the entry computation.
+/// What is known of the arrays of a program.
+#[derive(Default)]
 pub(super) struct Shardings {
-    of: SideTable<Id, Option<Sharding>>,
-    /// Whether anything is known of an array, once more: sweeps ask, and the answer is nearly always no.
-    known: SideTable<Id, bool>,
-    /// Stated by the program: not to be changed.
-    closed: SideTable<Id, bool>,
-    /// Whether anything is known of any array.
-    any: bool,
+    of: IndexMap<Value, Stated>,
+    /// What readers ask for; `None` if two ask for different things.
+    asked: IndexMap<Value, Option<Stated>>,
+}
+
+/// In which direction an instruction hands shardings on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    None,
+    /// From operands to results.
+    Forward,
+    /// From results to operands.
+    Backward,
+    Both,
 }
 
 impl Shardings {
-    /// Reads what the program states about a computation and propagates it. `None` if a statement is not understood.
-    pub(super) fn of(cx: &Cx<'_>, computation: ComputationId) -> Option<Self> {
-        let mut found =
-            Self { of: SideTable::new(None), known: SideTable::new(false), closed: SideTable::new(false), any: false };
-        let order = cx.post_order(computation);
-        for &id in order.iter() {
-            found.state(cx, id)?;
-        }
-        if !found.any {
-            return Some(found);
-        }
-        // Found when a neighbour of the instruction is known to be divided: most never are.
-        let mut known: Vec<Option<Vec<Factor>>> = vec![None; order.len()];
-        for only_moves in [true, false] {
-            let is_chosen = |&at: &usize| !only_moves || factors::passes_through(cx.opcode(order[at]));
-            let chosen: Vec<usize> = (0..order.len()).filter(is_chosen).collect();
-            for _ in 0..MOST_ROUNDS {
-                let mut changed = false;
-                for at in chosen.iter().copied().chain(chosen.iter().rev().copied()) {
-                    if found.is_known_around(cx, order[at]) {
-                        let factors = known[at].get_or_insert_with(|| factors::of(cx, order[at]));
-                        changed |= found.spread(cx, order[at], factors);
-                    }
-                }
-                if !changed {
-                    break;
-                }
-            }
+    /// Reads what the program states about its arrays and propagates it. `None` if a statement is not understood, or what follows from it.
+    pub(super) fn of(cx: &Cx<'_>, world: &World, mesh: &Mesh, entry: ComputationId) -> Option<Self> {
+        let mut found = Self::default();
+        let nodes = world.nodes(cx, entry);
+        found.state_all(cx, world, mesh, entry)?;
+        if !found.of.is_empty() {
+            Propagation::of(&nodes).run((cx, mesh), &nodes, &mut found)?;
         }
         Some(found)
     }
 
-    /// Whether anything is known of an instruction or its operands.
-    fn is_known_around(&self, cx: &Cx<'_>, id: Id) -> bool {
-        self.known[id] || cx.operands(id).iter().any(|&operand| self.known[operand])
+    /// The sharding of an array; whole if nothing divides it.
+    pub(super) fn get(&self, cx: &Cx<'_>, value: Value) -> Sharding {
+        let rank = || World::array(cx, value).map_or(0, hlo_ir::shape::ArrayShape::rank);
+        self.of.get(&value).map_or_else(|| Sharding::whole(rank()), |stated| stated.sharding.clone())
     }
 
-    /// The sharding of an array; whole if nothing divides it.
-    pub(super) fn get(&self, cx: &Cx<'_>, id: Id) -> Sharding {
-        self.of[id].clone().unwrap_or_else(|| Sharding::whole(cx.rank(id)))
+    /// The sharding in which something is to be returned, if the program says so.
+    pub(super) fn wanted(&self, value: Value) -> Option<Sharding> {
+        Some(self.of.get(&value)?.sharding.clone())
+    }
+
+    /// The axes of each dimension, and whether more may come.
+    pub(super) fn state_of(&self, value: Value, rank: usize) -> Stated {
+        let open = || Stated { sharding: Sharding::whole(rank), open: vec![true; rank] };
+        self.of.get(&value).cloned().unwrap_or_else(open)
+    }
+
+    pub(super) fn set(&mut self, value: Value, stated: Stated) {
+        self.of.insert(value, stated);
+    }
+
+    /// Where Shardy's meshes are named its statements count, and XLA's beside them say the same in other words.
+    fn state_all(&mut self, cx: &Cx<'_>, world: &World, mesh: &Mesh, entry: ComputationId) -> Option<()> {
+        let mut open = vec![entry];
+        while let Some(computation) = open.pop() {
+            for &id in cx.post_order(computation).iter() {
+                self.state(cx, world, mesh, id)?;
+                if matches!(cx.opcode(id), Opcode::While | Opcode::Conditional) {
+                    open.extend(cx.callees(id));
+                }
+            }
+        }
+        for (value, wanted) in std::mem::take(&mut self.asked) {
+            if let (Some(wanted), false) = (wanted, self.of.contains_key(&value)) {
+                self.set(value, wanted);
+            }
+        }
+        let root = cx.inst(world.root());
+        if !mesh.is_named() && root.raw(&AttrKey::Sharding).is_some() {
+            let elements = match root.shape.as_tuple() {
+                Some(_) => Stated::of_elements(root, mesh)?,
+                None => vec![Stated::of(root, mesh)?],
+            };
+            for (number, stated) in elements.into_iter().enumerate() {
+                self.set(Value::Read(world.root(), READS + number), stated);
+            }
+        }
+        Some(())
     }
 
     /// What a custom call of Shardy, or an attribute, says about an instruction and its operands.
-    fn state(&mut self, cx: &Cx<'_>, id: Id) -> Option<()> {
+    fn state(&mut self, cx: &Cx<'_>, world: &World, mesh: &Mesh, id: Id) -> Option<()> {
         let inst = cx.inst(id);
         match target(cx, id) {
             Some("xla.sdy.GlobalToLocalShape") => {
                 let wanted = sharding::all_in(inst, "xla.sdy.in_shardings")?;
-                for (&operand, wanted) in cx.operands(id).iter().zip(wanted) {
-                    if self.of[operand].is_none() {
-                        self.any = true;
-                        self.note(operand, wanted);
-                    }
+                for (number, wanted) in wanted.into_iter().enumerate().take(cx.operands(id).len()) {
+                    self.ask(cx, world.operand(cx, id, number), &wanted);
                 }
             }
             Some("xla.sdy.LocalToGlobalShape") => {
-                let given = sharding::all_in(inst, "xla.sdy.out_shardings")?;
-                if inst.array().is_some() {
-                    self.close(id, given.into_iter().next()?);
-                } else {
-                    for user in cx.users(id) {
-                        let index = cx.inst(user).int(&hlo_ir::AttrKey::Index)?;
-                        self.close(user, given.get(usize::try_from(index).ok()?)?.clone());
-                    }
+                for (leaf, given) in sharding::all_in(inst, "xla.sdy.out_shardings")?.into_iter().enumerate() {
+                    self.set(Value::Of(id, leaf), given);
                 }
             }
+            Some("SPMDFullToShardShape") => self.set(Value::Of(id, 0), Stated::closed(Sharding::whole(cx.rank(id)))),
             Some("xla.sdy.FuncResultSharding") => {
                 let wanted = sharding::all_in(inst, "xla.sdy.sharding")?.into_iter().next()?;
-                self.close(id, wanted);
+                self.set(Value::Of(id, 0), wanted);
             }
-            _ if states_its_own(cx, id) && inst.array().is_some() => {
-                self.close(id, Sharding::stated(inst)?);
+            Some("Sharding" | "SPMDShardToFullShape") => {
+                let is_manual = inst.raw(&AttrKey::Sharding).is_some_and(|text| text.trim() == "{manual}");
+                let stated =
+                    if is_manual { Stated::closed(Sharding::whole(cx.rank(id))) } else { Stated::of(inst, mesh)? };
+                self.set(Value::Of(id, 0), stated.clone());
+                if target(cx, id) == Some("Sharding") && !stated.open.contains(&true) {
+                    self.ask(cx, world.operand(cx, id, 0), &stated);
+                }
             }
+            None if states_its_own(cx, mesh, id) => self.set(Value::Of(id, 0), Stated::of(inst, mesh)?),
             _ => {}
         }
         Some(())
     }
 
-    fn close(&mut self, id: Id, sharding: Sharding) {
-        self.any = true;
-        self.note(id, sharding);
-        self.closed.set(id, true);
-    }
-
-    fn note(&mut self, id: Id, sharding: Sharding) {
-        self.of.set(id, Some(sharding));
-        self.known.set(id, true);
-    }
-
-    /// Lets the dimensions of each factor agree where they are open.
-    fn spread(&mut self, cx: &Cx<'_>, id: Id, factors: &[Factor]) -> bool {
-        let mut changed = false;
-        for factor in factors {
-            let places: Vec<(Id, usize)> = factor
-                .operands
-                .iter()
-                .map(|&(operand, dim)| (cx.operand(id, operand), dim))
-                .chain(factor.result.map(|dim| (id, dim)))
-                .collect();
-            let given = places.iter().find_map(|&(id, dim)| {
-                let axes = self.of[id].as_ref()?.dims().get(dim)?;
-                (!axes.is_empty()).then(|| axes.clone())
-            });
-            let Some(axes) = given else { continue };
-            for (id, dim) in places {
-                changed |= self.take_over(cx, id, dim, &axes);
-            }
+    /// What is to be read divided is made so, if it is no element of a loop and nothing else is said of it.
+    ///
+    /// Source: `ApplyShardingConstraintsPass`.
+    fn ask(&mut self, cx: &Cx<'_>, value: Value, wanted: &Stated) {
+        let carried = |id| matches!(cx.opcode(id), Opcode::While | Opcode::Conditional | Opcode::OptBarrier);
+        if matches!(value, Value::Of(id, _) if carried(id)) {
+            return;
         }
-        changed
-    }
-
-    fn take_over(&mut self, cx: &Cx<'_>, id: Id, dim: usize, axes: &[SmolStr]) -> bool {
-        let mut dims = self.get(cx, id).dims().to_vec();
-        let used = dims.iter().flatten().any(|axis| axes.contains(axis));
-        if self.closed[id] || used || !dims.get(dim).is_some_and(Vec::is_empty) {
-            return false;
+        let asked = self.asked.entry(value).or_insert_with(|| Some(wanted.clone()));
+        if asked.as_ref() != Some(wanted) {
+            *asked = None;
         }
-        dims[dim] = axes.to_vec();
-        self.note(id, Sharding::of(dims));
-        true
     }
 }
 
-/// Rounds after which propagation stops.
-const MOST_ROUNDS: usize = 64;
+/// Which places read or make a value, and how often one is read.
+struct Propagation {
+    around: IndexMap<Value, Vec<usize>>,
+    reads: IndexMap<Value, usize>,
+}
 
-/// Parameters and annotations state their shardings; on anything else an attribute is only a hint of an earlier propagation.
-fn states_its_own(cx: &Cx<'_>, id: Id) -> bool {
-    if !cx.may_have(id, Rare::Sharding) && !cx.may_have(id, Rare::Frontend) && cx.opcode(id) != Opcode::CustomCall {
-        return false;
+impl Propagation {
+    fn of(nodes: &[Node]) -> Self {
+        let mut found = Self { around: IndexMap::default(), reads: IndexMap::default() };
+        for (at, node) in nodes.iter().enumerate() {
+            for &value in node.results.iter().chain(&node.operands) {
+                found.around.entry(value).or_default().push(at);
+            }
+            for &value in &node.operands {
+                *found.reads.entry(value).or_default() += 1;
+            }
+        }
+        found
     }
-    let says = Sharding::stated(cx.inst(id)).is_some();
-    let annotated = cx.inst(id).raw(&hlo_ir::AttrKey::Sharding).is_some();
-    (cx.opcode(id) == Opcode::Parameter && annotated) || target(cx, id) == Some("Sharding") || says
+
+    fn run(&self, around: (&Cx<'_>, &Mesh), nodes: &[Node], found: &mut Shardings) -> Option<()> {
+        let cx = around.0;
+        for priority in 0..PRIORITIES {
+            let mut waiting: Vec<usize> = (0..nodes.len()).rev().collect();
+            let mut waits = vec![true; nodes.len()];
+            let returned = (0..nodes.len()).filter(|&at| is_returned(cx, &nodes[at]));
+            for at in returned {
+                spread::through(around, &nodes[at], &|_| Direction::Both, found)?;
+            }
+            while let Some(at) = waiting.pop() {
+                waits[at] = false;
+                let node = &nodes[at];
+                if !is_near(node, found) {
+                    continue;
+                }
+                let direction = |kind| self.direction(cx, node, kind, priority);
+                for value in spread::through(around, node, &direction, found)? {
+                    for &near in self.around.get(&value).into_iter().flatten().filter(|&&near| near != at) {
+                        if !std::mem::replace(&mut waits[near], true) {
+                            waiting.push(near);
+                        }
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Source: `opPropagationSchedule` (op_priority_propagation.cc).
+    fn direction(&self, cx: &Cx<'_>, node: &Node, kind: Kind, priority: usize) -> Direction {
+        let opcode = cx.opcode(node.at);
+        let once = || node.operands.iter().all(|value| self.reads.get(value).is_none_or(|&reads| reads <= 1));
+        if node.is_edge {
+            return Direction::Both;
+        }
+        let passes =
+            opcode.is_elementwise() || matches!(opcode, Opcode::Transpose | Opcode::Reshape | Opcode::CustomCall);
+        let slices = matches!(opcode, Opcode::DynamicSlice | Opcode::DynamicUpdateSlice);
+        let early = priority > 0 || once();
+        let along = kind == Kind::Along || priority > 2;
+        match (opcode, priority) {
+            (Opcode::Broadcast, 2 | 3) => Direction::Backward,
+            (Opcode::Broadcast, 0 | 1) => Direction::None,
+            (_, 0 | 1) if early && passes => Direction::Both,
+            (_, 0 | 1) if early && slices => Direction::Forward,
+            (_, 0 | 1) => Direction::None,
+            _ if passes || along => Direction::Both,
+            _ if slices => Direction::Forward,
+            _ => Direction::None,
+        }
+    }
+}
+
+/// Levels at which more and more kinds of instructions hand shardings on.
+const PRIORITIES: usize = 5;
+
+/// Whether anything is known of a value at a place.
+fn is_near(node: &Node, found: &Shardings) -> bool {
+    node.operands.iter().chain(&node.results).any(|value| found.of.contains_key(value))
+}
+
+/// Whether this is what the program returns: propagation starts from there.
+fn is_returned(cx: &Cx<'_>, node: &Node) -> bool {
+    target(cx, node.at) == Some("xla.sdy.FuncResultSharding") || matches!(node.results[..], [Value::Read(..)])
+}
+
+/// Whether an instruction that makes an array says how it is divided.
+fn states_its_own(cx: &Cx<'_>, mesh: &Mesh, id: Id) -> bool {
+    let inst = cx.inst(id);
+    let may = cx.may_have(id, Rare::Sharding) || cx.may_have(id, Rare::Frontend);
+    let shardy = || inst.raw(&AttrKey::FrontendAttributes).is_some_and(|text| text.contains("xla.sdy.sharding="));
+    let plain = || !mesh.is_named() && inst.raw(&AttrKey::Sharding).is_some();
+    may && inst.array().is_some() && cx.opcode(id) != Opcode::GetTupleElement && (shardy() || plain())
 }
 
 /// What a custom call calls.
@@ -165,5 +244,5 @@ pub(super) fn target<'c>(cx: &'c Cx<'_>, id: Id) -> Option<&'c str> {
     if cx.opcode(id) != Opcode::CustomCall {
         return None;
     }
-    cx.inst(id).raw(&hlo_ir::AttrKey::CustomCallTarget).map(|target| target.trim_matches('"'))
+    cx.inst(id).raw(&AttrKey::CustomCallTarget).map(|target| target.trim_matches('"'))
 }
