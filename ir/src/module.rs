@@ -390,12 +390,9 @@ impl Module {
             _ => &[],
         }
     }
-    /// Number of devices the module is partitioned over, 1 if not stated.
+    /// Number of devices the module is partitioned over, 1 if not stated ([`crate::per_device::partitions`]).
     pub fn num_partitions(&self) -> i64 {
-        match self.attribute(&AttrKey::NumPartitions) {
-            Some(AttrValue::Int(count)) => *count,
-            _ => 1,
-        }
+        crate::per_device::partitions(&self.attributes)
     }
     /// Whether the module will be partitioned: it says so, or some annotation cuts a value. Lowered text has annotations only.
     pub fn is_partitioned(&self) -> bool {

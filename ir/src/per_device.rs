@@ -14,6 +14,26 @@ const OF_PARTITIONS: [&str; 2] = ["num_partitions", "allow_spmd_sharding_propaga
 /// Custom calls that only the partitioner understands, without quotes.
 const FOR_PARTITIONER: [&str; 3] = ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"];
 
+/// For how many devices a module with this header will be partitioned, 1 if it does not say so.
+///
+/// Lowered text that was not given to a compiler yet has the number only in Shardy's meshes: `mesh = #sdy.mesh<["data"=8]>`.
+pub fn partitions(header: &[Attribute]) -> i64 {
+    match crate::attribute::find(header, &AttrKey::NumPartitions) {
+        Some(AttrValue::Int(count)) => *count,
+        _ => frontend(header).map_or(1, largest_mesh),
+    }
+}
+
+/// Devices of the largest mesh in a text.
+fn largest_mesh(text: &str) -> i64 {
+    let size = |axes: &str| {
+        let sizes = axes.split(',').filter_map(|axis| axis.split_once("\"=")?.1.trim().parse::<i64>().ok());
+        sizes.fold(1, i64::saturating_mul)
+    };
+    let meshes = text.split("#sdy.mesh<[").skip(1).filter_map(|rest| rest.split_once(']'));
+    meshes.map(|(axes, _)| size(axes)).fold(1, i64::max)
+}
+
 /// Whether a module is what each of several devices runs.
 ///
 /// It is for several partitions and speaks to other devices outside of what `shard_map` and the like mark for the partitioner, which only programs
@@ -37,7 +57,8 @@ pub fn is_per_device(module: &Module) -> bool {
 /// `None` if there is a collective whose devices cannot be listed.
 pub fn for_one_device(module: &Module) -> Option<Patch> {
     let mut patch = Patch::new(module);
-    let is_of_partitions = |attribute: &Attribute| OF_PARTITIONS.iter().any(|name| attribute.key.name().starts_with(name));
+    let is_of_partitions =
+        |attribute: &Attribute| OF_PARTITIONS.iter().any(|name| attribute.key.name().starts_with(name));
     let kept = module.attributes.iter().filter(|attribute| !is_of_partitions(attribute));
     patch.set_header(kept.cloned().collect());
     for (id, inst) in module.live_instructions() {
@@ -120,6 +141,15 @@ ENTRY e {{
         assert!(!is_per_device(&program(FOUR, call)), "shard_map under GSPMD");
         let alone = "HloModule m, num_partitions=4\n\nENTRY e {\n  p = f32[8] parameter(0), sharding={devices=[4]<=[4]}\n  ROOT n = f32[8] negate(p)\n}\n";
         assert!(!is_per_device(&text::parse(alone).expect("a module")), "nothing is exchanged: either may be meant");
+    }
+
+    #[test]
+    fn devices_are_counted_in_the_header() {
+        assert_eq!(partitions(&program(FOUR, PLAIN).attributes), 4);
+        let meshes = "{xla.sdy.meshes={empty_mesh = #sdy.mesh<[]>, mesh = #sdy.mesh<[\"a\"=2, \"b\"=4]>}}";
+        let module = program(&format!(", frontend_attributes={meshes}"), PLAIN);
+        assert_eq!((module.num_partitions(), is_per_device(&module)), (8, false));
+        assert_eq!(partitions(&program("", PLAIN).attributes), 1);
     }
 
     #[test]

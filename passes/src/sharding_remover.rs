@@ -41,7 +41,7 @@ impl Pass for ShardingRemover {
         "sharding-remover"
     }
     fn summary(&self) -> &'static str {
-        "take annotations of shardings out of programs for one device, and out of what each of several devices runs"
+        "take annotations of shardings out of what one device runs"
     }
     crate::explanation!("sharding_remover.rs");
     fn kind(&self) -> PassKind {
@@ -100,7 +100,8 @@ fn finding(module: &Module, annotations: &IndexSet<InstructionId>) -> Finding {
 /// What each of several devices runs, as the program of one.
 fn divided(module: &Module, patch: Patch) -> Finding {
     let note = format!("what each of {} devices runs, as the program of one", module.num_partitions());
-    let text = "the module was partitioned already: it speaks to other devices, and no annotation asks for it".to_owned();
+    let text =
+        "the module was partitioned already: it speaks to other devices, and no annotation asks for it".to_owned();
     let conditions = vec![Condition { text, discharged_by: "structure" }];
     found(module.computation(module.entry()).root, Outcome::Rewrite { patch, note, conditions })
 }
@@ -167,7 +168,9 @@ ENTRY e {
         let (users, options) = (Users::of(&module), Options::default());
         let before = estimate(&module, Target::Cpu).expect("an estimate");
         let mut found = ShardingRemover.find(&Context::of_input(&module, &users, &before, &options));
-        let Some(Finding { outcome: Outcome::Rewrite { patch, note, .. }, .. }) = found.pop() else { panic!("it fires") };
+        let Some(Finding { outcome: Outcome::Rewrite { patch, note, .. }, .. }) = found.pop() else {
+            panic!("it fires")
+        };
         assert_eq!(note, "what each of 2 devices runs, as the program of one");
         patch.apply(&mut module).expect("it fits");
         assert!(!text::print(&module).contains("sharding") && module.num_partitions() == 1);

@@ -40,9 +40,8 @@ impl File {
         let stage = match (wanted, self.stage) {
             // Where there are several devices, each has memory of its own.
             (Wanted::Program, Stage::Partitioned(_)) | (Wanted::Scheduled, Stage::Scheduled) => (0, Reverse(0), 0),
-            (Wanted::Program, Stage::Program) => (1, Reverse(0), 0),
+            (Wanted::Program, Stage::Program) | (Wanted::Scheduled, Stage::Snapshot) => (1, Reverse(0), 0),
             // The program that is left is the earliest, the schedule that is nearest the latest.
-            (Wanted::Scheduled, Stage::Snapshot) => (1, Reverse(0), 0),
             (Wanted::Program, Stage::Pass(number)) => (2, Reverse(0), number),
             (Wanted::Scheduled, Stage::Pass(number) | Stage::Partitioned(number)) => (2, Reverse(number), 0),
             (Wanted::Program, Stage::Snapshot) => (3, Reverse(0), 0),

@@ -309,7 +309,11 @@ mod tests {
         for (text, value, rest) in [
             (", new=[2,4]<=[4,2]T(1,0), a=1", "[2,4]<=[4,2]T(1,0)", ""),
             (", replica_groups=mesh['a'=2,'b'=4] {'a'}\n  %x = f32[]", "mesh['a'=2,'b'=4] {'a'}", "\n  %x = f32[]"),
-            (", groups=mesh['a'=4], device_ids=([2,2]T(1,0)) {'a'}, b=1", "mesh['a'=4], device_ids=([2,2]T(1,0)) {'a'}", ""),
+            (
+                ", groups=mesh['a'=4], device_ids=([2,2]T(1,0)) {'a'}, b=1",
+                "mesh['a'=4], device_ids=([2,2]T(1,0)) {'a'}",
+                "",
+            ),
             (", literal=s32[2]{0} {1, 2}\n  ROOT x = f32[]", "s32[2]{0} {1, 2}", "\n  ROOT x = f32[]"),
             (", literal=pred[] true\n  y = f32[]", "pred[] true", "\n  y = f32[]"),
             (", new=word\n  true = f32[]", "word", "\n  true = f32[]"),

@@ -44,15 +44,15 @@ pub(crate) fn obstacle(module: &Module, call: InstructionId) -> Option<Reason> {
 /// Whether nothing has a side effect in what is called but exchanges with other devices, and each of them still happens once: what holds one is called
 /// at one place.
 fn only_exchanges(module: &Module, callee: ComputationId) -> bool {
-    let mut called = IndexSet::from([callee]);
+    let mut reached = IndexSet::from([callee]);
     let mut next = 0;
-    while let Some(&computation) = called.get_index(next) {
+    while let Some(&computation) = reached.get_index(next) {
         next += 1;
         for (id, inst) in module.instructions_of(computation) {
             if edit::acts(module, id) && !inst.opcode.is_collective() {
                 return false;
             }
-            called.extend(inst.called_computations());
+            reached.extend(inst.called_computations());
         }
     }
     let exchanges = |computation: ComputationId| {
@@ -62,7 +62,7 @@ fn only_exchanges(module: &Module, callee: ComputationId) -> bool {
         let places = module.live_instructions().flat_map(|(_, inst)| inst.called_computations());
         places.filter(|&called| called == computation).count()
     };
-    called.into_iter().filter(|&computation| exchanges(computation)).all(|computation| calls(computation) == 1)
+    reached.into_iter().filter(|&computation| exchanges(computation)).all(|computation| calls(computation) == 1)
 }
 
 /// Adds copies of called bodies to a patch.
@@ -197,7 +197,10 @@ ENTRY e {{
             module.instructions_of(computation).filter(|(_, inst)| inst.opcode == Opcode::AllReduce).count()
         };
         assert_eq!(exchanges(module.entry()), 1);
-        assert!(module.instructions_of(module.entry()).all(|(_, inst)| inst.opcode != Opcode::Call), "the call is gone");
+        assert!(
+            module.instructions_of(module.entry()).all(|(_, inst)| inst.opcode != Opcode::Call),
+            "the call is gone"
+        );
     }
 
     #[test]

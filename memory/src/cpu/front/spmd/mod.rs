@@ -19,7 +19,7 @@ mod spread;
 mod tables;
 mod values;
 
-use hlo_ir::{AttrKey, AttrValue, Opcode};
+use hlo_ir::{AttrKey, Opcode, per_device};
 
 use super::cx::{Cx, Id};
 use super::visit::each;
@@ -32,16 +32,12 @@ pub(crate) fn run(cx: &mut Cx<'_>) {
     if cx.partitioned {
         return;
     }
-    if partitions(cx) <= 1 {
+    if per_device::partitions(&cx.attributes) <= 1 {
         each(cx, Opcode::CustomCall, without_annotation);
         return;
     }
     dce::run(cx);
     calls::inline_unless(cx, is_manual);
-    if is_partitioned(cx) {
-        cx.partitioned = true;
-        return;
-    }
     let Some(entry) = partition::run(cx) else { return };
     cx.partitioned = true;
     cx.set_entry(entry);
@@ -59,39 +55,9 @@ fn without_annotation(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     (is_annotation && cx.shape(id) == cx.shape(operand)).then_some(operand)
 }
 
-/// Whether a module is from behind the partitioner: devices talk to each other, and not because a manual computation says so.
-fn is_partitioned(cx: &Cx<'_>) -> bool {
-    let talks = |id: Id| {
-        let over_partitions = cx.inst(id).int(&AttrKey::ChannelId).is_some()
-            && matches!(
-                cx.opcode(id),
-                Opcode::AllReduce
-                    | Opcode::AllGather
-                    | Opcode::AllToAll
-                    | Opcode::ReduceScatter
-                    | Opcode::CollectivePermute
-            );
-        over_partitions || cx.opcode(id) == Opcode::PartitionId
-    };
-    let manual = |id: Id| propagate::target(cx, id) == Some("SPMDFullToShardShape") || is_manual_call(cx, id);
-    let all: Vec<Id> = cx.computation_order().iter().flat_map(|&computation| cx.list(computation)).collect();
-    all.iter().any(|&id| talks(id)) && !all.iter().any(|&id| manual(id))
-}
-
-fn is_manual_call(cx: &Cx<'_>, id: Id) -> bool {
-    cx.opcode(id) == Opcode::Call && is_manual(cx, id)
-}
-
 /// Whether a call is one of a manual computation, by the name that Shardy gives those.
 ///
 /// Source: `kManualComputationFuncName` (xla/service/spmd/shardy/constants.h).
 fn is_manual(cx: &Cx<'_>, call: Id) -> bool {
     cx.to_apply(call).is_some_and(|callee| cx.computation_name(callee).starts_with("xla.sdy.manual_computation_body"))
-}
-
-fn partitions(cx: &Cx<'_>) -> i64 {
-    match hlo_ir::attribute::find(&cx.attributes, &AttrKey::NumPartitions) {
-        Some(AttrValue::Int(count)) => *count,
-        _ => 1,
-    }
 }
