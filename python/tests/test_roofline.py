@@ -219,7 +219,7 @@ ENTRY %main (x: f32[10]) -> f32[10] {
   ROOT %n = f32[10]{0} never-heard-of(f32[10]{0} %d), strange={1,{2}}
 }
 """)
-    assert found["bytes"] == 160 and found["collective_bytes"] == 80 and found["kernels"] == 2
+    assert found["bytes"] == 160 and found["collectives"] == 1 and found["collective_bytes"] == 40 and found["kernels"] == 2
 
 
 def test_tiles_are_full_and_near_memory_is_free():

@@ -43,7 +43,7 @@ def estimate(text: str, machine: dict) -> dict:
     """Seconds, kernels, FLOPs and bytes of one run of an optimized module on a machine (`machines.of`, `machines.read`).
 
     `unknown_loops` are the loops whose number of rounds the text does not tell, each counted as one round; `unpriced` the library calls
-    whose operations are unknown, so that their bytes alone count; `collectives` and `collective_bytes` what goes between devices, priced as if it went to memory."""
+    whose operations are unknown, so that their bytes alone count; `collectives` are exchanges with other devices, `collective_bytes` their operands, wherever those stand; they are priced as if they went to memory."""
     module = optimized.parse(text, near=machine["target"] == "tpu")
     total = Prices(module, machine).computation(module.entry)
     return {"machine": machine["name"], "seconds": total.seconds, "kernels": round(total.kernels), "flops": round(total.flops), "bytes": round(total.bytes),
@@ -94,7 +94,7 @@ class Prices:
             work = self.kernels.work(found, around.by_name)
         total = Total(self.seconds(work), 1, work.flops, work.bytes)
         if _COLLECTIVES.match(found.opcode):
-            total.collectives, total.collective_bytes = 1, work.bytes
+            total.collectives, total.collective_bytes = 1, sent_bytes(found, around)
         if found.opcode == "custom-call" and not work.products:
             total.unpriced.add(products.target(found) or found.name)
         return total
@@ -121,6 +121,12 @@ def branches(found: Instruction) -> list[str]:
     if listed:
         return [name.strip().lstrip("%") for name in listed[1].split(",")]
     return [name for key in ("true_computation", "false_computation") if (name := found.called(key))]
+
+
+def sent_bytes(found: Instruction, around: Computation) -> float:
+    """Bytes of the elements of the operands of an exchange, also of those next to the processor, without padding."""
+    operands = [array for name in found.operands if name in around.by_name for array in around.by_name[name].arrays]
+    return sum(array.elements * optimized.bits(array.kind) / 8 for array in operands)
 
 
 def started_bytes(found: Instruction, around: Computation) -> float:
