@@ -39,44 +39,6 @@ def test_debug_prints(capfd):
     assert capfd.readouterr().out.count("sum") == 4
 
 
-SEVERAL = """
-import sys, warnings
-number, port = int(sys.argv[1]), sys.argv[2]
-import jax
-jax.distributed.initialize(f"127.0.0.1:{port}", 2, number)
-import numpy as np
-import hlo_opt
-from programs import EAGER, arguments, gradient, same
-mesh = jax.make_mesh((jax.device_count(),), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
-x, idx = arguments(1 << 12)
-spread = [jax.make_array_from_callback(array.shape, jax.NamedSharding(mesh, spec), lambda place, array=array: np.asarray(array)[place])
-          for array, spec in ((x, jax.P()), (idx, jax.P("x")))]
-f, whole = hlo_opt.jit(gradient, options=EAGER), jax.NamedSharding(mesh, jax.P())
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    report = f.memory_report(*spread)
-assert report.kept == "fallback" and "devices of several processes" in report.reason, report
-assert [entry.category for entry in caught] == [hlo_opt.FallbackWarning], caught
-# What one process does alone is rewritten as ever.
-same(f(x, idx), jax.jit(gradient)(x, idx))
-assert f.memory_report().kept == "rewritten"
-print("done")
-"""
-
-
-def test_programs_over_several_processes():
-    import socket
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    both = [subprocess.Popen([sys.executable, "-c", SEVERAL, str(number), str(port)], cwd=os.path.dirname(__file__), env=environment,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for number in range(2)]
-    for process in both:
-        said, error = process.communicate(timeout=300)
-        assert process.returncode == 0 and said.splitlines()[-1:] == ["done"], error
-
-
 def test_custom_partitioning():
     from jax.experimental.custom_partitioning import custom_partitioning
 
