@@ -38,6 +38,7 @@ const CHOSEN: &[(&str, u64)] = &[
     ("two_axes", 20_480),
     ("two_axes_gspmd", 20_480),
     ("shard_map_gspmd", 7_168),
+    ("first_element", 6_224),
 ];
 
 /// Bytes that reducers and tables of positions need, at most, in these modules.

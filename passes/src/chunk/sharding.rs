@@ -1,4 +1,4 @@
-//! Where rows may lie across devices: cutting them would fetch every block from all of them.
+//! Where values may lie across devices: cutting rows that do would fetch every block from all of them, and what else does would be exchanged in each iteration.
 
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, graph};
 use indexmap::IndexSet;
@@ -9,7 +9,8 @@ use crate::flow::producer;
 use crate::{Context, Reason};
 
 /// Cutting a dimension that lies across devices would fetch every block from all of them. In a partitioned module each value read in
-/// blocks must say that the dimension is not cut, and no value of the region may say that it is.
+/// blocks must say that the dimension is not cut, and no value of the region may say that it is. Values that are cut along another dimension, or needed
+/// whole, would be exchanged once for each block.
 pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> Option<Reason> {
     let module = context.module;
     if !context.is_partitioned() || is_manual(module, module.instruction(sinks[0].inst).parent) {
@@ -31,11 +32,27 @@ pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -
         let proof = inst.raw(&AttrKey::Sharding).map(|text| cuts(text, block.dim));
         match (source, proof) {
             (_, Some(true)) => return refuse(block, "is cut along the rows"),
+            (Source::Read(_) | Source::ReadThrough(..), _) if is_cut(inst) => {
+                return exchanged(module, op);
+            }
             (Source::Read(_) | Source::ReadThrough(..), None) => return refuse(block, "has no sharding annotation"),
             _ => {}
         }
     }
-    None
+    let mut wholes = region.wholes.iter().map(|value| producer(module, value.inst).0);
+    wholes.find(|&op| is_cut(module.instruction(op))).and_then(|op| exchanged(module, op))
+}
+
+fn exchanged(module: &Module, value: InstructionId) -> Option<Reason> {
+    let name = &module.instruction(value).name;
+    let message = format!("`{name}` lies across devices, and parts of it would be exchanged for each block");
+    Some(Reason { code: "sharded", message })
+}
+
+/// Whether an annotation may cut a value along any of its dimensions.
+fn is_cut(inst: &Instruction) -> bool {
+    let rank = inst.array().map_or(0, |array| array.dims.len());
+    inst.raw(&AttrKey::Sharding).is_some_and(|text| (0..rank).any(|dim| cuts(text, dim)))
 }
 
 /// Whether a sharding may cut dimension `dim`; an annotation that is not understood counts as a cut.

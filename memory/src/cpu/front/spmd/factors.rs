@@ -188,6 +188,9 @@ fn reshape(cx: &Cx<'_>, id: Id) -> Vec<Factor> {
             factors.push(Factor { result: Some(result), operands: vec![(0, source)], size, kind: Kind::Along });
         }
     }
+    // What is left of a divided dimension may be one element.
+    let single = (0..from.len()).filter(|&dim| from[dim] == 1);
+    factors.extend(single.map(|dim| Factor { result: None, operands: vec![(0, dim)], size: 1, kind: Kind::Whole }));
     factors
 }
 

@@ -22,6 +22,9 @@ impl Partitioner<'_, '_> {
         if (1..count).any(|leaf| self.shardings.get(self.cx, Value::Of(id, leaf)) != out) {
             return None;
         }
+        if let Some(local) = self.first_element(id, &out) {
+            return Some(local);
+        }
         let plan = self.plan(id, &out)?;
         let mut operands = Vec::new();
         for (&operand, wanted) in self.cx.operands(id).to_vec().iter().zip(plan.wanted) {
@@ -47,6 +50,30 @@ impl Partitioner<'_, '_> {
         }
         let array = self.cx.array(id)?.clone();
         self.moved(local, &array, &computed, &out)
+    }
+
+    /// The first element along every dimension that is divided: one device has it. Where all want it, they get it by a sum with zeros.
+    ///
+    /// Source: `SpmdPartitioningVisitor::HandleSlice`.
+    fn first_element(&mut self, id: Id, out: &Sharding) -> Option<Id> {
+        let Some(AttrValue::Slice(bounds)) = self.cx.inst(id).attribute(&AttrKey::Slice) else { return None };
+        let is_first: Vec<bool> = bounds.iter().map(|dim| (dim.start, dim.limit) == (0, 1)).collect();
+        let operand = self.cx.operand(id, 0);
+        let have = self.sharding(operand);
+        let cut: Vec<usize> = (0..have.dims().len()).filter(|&dim| !have.dims()[dim].is_empty()).collect();
+        let (stays, is_whole) = (out.dims() == have.dims(), out.dims().iter().all(Vec::is_empty));
+        if self.cx.opcode(id) != Opcode::Slice
+            || !(stays || is_whole)
+            || cut.is_empty()
+            || !cut.iter().all(|&dim| is_first[dim])
+        {
+            return None;
+        }
+        let axes: Vec<SmolStr> = cut.iter().flat_map(|&dim| have.dims()[dim].clone()).collect();
+        let part = self.resharded(operand, &have)?;
+        let shape = self.cx.shape(id).clone();
+        let local = self.like(id, shape, &[part]);
+        Some(if stays { local } else { self.summed_rows(local, &axes) })
     }
 
     /// The instruction itself on shares.
