@@ -393,19 +393,6 @@ fn sharded_rows_are_not_cut() {
     }
 }
 
-#[test]
-fn what_lies_across_devices_is_not_exchanged_for_each_block() {
-    let code = |rows: &str, whole: &str| {
-        let text = with_dot().replace("HloModule m", "HloModule m, num_partitions=4");
-        let text = text.replace("parameter(1)", "parameter(1), sharding={replicated}");
-        let text = text.replace("parameter(2)", &format!("parameter(2), sharding={{{rows}}}"));
-        missed(&parse(&text.replace("parameter(3)", &format!("parameter(3), sharding={{{whole}}}"))), &options(80))
-    };
-    assert_eq!(code("replicated", "replicated"), Vec::<&str>::new());
-    assert_eq!(code("replicated", "devices=[4]<=[4]"), ["sharded"], "needed whole");
-    assert_eq!(code("devices=[1,4]<=[4]", "replicated"), ["sharded"], "cut along another dimension");
-}
-
 /// A program whose updates are a dot of floats.
 fn with_dot() -> String {
     let lines = format!(
