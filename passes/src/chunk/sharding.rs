@@ -33,20 +33,20 @@ pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -
         match (source, proof) {
             (_, Some(true)) => return refuse(block, "is cut along the rows"),
             (Source::Read(_) | Source::ReadThrough(..), _) if is_cut(inst) => {
-                return exchanged(module, op);
+                return Some(exchanged(module, op));
             }
             (Source::Read(_) | Source::ReadThrough(..), None) => return refuse(block, "has no sharding annotation"),
             _ => {}
         }
     }
     let mut wholes = region.wholes.iter().map(|value| producer(module, value.inst).0);
-    wholes.find(|&op| is_cut(module.instruction(op))).and_then(|op| exchanged(module, op))
+    wholes.find(|&op| is_cut(module.instruction(op))).map(|op| exchanged(module, op))
 }
 
-fn exchanged(module: &Module, value: InstructionId) -> Option<Reason> {
+fn exchanged(module: &Module, value: InstructionId) -> Reason {
     let name = &module.instruction(value).name;
     let message = format!("`{name}` lies across devices, and parts of it would be exchanged for each block");
-    Some(Reason { code: "sharded", message })
+    Reason { code: "sharded", message }
 }
 
 /// Whether an annotation may cut a value along any of its dimensions.
