@@ -8,10 +8,12 @@ Like jax_lowering, this file touches JAX's insides: what a compiled computation 
 """
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import re
 import tempfile
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +43,8 @@ class Divided:
 
 def divided(inner) -> Divided:
     """Compiles a lowered computation of JAX, and takes from the compiler what each device runs. Raises what compiling raises, and Undivided."""
-    with tempfile.TemporaryDirectory(prefix="hlo-opt-") as folder:
-        executable = inner.compile({**dict(inner._compiler_options_kvs), "xla_dump_to": folder, **_DUMPED})
+    with tempfile.TemporaryDirectory(prefix="hlo-opt-") as folder, _compiling_anew():
+        executable = inner.compile({"xla_dump_to": folder, **_DUMPED})
         found = [file for file in os.listdir(folder) if _BEHIND.search(file)]
         if len(found) != 1:
             raise Undivided(f"the compiler dumped {len(found)} modules from behind its partitioner, where one was expected")
@@ -51,6 +53,22 @@ def divided(inner) -> Divided:
     if alone is None:
         raise Undivided("which devices speak to each other is not known")
     return Divided(alone, executable)
+
+
+_anew = threading.Lock()
+
+
+@contextlib.contextmanager
+def _compiling_anew():
+    """A while in which JAX takes no executable from its cache on disk: one from there was compiled before, and nothing is dumped."""
+    from jax._src import compilation_cache
+    with _anew:
+        asked = compilation_cache.is_cache_used
+        compilation_cache.is_cache_used = lambda *_: False
+        try:
+            yield
+        finally:
+            compilation_cache.is_cache_used = asked
 
 
 def handed_back(inner, source: Divided, proto: bytes):

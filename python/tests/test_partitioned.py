@@ -3,7 +3,10 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import os
 import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -203,6 +206,29 @@ def test_handed_back_unchanged_it_is_the_same_program(shardy):
             same(found.compile()(*args), theirs(*args))
             kinds = [kind.memory_analysis() for kind in (theirs, found.compile())]
             assert kinds[0].temp_size_in_bytes == kinds[1].temp_size_in_bytes, name
+
+
+CACHED = """
+import sys
+import jax
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+import hlo_opt
+from programs import EAGER, arguments, gradient
+from test_partitioned import placed
+x, idx = arguments(1 << 20)
+print(hlo_opt.jit(gradient, options=EAGER).memory_report(placed(x), placed(idx, "d")).kept)
+"""
+
+
+def test_executables_of_earlier_processes_are_no_obstacle(tmp_path):
+    """A program that JAX has in its cache on disk is compiled anew, because a cached one says nothing of what a device runs."""
+    run = [sys.executable, "-c", CACHED, str(tmp_path)]
+    for _ in range(2):
+        done = subprocess.run(run, cwd=os.path.dirname(__file__), capture_output=True, text=True)
+        assert done.stdout.split() == ["rewritten"], done.stderr
+        assert any(tmp_path.iterdir())
 
 
 @contextlib.contextmanager
