@@ -6,7 +6,7 @@
 //! Source: `SpmdPartitioner` (xla/service/spmd/spmd_partitioner.cc), which gives every program a `partition-id`.
 
 use crate::edit::Patch;
-use crate::{AttrKey, AttrValue, Attribute, Instruction, Module, Opcode, replica_groups};
+use crate::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, Opcode, replica_groups};
 
 /// What a header says of partitions begins so.
 const OF_PARTITIONS: [&str; 2] = ["num_partitions", "allow_spmd_sharding_propagation"];
@@ -52,7 +52,8 @@ pub fn is_per_device(module: &Module) -> bool {
     speaks
 }
 
-/// The same module for one device: no partitions, no shardings, and devices of collectives listed one by one.
+/// The same module for one device: no partitions, no shardings, and devices of collectives listed one by one. Copies that the partitioner made at the borders
+/// of manual computations go: StableHLO has no such operation, and the compiler copies where it must.
 ///
 /// `None` if there is a collective whose devices cannot be listed.
 pub fn for_one_device(module: &Module) -> Option<Patch> {
@@ -62,17 +63,38 @@ pub fn for_one_device(module: &Module) -> Option<Patch> {
     let kept = module.attributes.iter().filter(|attribute| !is_of_partitions(attribute));
     patch.set_header(kept.cloned().collect());
     for (id, inst) in module.live_instructions() {
+        if let Some(value) = copied(module, id) {
+            patch.replace(id, value);
+            patch.remove(id);
+            continue;
+        }
         let mut alone = inst.clone();
+        for operand in &mut alone.operands {
+            *operand = copied(module, *operand).unwrap_or(*operand);
+        }
         alone.attributes.retain(|attribute| attribute.key != AttrKey::Sharding);
         if let Some(text) = inst.raw(&AttrKey::ReplicaGroups) {
             let groups = replica_groups::text(&replica_groups::listed(text)?);
             alone.set_attribute(AttrKey::ReplicaGroups, AttrValue::Raw(groups.into()));
         }
-        if alone.attributes != inst.attributes {
+        if alone.attributes != inst.attributes || alone.operands != inst.operands {
             patch.rewrite(id, alone);
         }
     }
     Some(patch)
+}
+
+/// What a copy copies, through all copies; `None` for anything else, and for copies that change the layout or wait for something.
+fn copied(module: &Module, id: InstructionId) -> Option<InstructionId> {
+    let mut value = id;
+    loop {
+        let inst = module.instruction(value);
+        let is_plain = inst.opcode == Opcode::Copy && inst.control_predecessors().is_empty();
+        if !is_plain || *module.shape(inst.operands[0]) != *inst.shape {
+            return (value != id).then_some(value);
+        }
+        value = inst.operands[0];
+    }
 }
 
 fn frontend(attributes: &[Attribute]) -> Option<&str> {
@@ -130,6 +152,18 @@ ENTRY e {{
         let text = text::print(&module);
         assert!(text.contains("replica_groups={{0,1,2,3}}"), "{text}");
         assert!(!text.contains("sharding") && !text.contains("num_partitions"), "{text}");
+    }
+
+    #[test]
+    fn copies_at_the_borders_of_manual_computations_go() {
+        let lines =
+            "  c = f32[16,8] copy(p)\n  d = f32[16,8] copy(c)\n  v = f32[16,8] negate(d)\n  w = f32[16,8] copy(v)";
+        let text = text::print(&program(FOUR, lines)).replace("all-reduce(%v)", "all-reduce(%w)");
+        let mut module = text::parse(&text.replace("all-reduce(v)", "all-reduce(w)")).expect("a module");
+        for_one_device(&module).expect("its devices are listed").apply(&mut module).expect("it fits");
+        let text = text::print(&module);
+        assert!(!text.contains("copy(") && text.contains("negate(p)") && text.contains("all-reduce(v)"), "{text}");
+        assert!(crate::verify::verify(&module).is_empty(), "{text}");
     }
 
     #[test]
