@@ -200,7 +200,12 @@ def test_handed_back_unchanged_it_is_the_same_program(shardy):
                 assert name == "uneven"
                 continue
             lowering = Lowering(plain).private()
-            made = lowering.rewritten(lowering.program())
+            try:
+                made = lowering.rewritten(lowering.program())
+            except jax_partitioned.Undivided:
+                # Neither has jax 0.8 axes for it; `hlo_opt.jit` runs such a program as it is.
+                assert name == "uneven"
+                continue
             found = copy.copy(plain)
             found._lowering = made
             same(found.compile()(*args), theirs(*args))

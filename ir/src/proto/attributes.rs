@@ -337,7 +337,11 @@ fn collective(inst: &Instruction, key: &str, value: Value<'_>, to: &mut pb::HloI
         "constrain_layout" => to.constrain_layout = value.flag()?,
         "use_global_device_ids" => to.use_global_device_ids = value.flag()?,
         "replica_groups" => match sharding::groups(value.text()?)? {
-            Groups::Listed(list) => to.collective_device_list = Some(list),
+            Groups::Listed(list) => {
+                // XLA before jaxlib 0.9 reads the older field only, and takes none for all devices.
+                to.replica_groups.clone_from(&list.replica_groups);
+                to.collective_device_list = Some(list);
+            }
             Groups::Iota(list) => to.iota_collective_device_list = Some(list),
             Groups::Mesh(list) => to.mesh_axes_replica_group_list = Some(list),
         },

@@ -363,7 +363,8 @@ impl Line<'_, '_> {
         self.put_if(inst.channel_id > 0, "channel_id", inst.channel_id);
         self.put_if(inst.is_host_transfer, "is_host_transfer", true);
         let listed = inst.collective_device_list.as_ref().map_or(&inst.replica_groups, |list| &list.replica_groups);
-        if let Some(groups) = &inst.iota_collective_device_list {
+        let older = inst.collective_device_list.as_ref().and_then(|list| list.iota_replica_group_list.as_ref());
+        if let Some(groups) = inst.iota_collective_device_list.as_ref().or(older) {
             self.put("replica_groups", sharding::iota_groups_text(groups));
         } else if let Some(groups) = &inst.mesh_axes_replica_group_list {
             self.put("replica_groups", sharding::mesh_groups_text(groups)?);

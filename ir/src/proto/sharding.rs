@@ -353,7 +353,7 @@ pub(crate) fn groups(text: &str) -> Fit<Groups> {
         Some(b'{') => {
             let replica_groups =
                 cursor.list(("{", "}"), |cursor| Ok(pb::ReplicaGroup { replica_ids: cursor.ints()? }))?;
-            Groups::Listed(pb::CollectiveDeviceList { replica_groups })
+            Groups::Listed(pb::CollectiveDeviceList { replica_groups, iota_replica_group_list: None })
         }
         Some(b'[') => {
             let sizes = cursor.list(("[", "]"), Cursor::int)?;

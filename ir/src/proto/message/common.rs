@@ -217,6 +217,9 @@ pub(crate) struct IotaReplicaGroupList {
 pub(crate) struct CollectiveDeviceList {
     #[prost(message, repeated, tag = "1")]
     pub(crate) replica_groups: Vec<ReplicaGroup>,
+    /// Where XLA before jaxlib 0.9 has it.
+    #[prost(message, optional, tag = "2")]
+    pub(crate) iota_replica_group_list: Option<IotaReplicaGroupList>,
 }
 
 /// `xla.DeviceAssignmentProto`.
