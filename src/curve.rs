@@ -60,7 +60,9 @@ impl Recorder<'_> {
         let time = run_time(module, self.options.target, self.options.machine());
         let estimate = hlo_memory::estimate(module, self.options.target);
         let (Ok(time), Ok(estimate)) = (time, estimate) else { return };
-        let (total, seconds, is_certain) = (estimate.certain(), time.seconds, time.is_certain);
+        // Where nobody knows how much more a compiler needs, there is no larger figure to say.
+        let total = if estimate.slack == Bytes(u64::MAX) { estimate.total } else { estimate.certain() };
+        let (seconds, is_certain) = (time.seconds, time.is_certain);
         let (rewrites, grade) = (self.grades.len(), self.grades.iter().max().copied());
         self.points.push(Point { total, seconds, is_certain, rewrites, grade, step });
     }

@@ -19,6 +19,7 @@ pub(crate) fn text(module: &str, report: &RunReport, peak: Option<Bytes>, machin
     let rewrites = report.rewrites.iter().map(rewrite_line);
     let notes = report.remarks.iter().filter(|remark| remark.code == "scheduled");
     let notes = notes.map(|remark| format!("  {}\n", remark.message));
+    let machine = machine.filter(|_| !report.after.of_all_devices);
     let fits = machine.and_then(|machine| fits(peak, machine));
     let lines =
         [headline(module, report)].into_iter().chain(fits).chain(rewrites).chain(missed.map(missed_line)).chain(left);

@@ -5,6 +5,8 @@
 //!
 //! Source: `SpmdPartitioner` (xla/service/spmd/spmd_partitioner.cc), which gives every program a `partition-id`.
 
+use smol_str::SmolStr;
+
 use crate::edit::Patch;
 use crate::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, Opcode, replica_groups};
 
@@ -20,42 +22,50 @@ const FOR_PARTITIONER: [&str; 3] = ["Sharding", "SPMDFullToShardShape", "SPMDSha
 pub fn partitions(header: &[Attribute]) -> i64 {
     match crate::attribute::find(header, &AttrKey::NumPartitions) {
         Some(AttrValue::Int(count)) => *count,
-        _ => frontend(header).map_or(1, largest_mesh),
+        _ => frontend(header).map_or(1, |text| meshes(text).iter().map(devices).fold(1, i64::max)),
     }
 }
 
-/// Devices of the largest mesh in a text.
-fn largest_mesh(text: &str) -> i64 {
-    let size = |axes: &str| {
-        let sizes = axes.split(',').filter_map(|axis| axis.split_once("\"=")?.1.trim().parse::<i64>().ok());
-        sizes.fold(1, i64::saturating_mul)
+/// Names and sizes of the axes of a mesh.
+pub type Axes = Vec<(SmolStr, i64)>;
+
+/// The meshes of Shardy in the frontend attributes of a header, such as `mesh = #sdy.mesh<["a"=2, "b"=4]>`, quoted once more or not.
+pub fn meshes(text: &str) -> Vec<Axes> {
+    let text = text.replace('\\', "");
+    let axis = |axis: &str| {
+        let (name, size) = axis.trim().strip_prefix('"')?.split_once("\"=")?;
+        Some((name.into(), size.trim().parse().ok()?))
     };
-    let meshes = text.split("#sdy.mesh<[").skip(1).filter_map(|rest| rest.split_once(']'));
-    meshes.map(|(axes, _)| size(axes)).fold(1, i64::max)
+    let lists = text.split("sdy.mesh<[").skip(1).filter_map(|rest| rest.split(']').next());
+    lists.map(|axes| axes.split(',').filter_map(axis).collect()).collect()
+}
+
+fn devices(axes: &Axes) -> i64 {
+    axes.iter().fold(1, |product, axis| product.saturating_mul(axis.1))
 }
 
 /// Whether a module is what each of several devices runs.
 ///
-/// It is for several partitions and speaks to other devices outside of what `shard_map` and the like mark for the partitioner, which only programs
+/// It is for several partitions and has collectives outside of what `shard_map` and the like mark for the partitioner, which only programs
 /// do that were divided already. A divided program in which no device ever asks which one it is, or for anything of another, is not recognised.
 pub fn is_per_device(module: &Module) -> bool {
     if module.num_partitions() <= 1 || frontend(&module.attributes).is_some_and(|text| text.contains("xla.sdy")) {
         return false;
     }
-    let mut speaks = module.is_scheduled();
+    let mut crosses = module.is_scheduled();
     for (_, inst) in module.live_instructions() {
         if is_for_partitioner(inst) {
             return false;
         }
-        speaks |= is_across_partitions(inst);
+        crosses |= is_across_partitions(inst);
     }
-    speaks
+    crosses
 }
 
 /// The same module for one device: no partitions, no shardings, and devices of collectives listed one by one. Copies that the partitioner made at the borders
 /// of manual computations go: StableHLO has no such operation, and the compiler copies where it must.
 ///
-/// `None` if there is a collective whose devices cannot be listed.
+/// `None` if there is a collective whose devices cannot be listed, or something that only one of the devices does.
 pub fn for_one_device(module: &Module) -> Option<Patch> {
     let mut patch = Patch::new(module);
     let is_of_partitions =
@@ -67,6 +77,9 @@ pub fn for_one_device(module: &Module) -> Option<Patch> {
             patch.replace(id, value);
             patch.remove(id);
             continue;
+        }
+        if inst.raw(&AttrKey::Sharding).is_some_and(|text| text.contains("maximal")) {
+            return None;
         }
         let mut alone = inst.clone();
         for operand in &mut alone.operands {
@@ -104,10 +117,11 @@ fn frontend(attributes: &[Attribute]) -> Option<&str> {
     }
 }
 
+/// Whether the partitioner would have taken an instruction away, or its annotation: those of parameters alone stay.
 fn is_for_partitioner(inst: &Instruction) -> bool {
     let target = inst.raw(&AttrKey::CustomCallTarget).map(|text| text.trim_matches('"'));
     target.is_some_and(|name| FOR_PARTITIONER.contains(&name) || name.starts_with("xla.sdy"))
-        || inst.opcode != Opcode::Parameter && inst.raw(&AttrKey::Sharding).is_some_and(|text| text.contains("manual"))
+        || inst.opcode != Opcode::Parameter && inst.raw(&AttrKey::Sharding).is_some()
 }
 
 /// Whether an instruction asks which partition it runs on, or for values of others.
@@ -173,8 +187,10 @@ ENTRY e {{
         assert!(!is_per_device(&program(&shardy, PLAIN)), "shard_map under Shardy");
         let call = "  v = f32[16,8] custom-call(p), custom_call_target=\"SPMDFullToShardShape\", sharding={manual}";
         assert!(!is_per_device(&program(FOUR, call)), "shard_map under GSPMD");
+        let annotated = "  v = f32[16,8] negate(p), sharding={devices=[4,1]<=[4]}";
+        assert!(!is_per_device(&program(FOUR, annotated)), "a value that is yet to be cut");
         let alone = "HloModule m, num_partitions=4\n\nENTRY e {\n  p = f32[8] parameter(0), sharding={devices=[4]<=[4]}\n  ROOT n = f32[8] negate(p)\n}\n";
-        assert!(!is_per_device(&text::parse(alone).expect("a module")), "nothing is exchanged: either may be meant");
+        assert!(!is_per_device(&text::parse(alone).expect("a module")), "without collectives either may be meant");
     }
 
     #[test]
@@ -184,6 +200,12 @@ ENTRY e {{
         let module = program(&format!(", frontend_attributes={meshes}"), PLAIN);
         assert_eq!((module.num_partitions(), is_per_device(&module)), (8, false));
         assert_eq!(partitions(&program("", PLAIN).attributes), 1);
+    }
+
+    #[test]
+    fn what_one_device_alone_does_keeps_the_module_as_it_is() {
+        let alone = "  v = f32[16,8] negate(p), sharding={maximal device=0}";
+        assert!(for_one_device(&program(FOUR, alone)).is_none());
     }
 
     #[test]

@@ -19,7 +19,9 @@ pub fn listed(text: &str) -> Option<Vec<Vec<i64>>> {
         Groups::Iota(list) => {
             let devices = transposed(&list.iota_reshape_dims, &list.iota_transpose_perm)?;
             let size = usize::try_from(list.num_devices_per_group).ok().filter(|&size| size > 0)?;
-            Some(devices.chunks(size).map(<[i64]>::to_vec).collect())
+            let is_whole =
+                list.num_replica_groups.checked_mul(list.num_devices_per_group) == Some(devices.len() as i64);
+            is_whole.then(|| devices.chunks(size).map(<[i64]>::to_vec).collect())
         }
         Groups::Mesh(list) => along(list.mesh.as_ref()?, &list.axes),
     }
@@ -58,7 +60,9 @@ fn along(mesh: &pb::Mesh, axes: &[pb::AxisRef]) -> Option<Vec<Vec<i64>>> {
         group.sort_unstable();
         group.into_iter().map(|(_, device)| device).collect()
     };
-    Some(found.into_values().map(sorted).collect())
+    let size = digits.iter().map(|digit| digit.size).product::<i64>();
+    let is_whole = found.values().all(|group| group.len() as i64 == size);
+    is_whole.then(|| found.into_values().map(sorted).collect())
 }
 
 fn digit(mesh: &pb::Mesh, axis: &pb::AxisRef) -> Option<Digit> {
@@ -70,18 +74,20 @@ fn digit(mesh: &pb::Mesh, axis: &pb::AxisRef) -> Option<Digit> {
     Some(Digit { stride: behind * (whole / parts), size })
 }
 
-/// The device at each place of a mesh, in row-major order.
+/// The device at each place of a mesh, in row-major order; `None` if they are not as many as places.
 fn devices(mesh: &pb::Mesh) -> Option<Vec<i64>> {
     let sizes: Vec<i64> = mesh.axes.iter().map(|axis| axis.size).collect();
-    if let Some(iota) = &mesh.iota_transform {
-        let order: Vec<i32> = iota.transpose_perm.iter().map(|&dim| dim as i32).collect();
-        return transposed(&iota.reshape_dims, &order);
-    }
     let places = transposed(&sizes, &[])?;
-    if mesh.device_ids.is_empty() {
-        return Some(places);
-    }
-    (mesh.device_ids.len() == places.len()).then(|| mesh.device_ids.clone())
+    let count = places.len();
+    let devices = match &mesh.iota_transform {
+        Some(iota) => {
+            let order: Vec<i32> = iota.transpose_perm.iter().map(|&dim| dim as i32).collect();
+            transposed(&iota.reshape_dims, &order)?
+        }
+        None if mesh.device_ids.is_empty() => places,
+        None => mesh.device_ids.clone(),
+    };
+    (devices.len() == count).then_some(devices)
 }
 
 /// The numbers from 0 in an array of `sizes`, transposed by `order` (none: as they are), in row-major order.
@@ -139,5 +145,9 @@ mod tests {
         assert_eq!(listed("[2,2"), None);
         assert_eq!(listed("[1,4]<=[4611686018427387904,4]"), None);
         assert_eq!(listed("mesh['a'=4] {'a':(3)2}"), None);
+        assert_eq!(listed("[2,3]<=[8]"), None, "some devices are in no group");
+        assert_eq!(listed("mesh['a'=2] {'a','a'}"), None, "an axis twice");
+        assert_eq!(listed("mesh['a'=0,'b'=2], device_ids=([2]) {'b'}"), None);
+        assert_eq!(listed("mesh['a'=9223372036854775807,'b'=4], device_ids=([4]) {'a'}"), None);
     }
 }

@@ -144,6 +144,9 @@ pub enum EstimateError {
     /// A rule of the model met something it cannot handle.
     #[error("the memory model cannot handle `{0}`")]
     Unsupported(String),
+    /// The figures of one form of a program are for one device, those of another for all together.
+    #[error("figures of one device and of all devices together do not compare")]
+    OtherDevices,
 }
 
 /// Anything that can say how much memory a module needs: the built-in model, or XLA itself.

@@ -21,14 +21,14 @@
 //! inlines every call it may.
 //!
 //! Stays away from scheduled modules (the call is then a decision of the compiler) and from calls that say `inlineable="false"` (bodies
-//! of manually sharded code), are composites, carry a sharding or control predecessors, run on another thread, hold a side effect (exchanges with
-//! other devices are none, if what holds them is called at one place), or
+//! of manually sharded code), are composites, carry a sharding or control predecessors, run on another thread, hold a side effect
+//! (collectives are none, if what holds them is called at one place), or
 //! would grow the module by more than 100,000 instructions.
 
 mod body;
 mod targets;
 
-pub(crate) use body::obstacle as obstacle_to_inlining;
+pub(crate) use body::obstacle_to_copying as obstacle_to_inlining;
 
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};

@@ -100,8 +100,7 @@ fn finding(module: &Module, annotations: &IndexSet<InstructionId>) -> Finding {
 /// What each of several devices runs, as the program of one.
 fn divided(module: &Module, patch: Patch) -> Finding {
     let note = format!("what each of {} devices runs, as the program of one", module.num_partitions());
-    let text =
-        "the module was partitioned already: it speaks to other devices, and no annotation asks for it".to_owned();
+    let text = "the module was partitioned already: it has collectives, and no annotation asks for them".to_owned();
     let conditions = vec![Condition { text, discharged_by: "structure" }];
     found(module.computation(module.entry()).root, Outcome::Rewrite { patch, note, conditions })
 }

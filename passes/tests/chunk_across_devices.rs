@@ -1,4 +1,4 @@
-//! Loops of programs that are yet to be divided: what lies across devices would be exchanged for each block.
+//! Loops of programs that are yet to be divided: what lies across devices would take collectives for each block.
 
 mod chunking;
 mod common;
@@ -32,7 +32,7 @@ ENTRY main {{
 }
 
 #[test]
-fn what_lies_across_devices_is_not_exchanged_for_each_block() {
+fn what_lies_across_devices_takes_no_collectives_for_each_block() {
     let code = |rows: &str, whole: &str| missed(&parse(&program(rows, whole)), &options(80));
     assert_eq!(code("replicated", "replicated"), Vec::<&str>::new());
     assert_eq!(code("replicated", "devices=[4]<=[4]"), ["sharded"], "needed whole");

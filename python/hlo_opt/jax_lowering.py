@@ -95,7 +95,7 @@ class Lowering:
     def __init__(self, lowered):
         self.lowered = lowered
         self.inner = lowered._lowering
-        self._divided: jax_partitioned.Divided | None = None
+        self._partitioned: jax_partitioned.Partitioned | None = None
 
     @property
     def target(self) -> str:
@@ -146,14 +146,14 @@ class Lowering:
     def program(self) -> bytes:
         """The module that is rewritten: of a program over several devices what each of them runs, which only compiling tells.
 
-        Raises what compiling raises, and `jax_partitioned.Undivided`."""
+        Raises what compiling raises, and `jax_partitioned.PartitionUnavailable`."""
         if self.devices == 1:
             return self.proto()
-        if self._divided is None:
-            self._divided = jax_partitioned.divided(self.inner)
+        if self._partitioned is None:
+            self._partitioned = jax_partitioned.partitioned(self.inner)
             # JAX need not compile the original again.
-            self.inner._executable = self._divided.executable
-        return self._divided.proto
+            self.inner._executable = self._partitioned.executable
+        return self._partitioned.proto
 
     def text(self) -> str:
         """The module without metadata, every constant in full: equal for equal programs, wherever they stand."""
@@ -164,8 +164,8 @@ class Lowering:
 
     def rewritten(self, proto: bytes):
         """A computation like this one that runs the module `proto` instead, a rewritten form of `program`."""
-        if self._divided is not None:
-            return jax_partitioned.rewritten(self.inner, self._divided, proto)
+        if self._partitioned is not None:
+            return jax_partitioned.rewritten(self.inner, self._partitioned, proto)
         made = copy.copy(self.inner)
         made._hlo = _stablehlo(proto)
         made._executable = None

@@ -1,8 +1,8 @@
 """Programs over several devices: the module that each device runs out of the compiler, and a rewritten one back into JAX's program.
 
-XLA divides a program for its devices itself, and says what each of them runs in a dump of its partitioner. That module, with its communication, is
+XLA partitions a program itself, and says what each device runs in a dump of its partitioner. That module, with its collectives, is
 rewritten like the program of one device. It goes back as the body of a manual computation over all axes of the mesh: the program keeps its
-signature, its shardings and its donated arguments, and the partitioner finds nothing left to divide.
+signature, its shardings and its donated arguments, and the partitioner finds nothing left to do.
 
 Like jax_lowering, this file touches JAX's insides: what a compiled computation knows of its shardings, and JAX's form of a sharding in a module.
 """
@@ -29,30 +29,31 @@ _BEHIND = re.compile(rf"after_[^.]*{_PARTITIONER}\..*\.hlo\.pb$")
 _DEVICE_PROGRAM = "per_device"
 
 
-class Undivided(Exception):
+class PartitionUnavailable(Exception):
     """What each device runs cannot be had, or not handed back; the message says why."""
 
 
 @dataclass(frozen=True)
-class Divided:
+class Partitioned:
     """What each device runs, as a serialized HloModuleProto of a program for one device, and the executable that it comes from."""
 
     proto: bytes
     executable: Any
 
 
-def divided(inner) -> Divided:
-    """Compiles a lowered computation of JAX, and takes from the compiler what each device runs. Raises what compiling raises, and Undivided."""
+def partitioned(inner) -> Partitioned:
+    """Compiles a lowered computation of JAX, and takes from the compiler what each device runs. Raises what compiling raises, and PartitionUnavailable."""
     with tempfile.TemporaryDirectory(prefix="hlo-opt-") as folder, _compiling_anew():
         executable = inner.compile({"xla_dump_to": folder, **_DUMPED})
         found = [file for file in os.listdir(folder) if _BEHIND.search(file)]
         if len(found) != 1:
-            raise Undivided(f"the compiler dumped {len(found)} modules from behind its partitioner, where one was expected")
+            raise PartitionUnavailable(f"the compiler dumped {len(found)} modules from behind its partitioner, where one was expected")
         with open(os.path.join(folder, found[0]), "rb") as file:
             alone = _native.one_device(file.read(), is_certain=True)
     if alone is None:
-        raise Undivided("which devices speak to each other is not known")
-    return Divided(alone, executable)
+        raise PartitionUnavailable("it is not known which devices some collective is for, or one device does something alone")
+    _refuse_placed((*executable._in_shardings, *executable._out_shardings))
+    return Partitioned(alone, executable)
 
 
 _anew = threading.Lock()
@@ -71,7 +72,7 @@ def _compiling_anew():
             compilation_cache.is_cache_used = asked
 
 
-def handed_back(inner, source: Divided, proto: bytes):
+def handed_back(inner, source: Partitioned, proto: bytes):
     """JAX's program with the body `proto`, a module of one device with the interface of `source.proto`; an MLIR module."""
     from jax._src.lib import xla_client
     from jax._src.lib.mlir import ir
@@ -85,6 +86,15 @@ def handed_back(inner, source: Divided, proto: bytes):
         make(main, device, *shardings, inner._device_list)
         whole.operation.verify()
     return whole
+
+
+def _refuse_placed(shardings) -> None:
+    """Arrays outside of the memory that programs use by default stay where they are: a manual computation does not say so."""
+    for sharding in shardings:
+        kind = getattr(sharding, "memory_kind", None)
+        usual = next(iter(sharding.device_set)).default_memory().kind
+        if kind not in (None, usual):
+            raise PartitionUnavailable(f"an array lies in memory of kind {kind!r}")
 
 
 def _name(function) -> str:
@@ -105,7 +115,7 @@ def _emptied(module):
         else:
             function.erase()
     if main is None:
-        raise Undivided("the program has no main function")
+        raise PartitionUnavailable("the program has no main function")
     for operation in reversed(list(main.entry_block.operations)):
         operation.erase()
     return main
@@ -163,6 +173,8 @@ def _sdy(sharding, mesh, kind):
     rank = ir.RankedTensorType(kind).rank
     # Where JAX has the axes of each dimension, and the order of devices that differs from the mesh's own.
     array = _named(sharding, mesh, rank)._to_sdy_sharding(rank)
+    if getattr(array, "unreduced_axes", None):
+        raise PartitionUnavailable(f"parts of a sum that is yet to be made: {sharding}")
     names = ", ".join(f'"{name}"={size}' for name, size in mesh.shape.items())
     devices = f", device_ids=[{', '.join(map(str, array.logical_device_ids))}]" if array.logical_device_ids else ""
     dimensions = ", ".join("{" + ", ".join(f'"{axis}"' for axis in dimension.axes) + "}" for dimension in array.dim_shardings)
@@ -177,7 +189,7 @@ def _named(sharding, mesh, rank: int) -> jax.NamedSharding:
     try:
         return jax.NamedSharding(mesh, parse_flatten_op_sharding(sharding._to_xla_hlo_sharding(rank), mesh)[0])
     except Exception as error:  # noqa: BLE001 - JAX has no error of its own for shardings that do not fit a mesh
-        raise Undivided(f"a sharding that is none over the mesh of the program: {sharding}") from error
+        raise PartitionUnavailable(f"a sharding that is none over the mesh of the program: {sharding}") from error
 
 
 def _manual_for_gspmd(main, device, ins, outs, _) -> None:
@@ -228,13 +240,13 @@ def _mark_partition_ids(module) -> None:
 
 @dataclass(frozen=True)
 class Work:
-    """What a device does in one run, by the module that the compiler made: floating-point operations, exchanges with other devices, and their bytes.
+    """What a device does in one run, by the module that the compiler made: floating-point operations, collectives, and the bytes that they send.
 
     What stands in a loop counts as often as the loop runs, once if nobody knows how often that is."""
 
     flops: int
-    exchanges: int
-    exchanged_bytes: int
+    collectives: int
+    collective_bytes: int
 
 
 def work(computation, target: str) -> Work:
@@ -244,23 +256,23 @@ def work(computation, target: str) -> Work:
     return Work(found["flops"], found["collectives"], found["collective_bytes"])
 
 
-# A device that does the work of others too does at least twice its own: no axis of a mesh that cuts anything has fewer devices than two. Computing values again
-# stays below that; a training step that computes all of its forward pass again does four thirds.
+# A device that does the work of others too does at least twice its own: no axis of a mesh that cuts anything has fewer devices than two. A training step that
+# computes all of its forward pass again does four thirds, so that most forms which only rematerialize pass.
 MOST_FLOPS = 2
 
 
 def objection(before: Work, after: Work) -> str | None:
-    """What a rewritten form does more of than the original that is no price to pay for memory: any exchange, or the work of other devices."""
-    if after.exchanges > before.exchanges:
-        return f"{after.exchanges} exchanges between devices where {before.exchanges} were"
-    if after.exchanged_bytes > before.exchanged_bytes:
-        return f"{after.exchanged_bytes} bytes exchanged between devices where {before.exchanged_bytes} were"
+    """What a rewritten form does more of than the original that is no price to pay for memory: any collective, or the work of other devices."""
+    if after.collectives > before.collectives:
+        return f"{after.collectives} collectives where {before.collectives} were"
+    if after.collective_bytes > before.collective_bytes:
+        return f"{after.collective_bytes} bytes sent by collectives where {before.collective_bytes} were"
     if after.flops >= before.flops * MOST_FLOPS > 0:
         return f"{after.flops} floating-point operations on a device where {before.flops} were"
     return None
 
 
-def rewritten(inner, source: Divided, proto: bytes):
+def rewritten(inner, source: Partitioned, proto: bytes):
     """A computation like `inner` in which each device runs `proto`."""
     made = copy.copy(inner)
     made._hlo = handed_back(inner, source, proto)

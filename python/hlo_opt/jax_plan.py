@@ -11,7 +11,7 @@ from . import calls, jax_partitioned
 from .errors import EstimateError, HloError, InternalError
 from .jax_lowering import Bytes, Lowering, OutOfMemory, foreign, measured
 from .jax_options import BudgetWarning, Options, warn
-from .jax_partitioned import Undivided
+from .jax_partitioned import PartitionUnavailable
 from .report import Memory, Remark, Report, Rewrite
 
 @dataclass(frozen=True)
@@ -116,16 +116,19 @@ def decide(lowering: Lowering, options: Options, name: str) -> MemoryReport:
     reason = foreign(lowering.proto())
     if reason:
         return _fallback(report, reason)
+    begin = time.perf_counter()
     try:
         proto = lowering.program()
-    except Undivided as error:
+    except PartitionUnavailable as error:
         return _fallback(report, str(error))
     except Exception as error:  # noqa: BLE001 - JAX is about to raise the same error
         return _fallback(report, f"the compiler refuses the program: {_first_line(error)}")
+    if lowering.devices > 1:
+        report.compile_seconds = time.perf_counter() - begin
     judge = _Compiler(lowering) if options.judge == "xla" else None
     try:
         _choose(lowering, options, proto, judge, report)
-    except (EstimateError, Undivided) as error:
+    except (EstimateError, PartitionUnavailable) as error:
         return _fallback(report, str(error))
     except (HloError, InternalError) as error:
         return _fallback(report, f"hlo-opt cannot handle the module: {error}")
@@ -242,7 +245,7 @@ def _attempted(attempt: dict) -> str:
 
 def _note(report: MemoryReport, verdict: Verdict, judge: _Compiler) -> None:
     report.judged, report.before, report.after, report.refusal = True, verdict.before, verdict.after, verdict.refusal
-    report.compile_seconds = judge.seconds
+    report.compile_seconds += judge.seconds
     if verdict.limit == 0 and verdict.refusal:
         report.reason = f"neither form compiles: {verdict.refusal}"
     elif verdict.limit == 0 and report.attempts:

@@ -137,22 +137,22 @@ def test_gathered_weights():
     assert report.kept == "original" or report.after.total < report.before.total
 
 
-def test_more_exchanges_bytes_or_work_of_others_are_refused():
-    before = jax_partitioned.Work(flops=100, exchanges=3, exchanged_bytes=1 << 20)
+def test_more_collectives_bytes_or_work_of_others_are_refused():
+    before = jax_partitioned.Work(flops=100, collectives=3, collective_bytes=1 << 20)
     more = functools.partial(dataclasses.replace, before)
-    assert jax_partitioned.objection(before, more(flops=150, exchanges=2)) is None
-    assert "96 exchanges" in jax_partitioned.objection(before, more(exchanges=96))
-    assert "bytes exchanged" in jax_partitioned.objection(before, more(exchanged_bytes=(1 << 20) + 1))
+    assert jax_partitioned.objection(before, more(flops=150, collectives=2)) is None
+    assert "96 collectives" in jax_partitioned.objection(before, more(collectives=96))
+    assert "bytes sent" in jax_partitioned.objection(before, more(collective_bytes=(1 << 20) + 1))
     assert "operations" in jax_partitioned.objection(before, more(flops=200))
 
 
-def test_exchanges_count_as_often_as_their_loop_runs():
+def test_collectives_count_as_often_as_their_loop_runs():
     @functools.partial(jax.shard_map, mesh=mesh(), in_specs=jax.P("d"), out_specs=jax.P("d"))
     def ring(x):
         return jax.lax.fori_loop(0, 7, lambda _, x: jax.lax.ppermute(jnp.sin(x), "d", [(i, (i + 1) % 4) for i in range(4)]), x)
 
     lowered = jax.jit(ring).lower(placed(jnp.ones((4, 8)), "d"))
-    assert jax_partitioned.work(lowered._lowering, "cpu").exchanges == 7
+    assert jax_partitioned.work(lowered._lowering, "cpu").collectives == 7
 
 
 def test_a_form_that_takes_more_by_the_compilers_figures_is_refused():
@@ -202,7 +202,7 @@ def test_handed_back_unchanged_it_is_the_same_program(shardy):
             lowering = Lowering(plain).private()
             try:
                 made = lowering.rewritten(lowering.program())
-            except jax_partitioned.Undivided:
+            except jax_partitioned.PartitionUnavailable:
                 # Neither has jax 0.8 axes for it; `hlo_opt.jit` runs such a program as it is.
                 assert name == "uneven"
                 continue

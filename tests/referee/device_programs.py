@@ -110,7 +110,7 @@ def divided_optimizer(small):
 
 @program
 def experts(small):
-    """Tokens go to the devices of their experts and back by two exchanges inside `shard_map`."""
+    """Tokens go to the devices of their experts and back by two all-to-alls inside `shard_map`."""
     over, (tokens, width, wide) = mesh(d=8), (512, 32, 64) if small else (131072, 512, 2048)
 
     def local(states, up, down):

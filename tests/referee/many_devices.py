@@ -1,4 +1,4 @@
-"""Programs over eight devices through `hlo_opt.jit`: bytes of one device by XLA, exchanges and FLOPs of the module it makes, as a table.
+"""Programs over eight devices through `hlo_opt.jit`: bytes of one device by XLA, collectives and FLOPs of the module it makes, as a table.
 
     python tests/referee/many_devices.py [FILE] [--small] [--only NAME,...]
 
@@ -31,7 +31,7 @@ def main():
     sys.modules["programs"] = programs
     source.loader.exec_module(programs)
     known = getattr(programs, "PROGRAMS", None) or programs.PROGS
-    print("| program | floor | XLA | hlo-exact | `reassociate` | exchanges, each as often as it runs | FLOPs | model |\n|---|---|---|---|---|---|---|---|")
+    print("| program | floor | XLA | hlo-exact | `reassociate` | collectives, each as often as it runs | FLOPs | model |\n|---|---|---|---|---|---|---|---|")
     for name, make in known.items():
         if not options.only or name in options.only.split(","):
             print(row(name, make(options.small), options.small), flush=True)
@@ -59,7 +59,7 @@ def row(name, program, small):
     after = [jax_partitioned.work(inner, "cpu") for _, inner in forms]
     total = bytes_of(plain.compile())
     cells = [name, *(f"{count / MIB:.1f}" for count in (forms[0][0].floor_bytes, total, *(report.after_bytes for report, _ in forms))),
-             " -> ".join(str(work.exchanges) for work in (before, *after)), ", ".join(f"{work.flops / max(before.flops, 1):.2f}" for work in after),
+             " -> ".join(str(work.collectives) for work in (before, *after)), ", ".join(f"{work.flops / max(before.flops, 1):.2f}" for work in after),
              f"{forms[0][0].model.before.total_bytes / total - 1:+.1%}", *(f"{one:.1e}" for one in errors)]
     return f"| {' | '.join(cells)} |"
 

@@ -272,3 +272,61 @@ fn program_shape(computation: &pb::HloComputation) -> Fit<String> {
     let result = shape::required(root.ok_or("the root is missing")?.shape.as_ref())?;
     Ok(format!(" ({}) -> {}", parts.join(", "), result.without_layout()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text;
+
+    /// A sum over the devices of these groups.
+    fn sum(groups: &str) -> String {
+        format!(
+            "HloModule m, entry_computation_layout={{(f32[8]{{0}})->f32[8]{{0}}}}
+
+%add (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+
+ENTRY %e (x: f32[8]) -> f32[8] {{
+  %x = f32[8]{{0}} parameter(0)
+  ROOT %s = f32[8]{{0}} all-reduce(%x), channel_id=1, replica_groups={groups}, use_global_device_ids=true, to_apply=%add
+}}
+"
+        )
+    }
+
+    fn message_of(text: &str) -> pb::HloProto {
+        let module = text::parse(text).expect("it is legal");
+        let written = super::super::write(&module).expect("it has a proto");
+        pb::HloProto::decode(&written.bytes[..]).expect("it is one")
+    }
+
+    fn sums(proto: &mut pb::HloProto) -> Vec<&mut pb::HloInstruction> {
+        let module = proto.hlo_module.as_mut().expect("it holds a module");
+        let all = module.computations.iter_mut().flat_map(|computation| &mut computation.instructions);
+        all.filter(|inst| inst.opcode == "all-reduce").collect()
+    }
+
+    #[test]
+    fn groups_stand_where_xla_before_jaxlib_0_9_has_them_too() {
+        let source = sum("[2,2]<=[4]");
+        let mut older = message_of(&source);
+        for inst in sums(&mut older) {
+            let iota_replica_group_list = inst.iota_collective_device_list.take();
+            let list = super::super::message::common::CollectiveDeviceList {
+                replica_groups: Vec::new(),
+                iota_replica_group_list,
+            };
+            inst.collective_device_list = Some(list);
+        }
+        let read = read(&older.encode_to_vec()).expect("it is a module");
+        assert_eq!(text::print(&read.module), source);
+        let mut listed = message_of(&sum("{{0,1},{2,3}}"));
+        assert!(
+            sums(&mut listed).into_iter().all(|inst| inst.replica_groups.len() == 2),
+            "older readers see no others"
+        );
+    }
+}

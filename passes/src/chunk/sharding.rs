@@ -1,7 +1,8 @@
-//! Where values may lie across devices: cutting rows that do would fetch every block from all of them, and what else does would be exchanged in each iteration.
+//! Where values may lie across devices: cutting rows that do would fetch every block from all of them, and what else does would take collectives in each iteration.
 
-use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, graph};
+use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, graph, per_device};
 use indexmap::IndexSet;
+use smol_str::SmolStr;
 
 use super::region::{Block, Region, Source};
 use super::sink::Sink;
@@ -10,7 +11,7 @@ use crate::{Context, Reason};
 
 /// Cutting a dimension that lies across devices would fetch every block from all of them. In a partitioned module each value read in
 /// blocks must say that the dimension is not cut, and no value of the region may say that it is. Values that are cut along another dimension, or needed
-/// whole, would be exchanged once for each block.
+/// whole, would take collectives once for each block.
 pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> Option<Reason> {
     let module = context.module;
     if !context.is_partitioned() || is_manual(module, module.instruction(sinks[0].inst).parent) {
@@ -33,19 +34,19 @@ pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -
         match (source, proof) {
             (_, Some(true)) => return refuse(block, "is cut along the rows"),
             (Source::Read(_) | Source::ReadThrough(..), _) if is_cut(inst) => {
-                return Some(exchanged(module, op));
+                return Some(takes_collectives(module, op));
             }
             (Source::Read(_) | Source::ReadThrough(..), None) => return refuse(block, "has no sharding annotation"),
             _ => {}
         }
     }
     let mut wholes = region.wholes.iter().map(|value| producer(module, value.inst).0);
-    wholes.find(|&op| is_cut(module.instruction(op))).map(|op| exchanged(module, op))
+    wholes.find(|&op| is_cut(module.instruction(op))).map(|op| takes_collectives(module, op))
 }
 
-fn exchanged(module: &Module, value: InstructionId) -> Reason {
+fn takes_collectives(module: &Module, value: InstructionId) -> Reason {
     let name = &module.instruction(value).name;
-    let message = format!("`{name}` lies across devices, and parts of it would be exchanged for each block");
+    let message = format!("`{name}` lies across devices, and each block would take collectives for it");
     Reason { code: "sharded", message }
 }
 
@@ -100,7 +101,7 @@ fn hands_over(module: &Module, call: InstructionId) -> bool {
         is_local.then(|| attributes(operand)).flatten()
     };
     let axes = mesh_axes(module);
-    let all = |text: &str| !axes.is_empty() && axes.iter().all(|axis| manual_axes(text).contains(axis));
+    let all = |text: &str| !axes.is_empty() && axes.iter().all(|axis| manual_axes(text).contains(&axis.as_str()));
     inst.opcode == Opcode::Call && kept && inst.operands.iter().find_map(local).is_some_and(all)
 }
 
@@ -109,13 +110,12 @@ fn attributes(inst: &Instruction) -> Option<&str> {
 }
 
 /// Names of the axes of the module's meshes, as `mesh = #sdy.mesh<["d"=4]>` lists them.
-fn mesh_axes(module: &Module) -> Vec<&str> {
+fn mesh_axes(module: &Module) -> Vec<SmolStr> {
     let text = match module.attribute(&AttrKey::FrontendAttributes) {
         Some(AttrValue::Raw(text)) => text.as_str(),
         _ => return Vec::new(),
     };
-    let meshes = text.split("sdy.mesh<").skip(1).filter_map(|rest| rest.split('>').next());
-    meshes.flat_map(quoted).collect()
+    per_device::meshes(text).into_iter().flatten().map(|(name, _)| name).collect()
 }
 
 /// Names in `manual_axes{"d"}`, quoted once more or not.

@@ -35,15 +35,23 @@ pub(crate) fn obstacle(module: &Module, call: InstructionId) -> Option<Reason> {
     if other_thread(&AttrKey::ExecutionThread) {
         return stays("thread", "the called computation names an execution thread");
     }
-    if edit::has_side_effect(module, call) && !only_exchanges(module, callee) {
+    if edit::has_side_effect(module, call) && !only_collectives(module, callee) {
         return stays("side-effect", "the called computation has a side effect");
     }
     None
 }
 
-/// Whether nothing has a side effect in what is called but exchanges with other devices, and each of them still happens once: what holds one is called
-/// at one place.
-fn only_exchanges(module: &Module, callee: ComputationId) -> bool {
+/// The same where the call may stay beside a copy of its body, which then must have no side effect at all.
+pub(crate) fn obstacle_to_copying(module: &Module, call: InstructionId) -> Option<Reason> {
+    let acts = || {
+        let message = "the called computation has a side effect".to_owned();
+        edit::has_side_effect(module, call).then_some(Reason { code: "side-effect", message })
+    };
+    obstacle(module, call).or_else(acts)
+}
+
+/// Whether nothing has a side effect in what is called but collectives, and each of them still runs once: what holds one is called at one place.
+fn only_collectives(module: &Module, callee: ComputationId) -> bool {
     let mut reached = IndexSet::from([callee]);
     let mut next = 0;
     while let Some(&computation) = reached.get_index(next) {
@@ -55,14 +63,14 @@ fn only_exchanges(module: &Module, callee: ComputationId) -> bool {
             reached.extend(inst.called_computations());
         }
     }
-    let exchanges = |computation: ComputationId| {
+    let holds_one = |computation: ComputationId| {
         module.instructions_of(computation).any(|(id, _)| edit::has_side_effect(module, id))
     };
     let calls = |computation: ComputationId| {
         let places = module.live_instructions().flat_map(|(_, inst)| inst.called_computations());
         places.filter(|&called| called == computation).count()
     };
-    reached.into_iter().filter(|&computation| exchanges(computation)).all(|computation| calls(computation) == 1)
+    reached.into_iter().filter(|&computation| holds_one(computation)).all(|computation| calls(computation) == 1)
 }
 
 /// Adds copies of called bodies to a patch.
@@ -90,7 +98,7 @@ impl<'a> Inliner<'a> {
         let result = self.copy(callee, &operands, (inst.parent, said), 0)?;
         self.replaced.set(call, Some(result));
         self.patch.replace(call, result);
-        // Exchanges with other devices are in the copy now.
+        // Its collectives are in the copy now.
         self.patch.remove_moved(call);
         Ok(())
     }
@@ -185,7 +193,7 @@ ENTRY e {{
     }
 
     #[test]
-    fn an_exchange_in_a_body_that_is_called_once_moves_into_the_caller() {
+    fn a_collective_in_a_body_that_is_called_once_moves_into_the_caller() {
         let mut module = program("  y = f32[8] call(x), to_apply=inner", "negate(y)");
         let call = call(&module);
         assert_eq!(obstacle(&module, call), None);
@@ -193,10 +201,11 @@ ENTRY e {{
         let base = module.clone();
         Inliner::new(&base, &mut patch).inline(call).expect("it is small");
         patch.apply(&mut module).expect("it fits");
-        let exchanges = |computation| {
+        let collectives = |computation| {
             module.instructions_of(computation).filter(|(_, inst)| inst.opcode == Opcode::AllReduce).count()
         };
-        assert_eq!(exchanges(module.entry()), 1);
+        assert_eq!(collectives(module.entry()), 1);
+        assert!(obstacle_to_copying(&base, call).is_some(), "who leaves the call there writes it twice");
         assert!(
             module.instructions_of(module.entry()).all(|(_, inst)| inst.opcode != Opcode::Call),
             "the call is gone"
@@ -204,7 +213,7 @@ ENTRY e {{
     }
 
     #[test]
-    fn an_exchange_that_would_be_written_twice_stays_in_its_body() {
+    fn a_collective_that_would_be_written_twice_stays_in_its_body() {
         let twice = "  y = f32[8] call(x), to_apply=inner\n  z = f32[8] call(y), to_apply=inner";
         let module = program(twice, "negate(z)");
         assert_eq!(obstacle(&module, call(&module)).map(|reason| reason.code), Some("side-effect"));

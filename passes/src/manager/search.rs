@@ -10,6 +10,7 @@ mod freedom;
 mod known;
 mod lazy;
 mod limit;
+mod measure;
 mod pairs;
 mod promise;
 mod recompute;
@@ -424,7 +425,7 @@ impl<'a> Search<'a> {
         let statistics = &mut self.statistics;
         statistics.passes[candidate.pass].tried += 1;
         let undo = statistics.patches.measure(|| trial::apply(self.module, claim, patch.clone(), self.options))?;
-        let estimate = statistics.estimates.measure(|| self.estimator.estimate(self.module));
+        let estimate = self.measure();
         undo.revert(self.module);
         let outcome = match &estimate {
             Ok(estimate) if estimate.charged() < self.now.charged() && self.rises(estimate) => {
@@ -493,18 +494,14 @@ impl<'a> Search<'a> {
         foreseen: Option<Estimate>,
     ) -> Result<Option<(Undo, Estimate)>, RunError> {
         let origins = patch.clone();
-        let statistics = &mut self.statistics;
-        let undo = statistics.patches.measure(|| trial::apply(self.module, claim, patch, self.options))?;
+        let undo = self.statistics.patches.measure(|| trial::apply(self.module, claim, patch, self.options))?;
         let estimate = match claim.kind {
             // It is not expected to change anything; what follows is measured.
             PassKind::Enabling => Ok(self.now.clone()),
-            PassKind::Form => {
-                let estimate = statistics.estimates.measure(|| self.estimator.estimate(self.module));
-                Ok(estimate.unwrap_or_else(|error| unknown(&self.now, &error)))
-            }
+            PassKind::Form => Ok(self.measure().unwrap_or_else(|error| unknown(&self.now, &error))),
             _ => match foreseen {
                 Some(estimate) => Ok(estimate),
-                None => statistics.estimates.measure(|| self.estimator.estimate(self.module)),
+                None => self.measure(),
             },
         };
         let Ok(estimate) = estimate else {

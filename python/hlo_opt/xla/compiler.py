@@ -11,8 +11,8 @@ from . import unknown
 
 # Few threads: the referee shares its machine, and XLA writes the thread count into scheduled modules.
 THREADS = 2
-# Devices in one group.
-EXCHANGE = re.compile(r"replica_groups=\{\{\d+,|source_target_pairs=\{\{")
+# A collective of several devices.
+COLLECTIVE = re.compile(r"replica_groups=\{\{\d+,|source_target_pairs=\{\{")
 ELIDED = re.compile(r"constant\(\{\.\.\.\}\)")
 
 
@@ -143,9 +143,9 @@ def of_one_device(text):
     return xla_client.XlaComputation(alone).get_hlo_module().to_string(options)
 
 
-def refuse_exchanges(text, name):
+def refuse_collectives(text, name):
     """The program of one of several devices waits for the others."""
-    if partitions_of(text) > 1 or EXCHANGE.search(text):
+    if partitions_of(text) > 1 or COLLECTIVE.search(text):
         raise ValueError(f"{name} is partitioned: the referee runs modules of one device")
 
 

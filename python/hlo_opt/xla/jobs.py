@@ -186,7 +186,7 @@ def pair(before, after):
         texts.append(read(file))
         xla.refuse_elided(texts[-1], file)
         xla.refuse_callbacks(texts[-1], file)
-        xla.refuse_exchanges(texts[-1], file)
+        xla.refuse_collectives(texts[-1], file)
     jax = xla.start()
     # 64-bit parameters would lose half their bits on their way to the device.
     jax.config.update("jax_enable_x64", True)

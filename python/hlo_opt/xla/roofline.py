@@ -43,7 +43,8 @@ def estimate(text: str, machine: dict) -> dict:
     """Seconds, kernels, FLOPs and bytes of one run of an optimized module on a machine (`machines.of`, `machines.read`).
 
     `unknown_loops` are the loops whose number of rounds the text does not tell, each counted as one round; `unpriced` the library calls
-    whose operations are unknown, so that their bytes alone count; `collectives` are exchanges with other devices, `collective_bytes` their operands, wherever those stand; they are priced as if they went to memory."""
+    whose operations are unknown, so that their bytes alone count; `collectives` is how many run,
+    `collective_bytes` what their operands hold, wherever those stand; they are priced as if they went to memory."""
     module = optimized.parse(text, near=machine["target"] == "tpu")
     total = Prices(module, machine).computation(module.entry)
     return {"machine": machine["name"], "seconds": total.seconds, "kernels": round(total.kernels), "flops": round(total.flops), "bytes": round(total.bytes),
@@ -124,7 +125,7 @@ def branches(found: Instruction) -> list[str]:
 
 
 def sent_bytes(found: Instruction, around: Computation) -> float:
-    """Bytes of the elements of the operands of an exchange, also of those next to the processor, without padding."""
+    """Bytes of the elements of the operands of a collective, also of those next to the processor, without padding."""
     operands = [array for name in found.operands if name in around.by_name for array in around.by_name[name].arrays]
     return sum(array.elements * optimized.bits(array.kind) / 8 for array in operands)
 

@@ -37,7 +37,7 @@ impl Search<'_> {
         if self.steps.len() == start {
             return;
         }
-        let estimate = self.statistics.estimates.measure(|| self.estimator.estimate(self.module));
+        let estimate = self.measure();
         match estimate {
             Ok(estimate) if estimate.charged() + self.least() < now.charged() && !self.rises(&estimate) => {
                 self.share(now.charged() - estimate.charged(), start);

@@ -22,7 +22,7 @@ impl Search<'_> {
             .collect();
         if !self.left_out.is_empty() {
             self.roll_back(limit);
-            self.now = self.statistics.estimates.measure(|| self.estimator.estimate(self.module))?;
+            self.now = self.measure()?;
             self.pay();
         }
         Ok(())

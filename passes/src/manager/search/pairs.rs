@@ -67,7 +67,7 @@ impl Search<'_> {
             return false;
         }
         self.trials_left -= 1;
-        let estimate = self.statistics.estimates.measure(|| self.estimator.estimate(self.module));
+        let estimate = self.measure();
         let least = self.least().max(Bytes(1));
         estimate.is_ok_and(|now| now.charged() + least <= self.paid_estimate.charged() && !self.rises(&now))
     }

@@ -98,7 +98,7 @@ impl Search<'_> {
         if std::mem::replace(&mut self.stage, Stage::Settled) == Stage::GaveUp {
             let kept = self.steps_before_speed();
             self.roll_back(kept);
-            self.now = self.statistics.estimates.measure(|| self.estimator.estimate(self.module))?;
+            self.now = self.measure()?;
             self.pay();
             self.speed_up()?;
         }
@@ -117,7 +117,7 @@ impl Search<'_> {
         }
         let faster = self.now.clone();
         let aside = self.set_aside(kept);
-        self.now = self.statistics.estimates.measure(|| self.estimator.estimate(self.module))?;
+        self.now = self.measure()?;
         self.pay();
         let said = say(self)?;
         self.put_back(aside)?;

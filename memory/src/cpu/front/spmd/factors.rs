@@ -264,7 +264,7 @@ fn dot(cx: &Cx<'_>, id: Id) -> Vec<Factor> {
     rule.done()
 }
 
-/// Images and output features, without groups; along positions neighbours would exchange borders.
+/// Images and output features, without groups; along positions neighbours would exchange halos.
 fn convolution(cx: &Cx<'_>, id: Id) -> Option<Vec<Factor>> {
     let dims = ConvDims::of(cx.inst(id))?;
     let groups = [AttrKey::FeatureGroupCount, AttrKey::BatchGroupCount];

@@ -3,7 +3,7 @@
 //! Source: the attributes of Shardy's dialect as XLA carries them through HLO (`xla.sdy.*`), and `HloSharding` (xla/hlo/ir/hlo_sharding.cc).
 
 use hlo_ir::shape::{ArrayShape, Shape, ShapeRef};
-use hlo_ir::{AttrKey, Instruction};
+use hlo_ir::{AttrKey, Instruction, per_device};
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::cpu::front::build::share;
@@ -61,13 +61,10 @@ impl Stated {
 impl Mesh {
     /// All axes that a header names, as in `mesh = #sdy.mesh<["x"=2, "y"=4]>`.
     pub(super) fn read(text: &str) -> Self {
-        let text = text.replace('\\', "");
         let mut axes: Vec<(SmolStr, i64)> = Vec::new();
-        for (at, _) in text.match_indices("\"=") {
-            let name = text[..at].rsplit('"').next().unwrap_or_default();
-            let digits: String = text[at + 2..].chars().take_while(char::is_ascii_digit).collect();
-            if let (Ok(size), false) = (digits.parse(), axes.iter().any(|axis| axis.0 == name)) {
-                axes.push((name.into(), size));
+        for axis in per_device::meshes(text).into_iter().flatten() {
+            if axes.iter().all(|known| known.0 != axis.0) {
+                axes.push(axis);
             }
         }
         Self { axes, cuts: Vec::new() }
