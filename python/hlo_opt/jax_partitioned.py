@@ -163,8 +163,9 @@ def _manual(main, device, ins, outs, devices) -> None:
 
 
 def _mesh(shardings, devices):
-    """The mesh of the shardings, or one of a single axis where none of them names one. Shardings over another mesh are read as over this one."""
-    return next((sharding.mesh for sharding in shardings if isinstance(sharding, jax.NamedSharding)), None) or jax.sharding.Mesh(devices, ("devices",))
+    """The mesh with the most axes, as which shardings over others can be written too; one of a single axis where no sharding names a mesh."""
+    meshes = [sharding.mesh for sharding in shardings if isinstance(sharding, jax.NamedSharding)]
+    return max(meshes, key=lambda mesh: len(mesh.axis_names), default=None) or jax.sharding.Mesh(devices, ("devices",))
 
 
 def _sdy(sharding, mesh, kind):

@@ -183,6 +183,7 @@ def test_handed_back_unchanged_it_is_the_same_program(shardy):
         "halo": (lambda x: jnp.roll(x, 3, 0) + x, placed(x, "d")),
         "uneven": (lambda x: x[:10] * 2, placed(x, "d")),
         "an order of devices": (lambda x: x.sum(0), placed(x, "d", over=reversed_line)),
+        "two meshes": (lambda x, y: x.sum(0) + jnp.cumsum(y, 1), placed(x, "d"), placed(x, "b", over=grid)),
         "explicit axes": (lambda x: jnp.sin(x).sum(1), placed(x, "a", "b", over=explicit)),
         "partly manual": (lambda x: partly(x).sum(1), placed(x, "a", "b", over=grid)),
         "branches": (lambda x: jax.lax.cond(x.sum() > 0, lambda x: x.sum(0), lambda x: x.sum(0) * 2, x), placed(x, "d")),
