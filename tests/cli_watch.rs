@@ -106,3 +106,25 @@ fn why_not_speaks_of_one_pass() {
     assert_eq!(run(["--why-not=chunk", S32, "-o", "-"]).code, 2);
     assert_eq!(run(["--why-not=chunk", S32, "--diff"]).code, 2);
 }
+
+/// A program over four devices that exchange halos, which the model of the partitioner does not know.
+const HALOS: &str = r##"HloModule halos, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["d"=4]>}}
+
+ENTRY e {
+  p = f32[4096,64]{1,0} parameter(0), sharding={devices=[4,1]<=[4]}, frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"d\"}, {}]>"}
+  r = f32[4096,64]{1,0} reverse(p), dimensions={0}
+  ROOT s = f32[4096,64]{1,0} sine(r)
+}
+"##;
+
+#[test]
+fn of_all_devices_together_nothing_is_said_to_fit() {
+    let found =
+        run_on(HALOS.as_bytes(), ["-", "-o", "/dev/null", "--target=gpu:h100", "--curve", "--passes=dead-code"]);
+    assert_eq!(found.code, 0, "{found}");
+    assert!(found.stderr.contains("of all devices together") && !found.stderr.contains("EiB"), "{found}");
+    assert!(!found.stderr.contains("fit the") && !found.stderr.contains("fits the"), "{found}");
+    let budget = run_on(HALOS.as_bytes(), ["-", "-o", "/dev/null", "--budget=1GiB"]);
+    assert_eq!(budget.code, 4, "{budget}");
+    assert!(budget.stderr.contains("whether the budget of 1.00 GiB is met is not known"), "{budget}");
+}

@@ -257,6 +257,26 @@ fn rewrites_that_save_less_together_than_a_rough_model_may_be_off_are_put_back()
     assert_eq!(made(Target::Cpu, &LargestArray, 4096 - 204), 2, "XLA:CPU is known better");
 }
 
+/// The largest array, of all devices together while `true` says so of the rows that are left.
+struct OfDevices(fn(i64) -> bool);
+
+impl Estimator for OfDevices {
+    fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError> {
+        Ok(Estimate { of_all_devices: self.0(rows_left(module)), ..LargestArray.estimate(module)? })
+    }
+}
+
+#[test]
+fn figures_of_one_device_and_of_all_together_do_not_compare() {
+    let made = |is_of_all: fn(i64) -> bool| {
+        let passes = [step("shrink", 4096, 1000)];
+        run(&mut module(TWO_PEAKS), &passes, &options(1), &OfDevices(is_of_all)).expect("it is sound").rewrites.len()
+    };
+    assert_eq!((made(|_| true), made(|_| false)), (1, 1));
+    assert_eq!(made(|rows| rows == 4096), 0, "the division is known of the new form only");
+    assert_eq!(made(|rows| rows < 4096), 0, "it is known of the input only");
+}
+
 #[test]
 fn clean_ups_stay_unless_the_peak_rises() {
     let mut module = module(TWO_PEAKS);

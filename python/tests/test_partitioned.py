@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 
 import jax
 import jax.numpy as jnp
@@ -144,6 +145,12 @@ def test_more_collectives_bytes_or_work_of_others_are_refused():
     assert "96 collectives" in jax_partitioned.objection(before, more(collectives=96))
     assert "bytes sent" in jax_partitioned.objection(before, more(collective_bytes=(1 << 20) + 1))
     assert "operations" in jax_partitioned.objection(before, more(flops=200))
+
+
+def test_what_a_manual_computation_cannot_say_stays_as_it_is():
+    elsewhere = types.SimpleNamespace(memory_kind="elsewhere", device_set={jax.devices()[0]})
+    with pytest.raises(jax_partitioned.PartitionUnavailable, match="memory of kind 'elsewhere'"):
+        jax_partitioned._refuse_placed([jax.NamedSharding(mesh(), jax.P()), elsewhere])
 
 
 def test_collectives_count_as_often_as_their_loop_runs():
