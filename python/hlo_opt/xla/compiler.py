@@ -3,6 +3,7 @@
 Everything here runs in a child process (see child.py); the first call of `start` fixes XLA's flags.
 """
 import glob
+import importlib.util
 import os
 import re
 
@@ -129,8 +130,9 @@ def partitions_of(text):
 
 
 def of_one_device(text):
-    """What each of several devices runs (a module from behind the partitioner), as the program of one, which takes the same memory; any other module as it is."""
-    if partitions_of(text) == 1:
+    """What each of several devices runs (a module from behind the partitioner), as the program of one, which takes the same memory; any other module as it is.
+    The referee, which runs from sources without the native half, has only modules that are yet to be divided."""
+    if partitions_of(text) == 1 or importlib.util.find_spec("hlo_opt._native") is None:
         return text
     from jax._src.lib import xla_client
 
