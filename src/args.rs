@@ -355,6 +355,7 @@ impl RawArgs {
             min_saving: self.min_saving,
             verify_each: self.verify_each,
             budget: self.watch.budget(),
+            is_judged: self.judge == JudgeName::Xla,
             bisect_limit: self.watch.bisect_limit(),
             // Nobody would read it.
             advise: !self.quiet || self.report.is_some(),

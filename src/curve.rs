@@ -61,7 +61,7 @@ impl Recorder<'_> {
         let estimate = hlo_memory::estimate(module, self.options.target);
         let (Ok(time), Ok(estimate)) = (time, estimate) else { return };
         // Where nobody knows how much more a compiler needs, there is no larger figure to say.
-        let total = if estimate.slack == Bytes(u64::MAX) { estimate.total } else { estimate.certain() };
+        let total = if estimate.slack == Bytes(u64::MAX) { estimate.total } else { estimate.likely() };
         let (seconds, is_certain) = (time.seconds, time.is_certain);
         let (rewrites, grade) = (self.grades.len(), self.grades.iter().max().copied());
         self.points.push(Point { total, seconds, is_certain, rewrites, grade, step });

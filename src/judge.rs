@@ -226,10 +226,10 @@ impl Forms<'_> {
             if charge <= budget {
                 return Ok(());
             }
-            if estimate.certain() > told || budget <= estimate.floor {
+            if self.request.options.peak(&estimate) > told || budget <= estimate.floor {
                 break;
             }
-            told = corrected(budget, charge, &estimate);
+            told = corrected(budget, charge, estimate.floor, self.request.options.peak(&estimate));
             form = self.search(&input, Bounds { budget: Some(told), ..bounds })?;
             if form.text == text {
                 break;
@@ -270,8 +270,8 @@ impl Forms<'_> {
 
 /// What to ask the model for, so that a form that it finds as wrong as this one fits: what lies above the floor shrinks by as much as the compiler's
 /// figure has to.
-fn corrected(budget: Bytes, charge: Bytes, estimate: &Estimate) -> Bytes {
-    let above = |bytes: Bytes| (bytes - estimate.floor).get() as f64;
+fn corrected(budget: Bytes, charge: Bytes, floor: Bytes, estimated: Bytes) -> Bytes {
+    let above = |bytes: Bytes| (bytes - floor).get() as f64;
     let part = above(budget) / above(charge).max(1.0);
-    estimate.floor + Bytes((above(estimate.certain()) * part) as u64)
+    floor + Bytes((above(estimated) * part) as u64)
 }

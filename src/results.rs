@@ -76,9 +76,8 @@ impl Run<'_> {
                     messages.remark(&format!("  memory against time:\n{}", curve::table(points)));
                 }
             }
-            let is_rough = result.verdict.is_none() && result.report.after.model == Model::Rough;
-            if fits && !quiet && self.job.options.budget.is_some() && is_rough {
-                messages.remark(ROUGHLY);
+            if fits && !quiet && self.job.options.budget.is_some() && is_rough(result) {
+                messages.remark(&roughly(result.report.after.roughness));
             }
             if !fits {
                 let line = missed(result, self.job.options.budget.unwrap_or_default());
@@ -165,7 +164,8 @@ pub(crate) fn prepare_report(
 
 /// What is said of a budget that is missed.
 fn missed(result: &Optimized, budget: Bytes) -> String {
-    let (estimate, slack) = (result.report.after.total, result.report.after.slack);
+    let after = &result.report.after;
+    let (estimate, slack) = (after.total, after.slack + after.roughness);
     let peak = match &result.verdict {
         Some(verdict) => match verdict.after.figures() {
             Some(figures) => figures.total.to_string(),
@@ -175,8 +175,17 @@ fn missed(result: &Optimized, budget: Bytes) -> String {
         None if slack == Bytes(u64::MAX) => return format!("whether the budget of {budget} is met is not known"),
         None => format!("{estimate}, and up to {slack} more,"),
     };
-    format!("over budget: the peak of {peak} does not fit {budget}")
+    let asked =
+        if is_rough(result) && after.likely() <= budget { ": the model is rough, --judge xla asks XLA" } else { "" };
+    format!("over budget: the peak of {peak} does not fit {budget}{asked}")
+}
+
+/// Whether a rough model of a compiler is all that says how much memory a result needs.
+fn is_rough(result: &Optimized) -> bool {
+    result.verdict.is_none() && result.report.after.model == Model::Rough
 }
 
 /// What is said of a budget that is met by a rough model of a compiler.
-const ROUGHLY: &str = "  rough: whether the budget is met, XLA says with --judge xla\n";
+fn roughly(more: Bytes) -> String {
+    format!("  rough: most programs need no more than {more} beyond it, which fits too; --judge xla asks XLA\n")
+}

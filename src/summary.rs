@@ -1,6 +1,6 @@
 //! The short summary that ends a rewriting run on standard error.
 
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, Estimate};
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, RunReport};
 use hlo_passes::{Machine, PassKind};
 use indexmap::IndexMap;
@@ -20,7 +20,7 @@ pub(crate) fn text(module: &str, report: &RunReport, peak: Option<Bytes>, machin
     let notes = report.remarks.iter().filter(|remark| remark.code == "scheduled");
     let notes = notes.map(|remark| format!("  {}\n", remark.message));
     let machine = machine.filter(|_| !report.after.of_all_devices);
-    let fits = machine.and_then(|machine| fits(peak, machine));
+    let fits = machine.and_then(|machine| fits(peak, &report.after, machine));
     let lines =
         [headline(module, report)].into_iter().chain(fits).chain(rewrites).chain(missed.map(missed_line)).chain(left);
     lines.chain(caveats).chain(notes).collect()
@@ -38,9 +38,13 @@ fn headline(module: &str, report: &RunReport) -> String {
 }
 
 /// Whether the program fits the memory of a machine, with all that the compiler may need beyond the estimate; what has no peak does not.
-fn fits(peak: Option<Bytes>, machine: &Machine) -> Option<String> {
+fn fits(peak: Option<Bytes>, after: &Estimate, machine: &Machine) -> Option<String> {
     let memory = machine.memory?;
-    let verb = if peak.is_some_and(|peak| peak <= memory) { "fits" } else { "does not fit" };
+    let verb = match peak {
+        Some(peak) if peak <= memory => "fits",
+        Some(peak) if peak == after.certain() && after.likely() <= memory => "may not fit",
+        _ => "does not fit",
+    };
     Some(format!("  {verb} the {memory} of {}\n", machine.name))
 }
 

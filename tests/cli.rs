@@ -274,15 +274,37 @@ fn lines_are_those_of_the_user_or_below_the_source_root() {
     assert!(rooted.stdout.contains("layers.py:700"), "{rooted}");
 }
 
+/// 12 MiB, a third of them for the first product.
+const PRODUCTS: &str = "HloModule products
+
+ENTRY %e {
+  %x = f32[1024,1024]{1,0} parameter(0)
+  %y = f32[1024,1024]{1,0} dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %z = f32[1024,1024]{1,0} dot(%y, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+";
+
 #[test]
-fn a_budget_that_a_rough_model_meets_is_xla_s_to_decide() {
-    let with = |args: &[&str]| run([S32, "-o", "/dev/null"].iter().chain(args)).stderr;
-    let says = "rough: whether the budget is met, XLA says with --judge xla";
-    assert!(with(&["--target=gpu", "--budget=300GiB"]).contains(says));
-    assert!(!with(&["--target=gpu"]).contains("XLA says"), "nobody asked for a budget");
-    assert!(!with(&["--target=gpu", "--budget=1GiB"]).contains("XLA says"), "it is not met");
-    assert!(!with(&["--budget=300GiB"]).contains("XLA says"), "the model of XLA:CPU is not rough");
-    assert!(!with(&["--target=gpu", "--budget=300GiB", "--quiet"]).contains("XLA says"));
+fn a_budget_is_met_if_what_a_rough_model_is_off_by_fits_too() {
+    let with = |budget: &str, target: &str| {
+        common::run_on(
+            PRODUCTS.as_bytes(),
+            ["-", "-o", "/dev/null", "--passes=", "--target", target, "--budget", budget],
+        )
+    };
+    let met = with("14MiB", "gpu");
+    assert_eq!(met.code, 0, "{met}");
+    assert!(met.stderr.contains("rough: most programs need no more than 1.80 MiB beyond it, which fits too"), "{met}");
+    let near = with("13MiB", "gpu");
+    assert_eq!(near.code, 4, "{near}");
+    assert!(near.stderr.contains("12.00 MiB, and up to 1.80 MiB more, does not fit 13.00 MiB"), "{near}");
+    assert!(near.stderr.contains("--judge xla asks XLA"), "{near}");
+    let missed = with("11MiB", "gpu");
+    assert!(missed.code == 4 && !missed.stderr.contains("--judge"), "{missed}");
+    let known = with("12MiB", "cpu");
+    assert!(known.code == 0 && !known.stderr.contains("rough"), "{known}");
+    let of_device = common::run_on(PRODUCTS.as_bytes(), ["-", "-o", "/dev/null", "--passes=", "--target=gpu:h100"]);
+    assert!(of_device.stderr.contains("fits the 74.51 GiB of h100"), "{of_device}");
 }
 
 #[test]

@@ -19,9 +19,11 @@ macro_rules! id {
         pub struct $name(u32);
 
         impl Id for $name {
+            #[inline]
             fn new(index: usize) -> Self {
                 Self(u32::try_from(index).expect("an arena holds fewer than 2^32 entries"))
             }
+            #[inline]
             fn index(self) -> usize {
                 self.0 as usize
             }
@@ -53,6 +55,7 @@ pub struct Arena<I, T> {
 
 impl<I: Id, T> Arena<I, T> {
     /// An arena without entries.
+    #[inline]
     pub const fn new() -> Self {
         Self { items: Vec::new(), id: PhantomData }
     }
@@ -67,10 +70,12 @@ impl<I: Id, T> Arena<I, T> {
         self.items.reserve(count);
     }
     /// Number of entries ever added.
+    #[inline]
     pub fn len(&self) -> usize {
         self.items.len()
     }
     /// Whether nothing was ever added.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -83,6 +88,7 @@ impl<I: Id, T> Arena<I, T> {
         self.items.truncate(len);
     }
     /// The entry, or `None` for an id of another arena.
+    #[inline]
     pub fn get(&self, id: I) -> Option<&T> {
         self.items.get(id.index())
     }
@@ -107,12 +113,14 @@ impl<I: Id, T> Default for Arena<I, T> {
 
 impl<I: Id, T> Index<I> for Arena<I, T> {
     type Output = T;
+    #[inline]
     fn index(&self, id: I) -> &T {
         &self.items[id.index()]
     }
 }
 
 impl<I: Id, T> IndexMut<I> for Arena<I, T> {
+    #[inline]
     fn index_mut(&mut self, id: I) -> &mut T {
         &mut self.items[id.index()]
     }
@@ -131,6 +139,7 @@ pub struct SideTable<I, T> {
 
 impl<I: Id, T: Clone> SideTable<I, T> {
     /// A table in which every entry reads as `default`.
+    #[inline]
     pub const fn new(default: T) -> Self {
         Self { items: Vec::new(), first: 0, default, id: PhantomData }
     }
@@ -154,12 +163,14 @@ impl<I: Id, T: Clone> SideTable<I, T> {
 
 impl<I: Id, T> Index<I> for SideTable<I, T> {
     type Output = T;
+    #[inline]
     fn index(&self, id: I) -> &T {
         self.items.get(id.index().wrapping_sub(self.first)).unwrap_or(&self.default)
     }
 }
 
 impl<I: Id, T: Clone> IndexMut<I> for SideTable<I, T> {
+    #[inline]
     fn index_mut(&mut self, id: I) -> &mut T {
         if id.index().wrapping_sub(self.first) >= self.items.len() {
             self.reach(id.index());

@@ -333,6 +333,7 @@ impl Module {
         }
     }
     /// An instruction by id; also one that was removed from its computation.
+    #[inline]
     pub fn instruction(&self, id: InstructionId) -> &Instruction {
         &self.instructions[id]
     }
@@ -372,6 +373,7 @@ impl Module {
         parameters.into_iter().map(|(_, id)| id).collect()
     }
     /// Shape of an instruction.
+    #[inline]
     pub fn shape(&self, id: InstructionId) -> &Shape {
         &self.instructions[id].shape
     }

@@ -114,6 +114,8 @@ pub struct Estimate {
     pub timeline: Vec<Bytes>,
     /// What XLA may need beyond `total` for what the model does not know about this module, as the caveats say; zero for what it knows.
     pub slack: Bytes,
+    /// What most programs need beyond `total` at most, where the model is rough; zero for other models.
+    pub roughness: Bytes,
     /// Whether the figures are for all devices together, since how the program is divided among them is not known.
     pub of_all_devices: bool,
     /// What the model does not know about this module; empty when the figure deserves full trust.
@@ -125,9 +127,17 @@ impl Estimate {
     pub fn area(&self) -> u128 {
         self.timeline.iter().map(|bytes| u128::from(bytes.get())).sum()
     }
+    /// The part of the area above a level, in byte-steps.
+    pub fn area_above(&self, level: Bytes) -> u128 {
+        self.timeline.iter().map(|bytes| u128::from((*bytes - level).get())).sum()
+    }
+    /// What XLA needs if the model is right about all that it knows.
+    pub fn likely(&self) -> Bytes {
+        self.total + self.slack
+    }
     /// What XLA needs at most, as far as is known.
     pub fn certain(&self) -> Bytes {
-        self.total + self.slack
+        self.likely() + self.roughness
     }
     /// What decides between programs: XLA's total and what it leaves out.
     pub fn charged(&self) -> Bytes {
@@ -322,9 +332,23 @@ impl<'m> Compiled<'m> {
         estimate.hidden = hidden.unwrap_or(estimate.hidden);
         estimate.caveats.extend(self.doubts.caveats.iter().cloned());
         estimate.slack += self.doubts.slack;
+        if self.model == Model::Rough {
+            estimate.roughness = roughness(&estimate, self.target);
+        }
         estimate.of_all_devices = self.doubts.of_all_devices;
         (estimate, with)
     }
+}
+
+/// What most programs need beyond the total of a rough model: 40 of 42 on GPU, 30 of 35 on TPU (`docs/measured/rough-models.md`). What callers see is known, so it
+/// is no more than there are temporaries.
+fn roughness(estimate: &Estimate, target: Target) -> Bytes {
+    let percent = match target {
+        Target::Cpu => 0,
+        Target::Gpu => 15,
+        Target::Tpu => 40,
+    };
+    Bytes(estimate.total.get() / 100 * percent).min(estimate.temporaries)
 }
 
 #[cfg(test)]

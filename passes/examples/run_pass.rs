@@ -83,6 +83,7 @@ fn interface_only(module: &Module) -> Estimate {
         largest: Vec::new(),
         timeline: Vec::new(),
         slack: Bytes::ZERO,
+        roughness: Bytes::ZERO,
         of_all_devices: false,
         caveats: Vec::new(),
     }

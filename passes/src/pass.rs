@@ -78,6 +78,8 @@ pub struct Options {
     pub verify_each: bool,
     /// Stop as soon as the peak is not above this. Passes see it once fast rewrites have missed it: then run time counts for less.
     pub budget: Option<Bytes>,
+    /// Whether a compiler judges the result: the budget then needs no reserve for what a rough model is off by.
+    pub is_judged: bool,
     /// Keep only the first so many rewrites.
     pub bisect_limit: Option<usize>,
     /// Where memory is left, look at what other flags would give, and say it.
@@ -97,6 +99,7 @@ impl Default for Options {
             min_saving: Bytes(1 << 20),
             verify_each: false,
             budget: None,
+            is_judged: false,
             bisect_limit: None,
             advise: true,
             source_root: None,
@@ -105,6 +108,10 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What a budget is held against.
+    pub fn peak(&self, estimate: &Estimate) -> Bytes {
+        if self.is_judged { estimate.likely() } else { estimate.certain() }
+    }
     /// What runs the result.
     pub fn machine(&self) -> &Machine {
         self.machine

@@ -40,6 +40,7 @@ def optimize(
     min_saving: int = 1 << 20,
     verify_each: bool = False,
     budget: int | None = None,
+    is_judged: bool | None = None,
     bisect_limit: int | None = None,
     judge: Callable[[bytes], Answer] | None = None,
     max_slowdown: float | None = None,
@@ -51,7 +52,8 @@ def optimize(
     "bitwise", "hlo-exact" (the same operations on the same elements) or "reassociate" (float sums may be split). `assume` are promises about
     the data: "indices-in-bounds". `passes` replaces the standard ones, in order; "" runs none. `chunk_bytes` bounds the block temporaries of
     each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.
-    Rewriting stops when the peak fits `budget` bytes; `bisect_limit` keeps only that many rewrites, the first ones.
+    Rewriting stops when the peak fits `budget` bytes, together with what a rough model (TPU, GPU) may be off by unless `is_judged`: a compiler is asked about
+    the result, by default if there is a `judge`. `bisect_limit` keeps only that many rewrites, the first ones.
 
     `judge` is given the original and rewritten forms (HloModuleProto) and decides which is kept: the one of the fewest bytes, or the first within the
     budget, and none that its times say is more than `max_slowdown` times as slow as the original. The report's `judge` has its answers.
@@ -62,7 +64,7 @@ def optimize(
     text, proto, report = _native.optimize(
         _data(module), target=target, exactness=exactness, assume=list(assume), passes=_listed(passes),
         chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each, budget=budget,
-        bisect_limit=bisect_limit, judge=judge, max_slowdown=max_slowdown)
+        is_judged=judge is not None if is_judged is None else is_judged, bisect_limit=bisect_limit, judge=judge, max_slowdown=max_slowdown)
     return Optimized(text, proto, Report.from_json(report))
 
 

@@ -11,7 +11,7 @@ use options::Settings;
 
 /// Rewrites a module given as HLO text or as a serialized proto; gives the text, the proto and the report as JSON.
 #[pyfunction]
-#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, bisect_limit, judge, max_slowdown))]
+#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, is_judged, bisect_limit, judge, max_slowdown))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python call")]
 fn optimize(
     py: Python<'_>,
@@ -24,12 +24,23 @@ fn optimize(
     min_saving: u64,
     verify_each: bool,
     budget: Option<u64>,
+    is_judged: bool,
     bisect_limit: Option<usize>,
     judge: Option<Py<PyAny>>,
     max_slowdown: Option<f64>,
 ) -> PyResult<(String, Vec<u8>, String)> {
-    let settings =
-        Settings { target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, bisect_limit };
+    let settings = Settings {
+        target,
+        exactness,
+        assume,
+        passes,
+        chunk_bytes,
+        min_saving,
+        verify_each,
+        budget,
+        is_judged,
+        bisect_limit,
+    };
     // Other threads of Python run while this one works.
     py.detach(|| calls::optimize(data, &settings, judge, max_slowdown)).map_err(|stop| stop.raise(py))
 }
@@ -64,6 +75,7 @@ fn curve(
         min_saving,
         verify_each: false,
         budget: None,
+        is_judged: false,
         bisect_limit: None,
     };
     py.detach(|| calls::curve(data, &settings)).map_err(|stop| stop.raise(py))

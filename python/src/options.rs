@@ -22,6 +22,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) verify_each: bool,
     /// Bytes; rewriting stops when the peak fits.
     pub(crate) budget: Option<u64>,
+    /// Whether a compiler judges the result.
+    pub(crate) is_judged: bool,
     /// Most rewrites to keep.
     pub(crate) bisect_limit: Option<usize>,
 }
@@ -41,6 +43,7 @@ impl Settings<'_> {
             min_saving: Bytes(self.min_saving),
             verify_each: self.verify_each,
             budget: self.budget.map(Bytes),
+            is_judged: self.is_judged,
             bisect_limit: self.bisect_limit,
             ..Options::default()
         })

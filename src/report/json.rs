@@ -1,7 +1,7 @@
 //! The report as JSON, version 1. The structures below are the format: `docs/report.schema.json` says the same as a schema, and a test
 //! compares the two.
 
-use hlo_memory::{Bytes, Details, Estimate, LiveBuffer};
+use hlo_memory::{Bytes, Details, Estimate, LiveBuffer, Model};
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite};
 use hlo_passes::{Condition, Grade};
 use serde::Serialize;
@@ -43,6 +43,8 @@ struct JsonEstimate<'a> {
     largest: Vec<JsonBuffer<'a>>,
     aliased: u64,
     thread_local: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    roughness_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     xla_total_bytes: Option<u64>,
     caveats: &'a [String],
@@ -157,6 +159,7 @@ fn estimate<'a>(estimate: &'a Estimate, details: &'a Details) -> JsonEstimate<'a
         largest: estimate.largest.iter().map(buffer).collect(),
         aliased: estimate.aliased.get(),
         thread_local: estimate.thread_local.get(),
+        roughness_bytes: (estimate.model == Model::Rough).then(|| estimate.roughness.get()),
         xla_total_bytes: None,
         caveats: &estimate.caveats,
         details: json_details::details(details),

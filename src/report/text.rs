@@ -44,13 +44,17 @@ pub(crate) fn memory(estimate: &Estimate, details: &Details, most: usize) -> Str
     out + &holders::text(estimate, details, most)
 }
 
+/// What a rough model is.
+const ROUGH: &str = "rough: the module is not scheduled, and only rules of the compiler are known";
+
 /// The figures of an estimate.
 fn figures(estimate: &Estimate) -> String {
     let mut out = String::new();
+    let rough = format!("{}; most programs need no more than {} beyond it", ROUGH, estimate.roughness);
     let trust = match estimate.model {
         Model::Exact => "exact for jaxlib 0.10.2: the module is scheduled",
         Model::Predicted => "predicted: the module is not scheduled",
-        Model::Rough => "rough: the module is not scheduled, and only rules of the compiler are known",
+        Model::Rough => &rough,
         Model::LiveRange => "model: live-range of the schedule",
         Model::XlaAssignment => "model: xla-assignment, the compiler's own allocation in the dump",
     };

@@ -79,6 +79,13 @@ impl RowLoop {
     pub fn cut(&self) -> &[bool] {
         &self.cut
     }
+    /// What an iteration computes in blocks: the instruction, the dimension that is cut, and its rows.
+    pub fn blocks(&self) -> impl Iterator<Item = (InstructionId, usize, Rows)> {
+        self.body.nodes.keys().filter_map(|&(value, form)| match form {
+            Form::Block(dim, rows) => Some((value.inst, dim, rows)),
+            Form::Whole => None,
+        })
+    }
     /// Whether an element of the state is cut.
     pub fn cuts(&self, element: usize) -> bool {
         self.cut.get(element) == Some(&true)

@@ -9,6 +9,7 @@ mod findings;
 mod freedom;
 mod known;
 mod lazy;
+mod libraries;
 mod limit;
 mod measure;
 mod pairs;
@@ -34,8 +35,8 @@ use crate::origins::Origins;
 use crate::{Finding, Grade, Options, Outcome, Pass, PassKind};
 use again::{Forks, Mark};
 use freedom::Freedom;
-use known::Foreseen;
 use lazy::Savings;
+use libraries::KnownLibraries;
 use speed::Stage;
 use steps::{Made, Step};
 
@@ -123,7 +124,7 @@ pub(super) struct Search<'a> {
     savings: Savings,
     /// Enabling changes that led to nothing better than what was found without them.
     in_vain: IndexSet<lazy::Key>,
-    foreseen: Foreseen,
+    libraries: KnownLibraries,
     /// Searches for waste that are left.
     searches_left: usize,
     /// Instructions of the input, those of called computations once for each call: what it grows to where calls are inlined.
@@ -175,7 +176,7 @@ impl<'a> Search<'a> {
             forks: Forks::default(),
             savings: Savings::default(),
             in_vain: IndexSet::new(),
-            foreseen: Foreseen::default(),
+            libraries: KnownLibraries::default(),
             searches_left: usize::MAX,
             stage: Stage::Open,
         })
@@ -289,14 +290,21 @@ impl<'a> Search<'a> {
         estimate.total > self.paid_estimate.total && trial::rises(estimate, &self.before)
     }
 
+    /// The score of the module in a form that was estimated: what counts lies within a twentieth of the peak, since less is not worth several steps.
+    fn score(&self, estimate: &Estimate) -> Score {
+        let peak = self.paid_estimate.timeline.iter().max().copied().unwrap_or_default();
+        let least = self.least().max(Bytes(peak.get() / pairs::GAIN)).max(Bytes(1));
+        Score::of(estimate, self.rises(estimate), peak - least)
+    }
+
     /// XLA's figure for the input, in bytes.
     pub(super) fn input_total(&self) -> Bytes {
         self.before.total
     }
 
-    /// Whether the user named a budget and the peak is within it, with all that XLA may need beyond the estimate.
+    /// Whether the user named a budget and the peak is within it, with all that XLA may need beyond the estimate, unless a compiler judges that.
     pub(super) fn fits(&self) -> bool {
-        self.options.budget.is_some_and(|budget| self.now.certain() <= budget)
+        self.options.budget.is_some_and(|budget| self.options.peak(&self.now) <= budget)
     }
 
     /// The smallest saving of one step that counts: what the user says, and where the model is rough no less than a hundredth.
@@ -324,8 +332,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What a step may raise the total by that only lowers the area: where several places hold as much as the peak, each must be changed before the peak
-    /// falls. Such steps are put back unless it does.
+    /// What a step may raise the total by that lowers what lies at the peak in other places only: where several hold as much, each must be changed before the
+    /// peak falls. Such steps are put back unless it does.
     fn credit(&self) -> Bytes {
         let is_short = self.is_small() && self.steps.len() < self.paid + MOST_ON_CREDIT;
         Bytes(if is_short { self.now.charged().get() / RISE } else { 0 })
@@ -338,7 +346,7 @@ impl<'a> Search<'a> {
             self.limited = true;
             return Ok(None);
         }
-        let now = Score::of(&self.now, self.rises(&self.now));
+        let now = self.score(&self.now);
         let mut best: Option<(Score, Candidate)> = None;
         let mut second: Option<(Score, Candidate)> = None;
         let (mut in_vain, mut fine) = (0, Vec::<Candidate>::new());
@@ -372,14 +380,13 @@ impl<'a> Search<'a> {
                 continue;
             }
             let Some(estimate) = self.try_out(&candidate)? else { continue };
-            let score = Score::of(&estimate, self.rises(&estimate));
+            let score = self.score(&estimate);
             if !self.is_small() && score.improves(now, self.least(), Bytes::ZERO) {
                 fine.push(candidate.clone());
             }
             self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             if score.improves(now, self.least(), self.credit()) && better {
-                self.foreseen.note(self.said.state(), &candidate, estimate);
                 let before = best.replace((score, candidate));
                 second = before
                     .filter(|(_, other)| !self.are_alternatives(other, &best.as_ref().expect("just set").1))
@@ -457,10 +464,9 @@ impl<'a> Search<'a> {
     ) -> Result<bool, RunError> {
         let claim = self.claim(&candidate);
         let again = candidate.clone();
-        let foreseen = self.foreseen.recall(self.said.state(), &candidate);
         let mut rewrite = self.rewrite_of(&candidate, claim);
         let Outcome::Rewrite { patch, .. } = candidate.finding.outcome else { return Ok(false) };
-        let Some((undo, estimate)) = self.apply_and_estimate(claim, patch, rewrite.grade, foreseen)? else {
+        let Some((undo, estimate)) = self.apply_and_estimate(claim, patch, rewrite.grade)? else {
             return Ok(false);
         };
         if !is_wanted(self, &estimate) {
@@ -485,13 +491,12 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    /// Applies a patch and estimates the result, if what comes of it is not known yet.
+    /// Applies a patch and estimates the result.
     fn apply_and_estimate(
         &mut self,
         claim: Claim,
         patch: Patch,
         grade: Grade,
-        foreseen: Option<Estimate>,
     ) -> Result<Option<(Undo, Estimate)>, RunError> {
         let origins = patch.clone();
         let undo = self.statistics.patches.measure(|| trial::apply(self.module, claim, patch, self.options))?;
@@ -499,10 +504,7 @@ impl<'a> Search<'a> {
             // It is not expected to change anything; what follows is measured.
             PassKind::Enabling => Ok(self.now.clone()),
             PassKind::Form => Ok(self.measure().unwrap_or_else(|error| unknown(&self.now, &error))),
-            _ => match foreseen {
-                Some(estimate) => Ok(estimate),
-                None => self.measure(),
-            },
+            _ => self.measure(),
         };
         let Ok(estimate) = estimate else {
             undo.revert(self.module);

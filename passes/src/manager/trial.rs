@@ -60,31 +60,35 @@ const WORTH_A_RISE: Bytes = Bytes(32 << 20);
 /// What XLA's own figure may rise otherwise, as a divisor: blocks that stand for much more in a library call.
 const SHARE_OF_RISE: u64 = 100;
 
-/// What decides between two programs: whether XLA's own figure rises, the total, then the area under the timeline; lower is better.
+/// What decides between two programs: whether XLA's own figure rises, the total, the area under the timeline above a level, then all of it; lower is
+/// better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Score {
     /// Whether XLA's own figure rises above that of the input, for less than it is worth.
     pub(super) rises: bool,
     /// Bytes of all allocations and of what library calls take for themselves.
     pub(super) total: Bytes,
+    /// Byte-steps above the level to which the peak has to fall.
+    pub(super) above: u128,
     /// Byte-steps.
     pub(super) area: u128,
 }
 
 impl Score {
-    /// The score of an estimated module.
-    pub(super) fn of(estimate: &Estimate, rises: bool) -> Self {
-        Self { rises, total: estimate.charged(), area: estimate.area() }
+    /// The score of an estimated module, where the peak has to fall to `level`.
+    pub(super) fn of(estimate: &Estimate, rises: bool, level: Bytes) -> Self {
+        let (above, area) = (estimate.area_above(level), estimate.area());
+        Self { rises, total: estimate.charged(), above, area }
     }
     /// Whether this saves `least` more than another one, and no more of it than that only inside library calls.
     pub(super) fn beats(self, other: Self, least: Bytes) -> bool {
         self.rises <= other.rises && self.total + least <= other.total
     }
-    /// Whether this is a step forward from `now`: a total lower by `least`, or one higher by no more than `rise` over an area smaller by `least`.
+    /// Whether this is a step forward from `now`: a total lower by `least`, or one higher by no more than `rise` with less above the level. Whatever else
+    /// a step lowers, the peak does not fall for it.
     pub(super) fn improves(self, now: Self, least: Bytes, rise: Bytes) -> bool {
         let least = least.max(Bytes(1));
-        self.total + least <= now.total
-            || (self.total <= now.total + rise && self.area.saturating_add(u128::from(least.get())) <= now.area)
+        self.total + least <= now.total || (self.total <= now.total + rise && self.above < now.above)
     }
 }
 
@@ -100,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_raises_the_figure_of_xla_beats_only_its_like() {
-        let score = |rises, total| Score { rises, total: Bytes(total), area: 0 };
+        let score = |rises, total| Score { rises, total: Bytes(total), above: 0, area: 0 };
         assert!(score(false, 90).beats(score(false, 100), Bytes(10)));
         assert!(!score(false, 91).beats(score(false, 100), Bytes(10)), "too little");
         assert!(!score(true, 10).beats(score(false, 100), Bytes(10)));

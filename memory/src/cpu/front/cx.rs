@@ -25,12 +25,14 @@ pub(crate) struct Cx<'g> {
 
 impl Deref for Cx<'_> {
     type Target = Graph;
+    #[inline]
     fn deref(&self) -> &Graph {
         self.graph
     }
 }
 
 impl DerefMut for Cx<'_> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut Graph {
         self.graph
     }

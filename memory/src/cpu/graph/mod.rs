@@ -251,6 +251,7 @@ impl Graph {
         self.forget_order();
     }
     /// An instruction without its operands. They, its users and control dependencies are asked for separately.
+    #[inline]
     pub(crate) fn inst(&self, id: InstructionId) -> &Instruction {
         &self.insts[id]
     }
@@ -289,6 +290,7 @@ impl Graph {
         self.bodies[computation].seen.has(opcode)
     }
     /// What an instruction does.
+    #[inline]
     pub(crate) fn opcode(&self, id: InstructionId) -> Opcode {
         self.opcodes[id.index()]
     }
@@ -311,6 +313,7 @@ impl Graph {
         &self.merged
     }
     /// What an instruction produces.
+    #[inline]
     pub(crate) fn shape(&self, id: InstructionId) -> &ShapeRef {
         &self.results[id.index()]
     }

@@ -155,7 +155,7 @@ impl Search<'_> {
                 return Ok(Some((score, candidate)));
             }
             if let Some(plain) = plain {
-                self.note_fork_behind(Score::of(&estimate, false), plain, (score, candidate));
+                self.note_fork_behind(Score { rises: false, ..self.score(&estimate) }, plain, (score, candidate));
             }
         }
         self.roll_back(taken);

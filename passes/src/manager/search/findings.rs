@@ -38,6 +38,7 @@ impl Search<'_> {
     /// What some of the passes have to say about the module as it is now.
     pub(super) fn ask(&mut self, is_asked: impl Fn(usize, &dyn Pass) -> bool) -> Vec<Candidate> {
         let users = Users::of(self.module);
+        let (form, libraries) = self.libraries.of(self.module);
         let context = Context {
             module: self.module,
             users: &users,
@@ -46,7 +47,7 @@ impl Search<'_> {
             repeats: self.repeats,
             options: &self.told,
             origins: Some(&self.origins),
-            libraries: OnceCell::new(),
+            libraries,
             partitioned: OnceCell::new(),
         };
         let mut found = Vec::new();
@@ -58,6 +59,8 @@ impl Search<'_> {
             statistics.findings += findings.len();
             found.extend(findings.into_iter().map(|finding| Candidate { pass: index, finding }));
         }
+        let libraries = context.libraries;
+        self.libraries.note(self.module, form, libraries);
         found
     }
 }

@@ -1,7 +1,7 @@
 //! What the search knows already: what came of the candidates it tried in a state of the module, and which changes were measured before.
 
 use hlo_ir::edit::Patch;
-use hlo_memory::{Bytes, Estimate};
+use hlo_memory::Bytes;
 
 use super::{Candidate, Search};
 use crate::Outcome;
@@ -32,26 +32,6 @@ impl Search<'_> {
             label: label(&candidate.finding.outcome).to_owned(),
             outcome,
         });
-    }
-}
-
-/// What comes of the best candidate of a state: it is taken next, if no other way turns out better.
-#[derive(Default)]
-pub(super) struct Foreseen(Option<(u64, usize, Patch, Estimate)>);
-
-impl Foreseen {
-    /// Notes the estimate of a candidate in a state.
-    pub(super) fn note(&mut self, state: u64, candidate: &Candidate, estimate: Estimate) {
-        if let Outcome::Rewrite { patch, .. } = &candidate.finding.outcome {
-            self.0 = Some((state, candidate.pass, patch.clone(), estimate));
-        }
-    }
-
-    /// The estimate, if it is known; it is handed out once.
-    pub(super) fn recall(&mut self, state: u64, candidate: &Candidate) -> Option<Estimate> {
-        let (then, pass, patch, estimate) = self.0.take()?;
-        let same = then == state && is_known(&[(pass, patch)], candidate);
-        same.then_some(estimate)
     }
 }
 

@@ -16,8 +16,8 @@ use crate::{Outcome, PassKind};
 
 /// First steps that are tried.
 const MOST_FIRST: usize = 2;
-/// What a first step must reckon to save, as a part of the total.
-const GAIN: u64 = 20;
+/// What several steps together must save, as a divisor of the total.
+pub(super) const GAIN: u64 = 20;
 
 impl Search<'_> {
     /// Where no rewrite helps by itself: makes one of those that reckon to save most, and returns one that helps behind it. The module is left as it is
