@@ -31,7 +31,7 @@ impl Random {
 const MOST: usize = 6;
 
 /// Puts a few oddities, chosen by `bytes`, into a module that is legal and stays so.
-pub fn make_odd(module: &mut Module, bytes: &[u8]) {
+pub(crate) fn make_odd(module: &mut Module, bytes: &[u8]) {
     const KINDS: [fn(&Module, &mut Random) -> Option<Patch>; 5] =
         [control, tuple_of_one, reduce_to_tuple, effect_in_fusion, unknown_opcode];
     let mut random = Random::of(bytes);

@@ -12,17 +12,17 @@ use indexmap::IndexMap;
 pub(super) struct Recalled<'a> {
     estimator: &'a dyn Estimator,
     said: RefCell<IndexMap<u64, Result<Estimate, EstimateError>>>,
-    recalled: Cell<bool>,
+    repeated: Cell<bool>,
 }
 
 impl<'a> Recalled<'a> {
     pub(super) fn of(estimator: &'a dyn Estimator) -> Self {
-        Self { estimator, said: RefCell::default(), recalled: Cell::new(false) }
+        Self { estimator, said: RefCell::default(), repeated: Cell::new(false) }
     }
 
     /// An estimate of `module` with the names that it has there, where another form of the same structure may have been estimated.
     pub(super) fn named(&self, module: &Module, estimate: Estimate) -> Estimate {
-        if !self.recalled.get() {
+        if !self.repeated.get() {
             return estimate;
         }
         match self.estimator.estimate(module) {
@@ -36,7 +36,7 @@ impl Estimator for Recalled<'_> {
     fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError> {
         let form = hash::structural_hash(module);
         if let Some(said) = self.said.borrow().get(&form) {
-            self.recalled.set(true);
+            self.repeated.set(true);
             return said.clone();
         }
         let found = self.estimator.estimate(module);
