@@ -37,8 +37,9 @@ impl<'a> Cursor<'a> {
     pub(super) fn end(mut self) -> Fit<()> {
         if self.peek().is_none() { Ok(()) } else { Err(format!("`{}` is left over", self.excerpt())) }
     }
+    /// What comes next, up to the end of the line.
     fn excerpt(&self) -> String {
-        self.rest.chars().take(20).collect()
+        self.rest.lines().next().unwrap_or_default().chars().take(20).collect()
     }
     /// Takes the bytes for which `keep` holds; an error if there are none.
     fn take(&mut self, what: &str, keep: impl Fn(u8) -> bool) -> Fit<&'a str> {
