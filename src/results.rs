@@ -77,7 +77,7 @@ impl Run<'_> {
                 }
             }
             if fits && !quiet && self.job.options.budget.is_some() && is_rough(result) {
-                messages.remark(&roughly(result.report.after.roughness));
+                messages.remark(&roughly(result.report.after.error_margin));
             }
             if !fits {
                 let line = missed(result, self.job.options.budget.unwrap_or_default());
@@ -165,7 +165,7 @@ pub(crate) fn prepare_report(
 /// What is said of a budget that is missed.
 fn missed(result: &Optimized, budget: Bytes) -> String {
     let after = &result.report.after;
-    let (estimate, slack) = (after.total, after.slack + after.roughness);
+    let (estimate, slack) = (after.total, after.slack + after.error_margin);
     let peak = match &result.verdict {
         Some(verdict) => match verdict.after.figures() {
             Some(figures) => figures.total.to_string(),
@@ -186,6 +186,6 @@ fn is_rough(result: &Optimized) -> bool {
 }
 
 /// What is said of a budget that is met by a rough model of a compiler.
-fn roughly(more: Bytes) -> String {
-    format!("  rough: most programs need no more than {more} beyond it, which fits too; --judge xla asks XLA\n")
+fn roughly(margin: Bytes) -> String {
+    format!("  rough: the budget is met with an error margin of {margin}; --judge xla asks XLA\n")
 }

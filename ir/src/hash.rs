@@ -8,26 +8,40 @@ use crate::{AttrKey, AttrValue, ComputationId, InstructionId, Module};
 
 /// Hash of everything that decides what `module` computes; names, metadata and source positions do not count.
 pub fn structural_hash(module: &Module) -> u64 {
+    hash(module, false)
+}
+
+/// Hash of all that a model of the compiler may look at: also names, by which XLA's schedulers break ties, and metadata.
+pub fn named_hash(module: &Module) -> u64 {
+    hash(module, true)
+}
+
+fn hash(module: &Module, named: bool) -> u64 {
     let mut hasher = Fnv::default();
     for attribute in &module.attributes {
         attribute.hash(&mut hasher);
     }
     let mut known = SideTable::new(0_u64);
     for &id in module.computation_ids() {
-        known.set(id, computation_hash(module, id, &known));
+        known.set(id, computation_hash(module, id, &known, named));
         known[id].hash(&mut hasher);
     }
     hasher.finish()
 }
 
-fn computation_hash(module: &Module, id: ComputationId, known: &SideTable<ComputationId, u64>) -> u64 {
+fn computation_hash(module: &Module, id: ComputationId, known: &SideTable<ComputationId, u64>, named: bool) -> u64 {
     let mut number = SideTable::<InstructionId, u32>::new(u32::MAX);
-    let mut hasher = Fnv::default();
-    for (position, (id, inst)) in module.instructions_of(id).enumerate() {
+    for (position, (id, _)) in module.instructions_of(id).enumerate() {
         number.set(id, position as u32);
+    }
+    let mut hasher = Fnv::default();
+    for (_, inst) in module.instructions_of(id) {
+        if named {
+            inst.name.hash(&mut hasher);
+        }
         (inst.opcode, &inst.shape, &inst.payload).hash(&mut hasher);
         inst.operands.iter().for_each(|&operand| number[operand].hash(&mut hasher));
-        for attribute in inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata) {
+        for attribute in inst.attributes.iter().filter(|attribute| named || attribute.key != AttrKey::Metadata) {
             attribute.key.hash(&mut hasher);
             match &attribute.value {
                 AttrValue::Computation(callee) => known[*callee].hash(&mut hasher),
@@ -36,6 +50,9 @@ fn computation_hash(module: &Module, id: ComputationId, known: &SideTable<Comput
                 value => value.hash(&mut hasher),
             }
         }
+    }
+    if named {
+        module.computation(id).name.hash(&mut hasher);
     }
     number[module.computation(id).root].hash(&mut hasher);
     hasher.finish()

@@ -114,8 +114,8 @@ pub struct Estimate {
     pub timeline: Vec<Bytes>,
     /// What XLA may need beyond `total` for what the model does not know about this module, as the caveats say; zero for what it knows.
     pub slack: Bytes,
-    /// What most programs need beyond `total` at most, where the model is rough; zero for other models.
-    pub roughness: Bytes,
+    /// Error margin of a rough model: most programs need no more than this beyond `total`. Zero for other models.
+    pub error_margin: Bytes,
     /// Whether the figures are for all devices together, since how the program is divided among them is not known.
     pub of_all_devices: bool,
     /// What the model does not know about this module; empty when the figure deserves full trust.
@@ -137,7 +137,7 @@ impl Estimate {
     }
     /// What XLA needs at most, as far as is known.
     pub fn certain(&self) -> Bytes {
-        self.likely() + self.roughness
+        self.likely() + self.error_margin
     }
     /// What decides between programs: XLA's total and what it leaves out.
     pub fn charged(&self) -> Bytes {
@@ -333,16 +333,16 @@ impl<'m> Compiled<'m> {
         estimate.caveats.extend(self.doubts.caveats.iter().cloned());
         estimate.slack += self.doubts.slack;
         if self.model == Model::Rough {
-            estimate.roughness = roughness(&estimate, self.target);
+            estimate.error_margin = error_margin(&estimate, self.target);
         }
         estimate.of_all_devices = self.doubts.of_all_devices;
         (estimate, with)
     }
 }
 
-/// What most programs need beyond the total of a rough model: 40 of 42 on GPU, 30 of 35 on TPU (`docs/measured/rough-models.md`). What callers see is known, so it
-/// is no more than there are temporaries.
-fn roughness(estimate: &Estimate, target: Target) -> Bytes {
+/// The margin within which XLA needs no more than the total of a rough model: 40 of 42 programs on GPU, 30 of 35 on TPU (`docs/measured/rough-models.md`). Arguments
+/// and results are known, so it is no more than there are temporaries.
+fn error_margin(estimate: &Estimate, target: Target) -> Bytes {
     let percent = match target {
         Target::Cpu => 0,
         Target::Gpu => 15,

@@ -83,7 +83,7 @@ fn interface_only(module: &Module) -> Estimate {
         largest: Vec::new(),
         timeline: Vec::new(),
         slack: Bytes::ZERO,
-        roughness: Bytes::ZERO,
+        error_margin: Bytes::ZERO,
         of_all_devices: false,
         caveats: Vec::new(),
     }

@@ -90,7 +90,7 @@ fn of_loop(context: &Context<'_>, id: InstructionId) -> Option<Finding> {
     if readers.list.is_empty() {
         return None;
     }
-    let missing = options.budget.map_or(Bytes::ZERO, |budget| context.estimate.total - budget);
+    let missing = options.budget.map_or(Bytes::ZERO, |budget| options.peak(context.estimate) - budget);
     let change = change(module, &mut stacks, &readers, options, missing)?;
     let more = if change.added == 0 { String::new() } else { format!(", from {} more", change.added) };
     let note = format!(

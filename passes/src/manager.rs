@@ -28,8 +28,8 @@
 //! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
 
 mod holders;
+mod memoized;
 mod pipeline;
-mod recalled;
 mod remarks;
 mod said;
 mod scope;
@@ -169,8 +169,6 @@ pub fn run_observed(
     estimator: &dyn Estimator,
     observer: &mut dyn Observer,
 ) -> Result<RunReport, RunError> {
-    let recalled = recalled::Recalled::of(estimator);
-    let mut report = search::Search::begin(module, passes, options, &recalled, observer)?.finish()?;
-    report.after = recalled.named(module, report.after);
-    Ok(report)
+    let memoized = memoized::Memoized::of(estimator);
+    search::Search::begin(module, passes, options, &memoized, observer)?.finish()
 }

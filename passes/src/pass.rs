@@ -78,7 +78,7 @@ pub struct Options {
     pub verify_each: bool,
     /// Stop as soon as the peak is not above this. Passes see it once fast rewrites have missed it: then run time counts for less.
     pub budget: Option<Bytes>,
-    /// Whether a compiler judges the result: the budget then needs no reserve for what a rough model is off by.
+    /// Whether a compiler judges the result: the budget then need not leave room for the error margin of a rough model.
     pub is_judged: bool,
     /// Keep only the first so many rewrites.
     pub bisect_limit: Option<usize>,
@@ -185,7 +185,7 @@ impl<'a> Context<'a> {
     }
     /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
     pub(crate) fn is_urgent(&self) -> bool {
-        self.options.budget.is_some_and(|budget| self.estimate.total > budget)
+        self.options.budget.is_some_and(|budget| self.options.peak(self.estimate) > budget)
     }
 }
 

@@ -230,7 +230,8 @@ struct RoughlyLargest;
 
 impl Estimator for RoughlyLargest {
     fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError> {
-        Ok(Estimate { model: Model::Rough, ..LargestArray.estimate(module)? })
+        let known = LargestArray.estimate(module)?;
+        Ok(Estimate { model: Model::Rough, error_margin: Bytes(known.total.get() / 4), ..known })
     }
 }
 
@@ -255,6 +256,16 @@ fn rewrites_that_save_less_together_than_a_rough_model_may_be_off_are_put_back()
     assert_eq!(made(Target::Tpu, &RoughlyLargest, 4096 - 1365), 0, "XLA:TPU moves buffers out of its main memory");
     assert_eq!(made(Target::Tpu, &RoughlyLargest, 4096 - 1366), 2);
     assert_eq!(made(Target::Cpu, &LargestArray, 4096 - 204), 2, "XLA:CPU is known better");
+}
+
+#[test]
+fn a_budget_leaves_room_for_the_error_margin_unless_a_compiler_judges() {
+    let made = |is_judged| {
+        let options = Options { target: Target::Gpu, budget: Some(Bytes(1000 * 16)), is_judged, ..options(1) };
+        let passes = [step("first", 4096, 1000), step("second", 1000, 500)];
+        run(&mut module(TWO_PEAKS), &passes, &options, &RoughlyLargest).expect("it is sound").rewrites.len()
+    };
+    assert_eq!((made(true), made(false)), (1, 2));
 }
 
 /// The largest array, of all devices together while `true` says so of the rows that are left.

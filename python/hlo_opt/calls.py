@@ -52,7 +52,7 @@ def optimize(
     "bitwise", "hlo-exact" (the same operations on the same elements) or "reassociate" (float sums may be split). `assume` are promises about
     the data: "indices-in-bounds". `passes` replaces the standard ones, in order; "" runs none. `chunk_bytes` bounds the block temporaries of
     each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.
-    Rewriting stops when the peak fits `budget` bytes, together with what a rough model (TPU, GPU) may be off by unless `is_judged`: a compiler is asked about
+    Rewriting stops when the peak fits `budget` bytes, together with the error margin of a rough model (TPU, GPU) unless `is_judged`: a compiler is asked about
     the result, by default if there is a `judge`. `bisect_limit` keeps only that many rewrites, the first ones.
 
     `judge` is given the original and rewritten forms (HloModuleProto) and decides which is kept: the one of the fewest bytes, or the first within the

@@ -66,18 +66,7 @@ fn curve(
     chunk_bytes: Option<u64>,
     min_saving: u64,
 ) -> PyResult<Vec<calls::CurvePoint>> {
-    let settings = Settings {
-        target,
-        exactness,
-        assume,
-        passes,
-        chunk_bytes,
-        min_saving,
-        verify_each: false,
-        budget: None,
-        is_judged: false,
-        bisect_limit: None,
-    };
+    let settings = Settings { target, exactness, assume, passes, chunk_bytes, min_saving, ..Settings::default() };
     py.detach(|| calls::curve(data, &settings)).map_err(|stop| stop.raise(py))
 }
 

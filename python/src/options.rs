@@ -5,6 +5,7 @@ use hlo_opt::{Assumption, Bytes, Grade, Options, Pipeline, Target};
 use crate::failure::Stop;
 
 /// The keywords of `optimize`, as given.
+#[derive(Default)]
 pub(crate) struct Settings<'a> {
     /// `cpu`, `tpu` or `gpu`.
     pub(crate) target: &'a str,

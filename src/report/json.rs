@@ -44,7 +44,7 @@ struct JsonEstimate<'a> {
     aliased: u64,
     thread_local: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    roughness_bytes: Option<u64>,
+    error_margin_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     xla_total_bytes: Option<u64>,
     caveats: &'a [String],
@@ -159,7 +159,7 @@ fn estimate<'a>(estimate: &'a Estimate, details: &'a Details) -> JsonEstimate<'a
         largest: estimate.largest.iter().map(buffer).collect(),
         aliased: estimate.aliased.get(),
         thread_local: estimate.thread_local.get(),
-        roughness_bytes: (estimate.model == Model::Rough).then(|| estimate.roughness.get()),
+        error_margin_bytes: (estimate.model == Model::Rough).then(|| estimate.error_margin.get()),
         xla_total_bytes: None,
         caveats: &estimate.caveats,
         details: json_details::details(details),

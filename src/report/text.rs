@@ -50,7 +50,7 @@ const ROUGH: &str = "rough: the module is not scheduled, and only rules of the c
 /// The figures of an estimate.
 fn figures(estimate: &Estimate) -> String {
     let mut out = String::new();
-    let rough = format!("{}; most programs need no more than {} beyond it", ROUGH, estimate.roughness);
+    let rough = format!("{}, error margin {}", ROUGH, estimate.error_margin);
     let trust = match estimate.model {
         Model::Exact => "exact for jaxlib 0.10.2: the module is scheduled",
         Model::Predicted => "predicted: the module is not scheduled",

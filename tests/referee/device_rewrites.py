@@ -76,16 +76,19 @@ class Answers:
         self.known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
     def temporaries(self, module):
-        text = module.read_text(encoding="utf-8")
-        key = f"{hash_of(text)}"
+        return self.bytes(module, "temp_bytes")
+
+    def bytes(self, module, kind):
+        """One of the compiler's figures; None if it refuses the module, which is asked again in the next run."""
+        key = hash_of(module.read_text(encoding="utf-8"))
         if key not in self.known:
             answer = child.run(jobs.peak, (str(module), None, self.target), time_limit=LIMIT)
             if "temp_bytes" not in answer:
-                print(f"  {module}: {answer.get('error', '')[-200:]}", flush=True)
+                print(f"  {module}: {answer.get('error', '')[-200:]}", file=sys.stderr, flush=True)
                 return None
             self.known[key] = answer
             self.path.write_text(json.dumps(self.known), encoding="utf-8")
-        return self.known[key]["temp_bytes"]
+        return self.known[key][kind]
 
 
 def hash_of(text):

@@ -16,7 +16,6 @@ sys.dont_write_bytecode = True
 
 import device_rewrites  # noqa: E402
 import xla  # noqa: E402
-from hlo_opt.xla import child, jobs  # noqa: E402
 
 GRADES = "hlo-exact", "reassociate"
 MIB = 1 << 20
@@ -26,12 +25,12 @@ def main():
     options = arguments()
     xla.import_quietly()
     (options.folder / "rewritten").mkdir(exist_ok=True)
-    compiler = Compiler(options.folder / "answers.json", options.target)
+    compiler = device_rewrites.Answers(options.folder / "answers.json", options.target)
     rows = []
-    print("| program | form | XLA | model | may need more |\n|---|---|---|---|---|")
+    print("| program | form | XLA | model | error margin |\n|---|---|---|---|---|")
     for before in sorted(options.folder.glob("*.hlo")):
         for form, module in forms(before, options):
-            total = compiler.total(module)
+            total = compiler.bytes(module, "total_bytes")
             ours, more = model(module, options)
             if total is None:
                 print(f"| {before.stem} | {form} | does not compile | {ours / MIB:.1f} | {more / MIB:.1f} |", flush=True)
@@ -54,7 +53,7 @@ def summary(rows):
     errors = sorted(abs(ours / total - 1) for total, ours, _ in rows)
     covered = sum(total <= ours + more for total, ours, more in rows)
     at = lambda share: f"{100 * errors[min(int(len(errors) * share), len(errors) - 1)]:.1f} %"  # noqa: E731
-    return f"{covered} of {len(rows)} need no more than the model and what it may be off by. Error: median {at(0.5)}, of nine in ten {at(0.9)}."
+    return f"{covered} of {len(rows)} need no more than the model and its error margin. Error: median {at(0.5)}, of nine in ten {at(0.9)}."
 
 
 def forms(before, options):
@@ -71,24 +70,13 @@ def forms(before, options):
 
 
 def model(module, options):
-    """Our total, and what the compiler may need beyond it."""
+    """Our total and its error margin."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder, "report.json")
         command = [options.tool, "--quiet", "--analyze", "--target", options.target, "--report", str(report), str(module)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         memory = json.loads(report.read_text(encoding="utf-8"))["before"]
-    return memory["total_bytes"], memory["roughness_bytes"]
-
-
-class Compiler(device_rewrites.Answers):
-    """What the compiler says about a text, kept in a file."""
-
-    def total(self, module):
-        key = device_rewrites.hash_of(module.read_text(encoding="utf-8"))
-        if key not in self.known:
-            self.known[key] = child.run(jobs.peak, (str(module), None, self.target), time_limit=device_rewrites.LIMIT)
-            self.path.write_text(json.dumps(self.known), encoding="utf-8")
-        return self.known[key].get("total_bytes")
+    return memory["total_bytes"], memory["error_margin_bytes"]
 
 
 if __name__ == "__main__":

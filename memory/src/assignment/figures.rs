@@ -55,7 +55,7 @@ impl Assignment<'_> {
             largest,
             timeline: timeline.bytes.iter().copied().map(Bytes).collect(),
             slack: Bytes::ZERO,
-            roughness: Bytes::ZERO,
+            error_margin: Bytes::ZERO,
             of_all_devices: false,
             caveats,
         }

@@ -69,23 +69,29 @@ pub(super) fn fewest_rows(context: &Context<'_>, region: &Region) -> i64 {
         return 1;
     }
     let module = context.module;
-    let computed = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
-    let made = computed.flat_map(|(block, _)| {
-        let loops = row_loop(module, block.value.inst, block.dim);
-        let inside: Vec<_> = loops.iter().flat_map(RowLoop::blocks).collect();
-        inside.into_iter().chain([(producer(module, block.value.inst).0, block.dim, block.rows)])
-    });
-    let fewest = |(id, dim, rows): (InstructionId, usize, Rows)| {
-        let (granule, needed) = (rows.granule(), fewest_of_product(module, id, dim));
-        granule * ((needed - 1) / rows.len(granule).max(1) + 1)
+    let fewest = |block: &Block| {
+        let inside = |(id, dim, rows)| rows_for(rows, fewest_of_product(module, id, dim));
+        let of_loop = row_loop(module, block.value.inst, block.dim);
+        let of_loop = of_loop.iter().flat_map(RowLoop::blocks).map(inside).max().unwrap_or(1);
+        let own = fewest_of_product(module, producer(module, block.value.inst).0, block.dim);
+        rows_for(block.rows, own.max(of_loop))
     };
-    made.map(fewest).max().unwrap_or(1)
+    let computed = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
+    computed.map(|(block, _)| fewest(block)).max().unwrap_or(1)
 }
+
+/// How many rows make at least `needed` of those that they stand for.
+fn rows_for(rows: Rows, needed: i64) -> i64 {
+    let granule = rows.granule();
+    granule * ((needed - 1) / rows.len(granule).max(1) + 1)
+}
+
+/// A product of fewer rows and fewer columns is left to that loop.
+const FEW: i64 = 4;
 
 /// Fewest rows of an array, cut in a dimension, if it is a product of matrices with many terms: one row, and less than four rows of less than four columns, are
 /// added up one by one. (Of 8,192 terms, products of 2 x 2 and 3 x 3 are off by 8e-7 of the scale, those of 2 x 4 and 4 x 2 by 2e-7; jaxlib 0.10.2.)
 fn fewest_of_product(module: &Module, id: InstructionId, dim: usize) -> i64 {
-    const FEW: i64 = 4;
     let inst = module.instruction(id);
     let (Some(dims), Some(result)) = (DotDims::of(inst), inst.array()) else { return 1 };
     let (Some(lhs), batch) = (module.instruction(inst.operands[0]).array(), dims.lhs_batch.len()) else { return 1 };

@@ -304,7 +304,11 @@ impl<'a> Search<'a> {
 
     /// Whether the user named a budget and the peak is within it, with all that XLA may need beyond the estimate, unless a compiler judges that.
     pub(super) fn fits(&self) -> bool {
-        self.options.budget.is_some_and(|budget| self.options.peak(&self.now) <= budget)
+        self.fits_in(&self.now)
+    }
+
+    fn fits_in(&self, estimate: &Estimate) -> bool {
+        self.options.budget.is_some_and(|budget| self.options.peak(estimate) <= budget)
     }
 
     /// The smallest saving of one step that counts: what the user says, and where the model is rough no less than a hundredth.
@@ -349,7 +353,7 @@ impl<'a> Search<'a> {
         let now = self.score(&self.now);
         let mut best: Option<(Score, Candidate)> = None;
         let mut second: Option<(Score, Candidate)> = None;
-        let (mut in_vain, mut fine) = (0, Vec::<Candidate>::new());
+        let (mut in_vain, mut fits, mut fine) = (0, false, Vec::<Candidate>::new());
         self.tried.retain(|tried| tried.state >= self.paid_state);
         self.measured.clear();
         let mut candidates = self.gather(PassKind::Rewrite);
@@ -368,7 +372,8 @@ impl<'a> Search<'a> {
             if let Outcome::Rewrite { patch, .. } = &candidate.finding.outcome {
                 self.measured.push((candidate.pass, patch.clone()));
             }
-            if best.as_ref().is_some_and(|(_, best)| self.is_good_enough(best, &candidate)) {
+            // It does the same in less time.
+            if fits && best.as_ref().is_some_and(|(_, best)| self.are_alternatives(best, &candidate)) {
                 continue;
             }
             // Its like would save as much; both are made together.
@@ -387,6 +392,7 @@ impl<'a> Search<'a> {
             self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             if score.improves(now, self.least(), self.credit()) && better {
+                fits = self.fits_in(&estimate);
                 let before = best.replace((score, candidate));
                 second = before
                     .filter(|(_, other)| !self.are_alternatives(other, &best.as_ref().expect("just set").1))
@@ -409,12 +415,6 @@ impl<'a> Search<'a> {
     fn are_alternatives(&self, one: &Candidate, other: &Candidate) -> bool {
         let place = |candidate: &Candidate| self.module.instruction(candidate.finding.instruction).parent;
         one.pass == other.pass && self.passes[one.pass].recomputes() && place(one) == place(other)
-    }
-
-    /// Whether a candidate that was tried does what `other` would do, in less time, and meets the budget.
-    fn is_good_enough(&self, tried: &Candidate, other: &Candidate) -> bool {
-        let fits = |trial: &Trial| matches!(trial, Trial::Total(total) if self.options.budget.is_some_and(|budget| *total <= budget));
-        self.are_alternatives(tried, other) && self.trial(tried).is_some_and(fits)
     }
 
     /// Memory with the candidate applied; the module is left as it is. `None` if there is no figure.

@@ -60,7 +60,7 @@ pub(crate) fn estimate(total: Bytes, timeline: Vec<Bytes>) -> Estimate {
         largest: Vec::new(),
         timeline,
         slack: Bytes::ZERO,
-        roughness: Bytes::ZERO,
+        error_margin: Bytes::ZERO,
         of_all_devices: false,
         caveats: Vec::new(),
     }

@@ -36,10 +36,6 @@ impl Mark {
     pub(super) fn step_count(&self) -> usize {
         self.steps
     }
-    /// XLA's figure there.
-    pub(super) fn total(&self) -> Bytes {
-        self.now.total
-    }
     /// Memory that was needed there.
     pub(super) fn charged(&self) -> Bytes {
         self.now.charged()

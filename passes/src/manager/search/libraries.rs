@@ -1,4 +1,4 @@
-//! What the compiler's library computes, by the structure of the module: passes ask for it in every state that the search comes to, and it takes a compilation.
+//! What the compiler's library computes, by the form of the module: passes ask for it in every state that the search comes to, and it takes a compilation.
 
 use std::cell::OnceCell;
 
@@ -6,14 +6,14 @@ use hlo_ir::{InstructionId, Module, hash};
 use hlo_memory::excess::Libraries;
 use indexmap::{IndexMap, IndexSet};
 
-/// Answers by structure; instructions are numbered in the order of the module.
+/// Answers by form; instructions are numbered in the order of the module.
 #[derive(Default)]
 pub(super) struct KnownLibraries(IndexMap<u64, [Vec<usize>; 2]>);
 
 impl KnownLibraries {
     /// What is known of `module`, and its hash.
     pub(super) fn of(&self, module: &Module) -> (u64, OnceCell<Libraries>) {
-        let form = hash::structural_hash(module);
+        let form = hash::named_hash(module);
         let cell = OnceCell::new();
         if let Some(numbers) = self.0.get(&form) {
             let ids: Vec<InstructionId> = module.live_instructions().map(|(id, _)| id).collect();

@@ -83,7 +83,7 @@ impl Search<'_> {
         let went_on = self.steps.len() > faster;
         let in_vain = went_on && self.now.charged() + self.least().max(Bytes(1)) > start.charged();
         // What a change takes may miss a budget; what the search finds behind it may meet it all the same.
-        if in_vain || overruns(self.now.total, start.total(), self.options.budget) {
+        if in_vain || overruns(self.options.peak(&self.now), self.options.peak(start.estimate()), self.options.budget) {
             if in_vain {
                 self.stage = Stage::GaveUp;
             }
