@@ -53,7 +53,7 @@ def summary(rows):
     errors = sorted(abs(ours / total - 1) for total, ours, _ in rows)
     covered = sum(total <= ours + more for total, ours, more in rows)
     at = lambda share: f"{100 * errors[min(int(len(errors) * share), len(errors) - 1)]:.1f} %"  # noqa: E731
-    return f"{covered} of {len(rows)} need no more than the model and its error margin. Error: median {at(0.5)}, of nine in ten {at(0.9)}."
+    return f"{covered} of {len(rows)} need no more than the model's total and error margin. Error: median {at(0.5)}, of nine in ten {at(0.9)}."
 
 
 def forms(before, options):

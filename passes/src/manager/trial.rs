@@ -111,4 +111,13 @@ mod tests {
         assert!(score(true, 10).beats(score(true, 100), Bytes(10)));
         assert!(score(false, 100) < score(true, 10), "the other comes first");
     }
+
+    #[test]
+    fn a_step_on_credit_lowers_what_lies_above_the_level() {
+        let score = |total, above, area| Score { rises: false, total: Bytes(total), above, area };
+        let improves = |one: Score, rise| one.improves(score(100, 5, 80), Bytes(10), Bytes(rise));
+        assert!(improves(score(101, 4, 90), 1) && !improves(score(101, 4, 90), 0), "a rise is to be allowed");
+        assert!(!improves(score(100, 5, 10), 1), "elsewhere");
+        assert!(improves(score(90, 9, 99), 0) && !improves(score(91, 9, 99), 0), "the total itself");
+    }
 }
