@@ -67,6 +67,14 @@ impl<'a> Costs<'a> {
         let (_, trips) = crate::loop_residuals::bound(self.module, condition)?;
         Some(self.of_computation(body)? * trips.max(0) as f64)
     }
+    /// What is known of a computation: what the instructions take that have a cost.
+    pub(crate) fn known_of(&self, computation: ComputationId) -> f64 {
+        let one = |(id, inst): (InstructionId, &hlo_ir::Instruction)| {
+            let inside = || inst.called_computations().map(|called| self.known_of(called)).sum();
+            self.of(id).unwrap_or_else(inside)
+        };
+        self.module.instructions_of(computation).map(one).sum()
+    }
     /// The same of all that a computation does.
     fn of_computation(&self, computation: ComputationId) -> Option<f64> {
         if let Some(&known) = self.known.borrow().get(&computation) {

@@ -23,7 +23,8 @@
 //! multiply and an add that it did not see together before, or another one than before in a kernel that reads its operands from elsewhere.
 //!
 //! Where the loop keeps only a mask of one byte per element (`relu`), the mask stays: keeping the product instead would take four times as much.
-//! Dots are computed again where they contract little and are few beside those of the loops (`products.rs`): scores of attention, not layers.
+//! Dots are computed again where the loops take little longer for it: scores of attention, not layers. The search measures the time of the whole program
+//! (`run_time`) and takes nothing with which it takes longer than `--max-slowdown` promises, unless a budget is missed.
 //! Reductions and other costly operations never are: their results are stacked or nothing behind them is dropped. Values inside calls are handed
 //! out where the call's computation has no other caller. Stays away from scheduled modules, from loops whose counter is not plain, from stacks that
 //! anything else reads, and from reading loops that share their body with others (without a remark: nothing is known to be lost).
@@ -34,7 +35,6 @@ mod cut;
 mod emit;
 mod grow;
 mod indices;
-mod products;
 mod readers;
 mod rows;
 mod slots;
@@ -46,6 +46,8 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
+use crate::cost::Costs;
+use crate::pass::MAX_SLOWDOWN;
 use crate::recompute::bits::exact;
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use cut::Prices;
@@ -67,6 +69,9 @@ impl Pass for LoopResiduals {
     crate::explanation!("loop_residuals.rs");
     fn kind(&self) -> PassKind {
         PassKind::Rewrite
+    }
+    fn is_timed(&self) -> bool {
+        true
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;
@@ -137,11 +142,11 @@ impl Change {
     }
 }
 
-/// How many times its usual price memory is worth, one after the other, until a budget is met. What is worth 16 is every product of less than a thousand `bf16` numbers
-/// or two thousand `f32`, what is worth 256 is everything that can be computed again.
-const WORTHS: [u64; 3] = [1, 16, 256];
+/// How many times its usual price memory is worth, one after the other. What is worth 16 is every product of less than a thousand `f32`, what is worth 256 is
+/// everything that can be computed again.
+const WORTHS: [u64; 5] = [1, 4, 16, 64, 256];
 
-/// The change that saves most, at a price of memory that is no higher than it must be to spare the bytes that are `missing` to a budget. If none can be made as a whole,
+/// The change that saves most: any while bytes are `missing` to a budget, from there on those with which the loops take little longer. If none can be made as a whole,
 /// what can be of one without new stacks.
 fn change(
     module: &Module,
@@ -151,43 +156,53 @@ fn change(
     missing: Bytes,
 ) -> Option<Change> {
     let outlets = Outlets::of(module, stacks);
+    let mut prices = Prices { costs: Costs::new(module, options.machine()), target: options.target, memory: 1 };
+    let allowed = allowed(module, stacks, readers, &prices);
     let mut best: Option<Change> = None;
     for memory in WORTHS {
-        if memory > 1 && best.as_ref().map_or(Bytes::ZERO, |best| best.saved) >= missing {
-            break;
-        }
-        best = at_price(module, stacks, readers, options, &outlets, memory)
+        prices.memory = memory;
+        let is_urgent = best.as_ref().map_or(Bytes::ZERO, |best| best.saved) < missing;
+        let slower = if is_urgent { u64::MAX } else { allowed };
+        best = at_price(module, stacks, readers, options, &outlets, &prices, slower)
             .filter(|change| change.beats(best.as_ref()))
             .or(best);
     }
     best.or_else(|| {
         stacks.begin(false);
-        let (outlets, prices) = (Outlets::default(), Prices { products: false, memory: 1 });
-        let chosen = cut::choose(module, stacks, readers, options, &outlets, prices);
-        let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen, options)?;
+        let outlets = Outlets::default();
+        prices.memory = 1;
+        let chosen = cut::choose(module, stacks, readers, options, &outlets, &prices);
+        let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen.dropped, options)?;
         Some(Change::new(module, stacks, patch, &dropped))
     })
 }
 
-/// The change that saves most at one price of memory: with rows that follow from those of the step before or without, and with products computed again, if they are few, or
-/// without.
+/// What a step may take longer without a budget, as bytes of traffic: a part of what the operations of the loops take, which is less than the loops take.
+fn allowed(module: &Module, stacks: &Stacks, readers: &Readers, prices: &Prices<'_>) -> u64 {
+    let first = module.instruction(stacks.body.parameter).parent;
+    let bodies = readers.list.iter().map(|reader| reader.body).chain([first]);
+    (bodies.map(|body| prices.costs.known_of(body)).sum::<f64>() * (MAX_SLOWDOWN - 1.0)) as u64
+}
+
+/// The change that saves most at one price of memory, with rows that follow from those of the step before or without, if a step takes no more than `slower` longer.
 fn at_price(
     module: &Module,
     stacks: &mut Stacks,
     readers: &Readers,
     options: &Options,
     outlets: &Outlets,
-    memory: u64,
+    prices: &Prices<'_>,
+    slower: u64,
 ) -> Option<Change> {
     let mut best: Option<Change> = None;
-    for (looks_back, products) in [(false, true), (false, false), (true, true), (true, false)] {
+    for looks_back in [false, true] {
         stacks.begin(looks_back);
-        let chosen = cut::choose(module, stacks, readers, options, outlets, Prices { products, memory });
-        if products && !products::are_few(module, stacks, readers, &chosen, options) {
+        let chosen = cut::choose(module, stacks, readers, options, outlets, prices);
+        if chosen.slower > slower {
             continue;
         }
-        let made = emit::patch(module, stacks, readers, outlets, chosen.clone(), options);
-        let change = made.filter(|(_, dropped)| *dropped == chosen);
+        let made = emit::patch(module, stacks, readers, outlets, chosen.dropped.clone(), options);
+        let change = made.filter(|(_, dropped)| *dropped == chosen.dropped);
         let change = change.map(|(patch, dropped)| Change::new(module, stacks, patch, &dropped));
         best = change.filter(|change| change.beats(best.as_ref())).or(best);
     }

@@ -304,6 +304,10 @@ pub trait Pass {
     fn recomputes(&self) -> bool {
         false
     }
+    /// Whether the search asks for the time of what it makes, since it computes values again.
+    fn is_timed(&self) -> bool {
+        self.recomputes()
+    }
     /// Whether it computes arrays in blocks of the size that `--chunk-bytes` limits.
     fn makes_blocks(&self) -> bool {
         false

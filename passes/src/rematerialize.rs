@@ -18,9 +18,9 @@
 //! a minimum cut (`recompute/cut.rs`) between the bytes kept and the time of computing again, both as memory traffic (`cost.rs`). What a segment computes again
 //! waits for the gradient that arrives there, by a tie as `tie` makes it, so that neither XLA's scheduler nor its merging of equal instructions undoes it.
 //!
-//! A byte that is kept costs what writing and reading it takes. So without a budget this computes again what takes no more time than memory; products only
-//! where all of them together take at most a twentieth of the computation's time. Where a budget is missed, memory is worth up to 256 times as much, so that
-//! products are computed again too, layer by layer.
+//! A byte that is kept costs what reading it takes, and writing it if it does not stand in memory anyway. A worth of memory above that makes more values be computed
+//! again, up to products, layer by layer. Without a budget the search measures the time of each choice (`run_time`), and takes none with which the program
+//! takes longer than `--max-slowdown` promises, in all segments or in some; where a budget is missed it takes what meets it.
 //!
 //! Sound because a value that is computed again is made by the same operations from the same operands, none of which has a side effect, and because it
 //! waits only for values that are not computed from it. Grade: bitwise if no float operation is made again, else hlo-exact: a compiler may contract a multiply and an add
@@ -67,16 +67,23 @@ impl Pass for Rematerialize {
     }
 }
 
-/// How many times its usual price memory is worth: more than once only where a budget is missed.
-const WORTHS: [u64; 3] = [1, 16, 256];
+/// How many times its usual price memory is worth, one after the other: its price, and up to where everything is computed again that can be.
+const WORTHS: [f64; 5] = [1.0, 4.0, 16.0, 64.0, 256.0];
+/// The same where no budget is missed. Each is tried, and its time measured, also in a half and in a quarter of the segments: what takes too long in all of
+/// them may not in some.
+const WORTHS_WITHOUT_BUDGET: [f64; 3] = [1.0, 4.0, 256.0];
+const PARTS: [usize; 3] = [4, 2, 1];
 
 /// What can be done in a computation, for each worth of memory at which it is more than for the one before.
 fn in_computation(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
     let least = Bytes(context.options.min_saving.get().max(context.estimate.charged().get() / 100));
     let Some(layers) = Layers::of(context, computation, least) else { return Vec::new() };
-    let worths = if context.is_urgent() { &WORTHS[..] } else { &WORTHS[..1] };
+    let worths = if context.is_urgent() { &WORTHS[..] } else { &WORTHS_WITHOUT_BUDGET };
     let mut plans: Vec<Plan> = worths.iter().filter_map(|&worth| choose::plan(context, &layers, worth)).collect();
     plans.dedup_by(|later, earlier| later.saved <= earlier.saved);
+    if !context.is_urgent() {
+        plans = plans.iter().flat_map(|plan| PARTS.map(|of| plan.part(context, &layers, of))).collect();
+    }
     plans.iter().filter(|plan| plan.saved >= least).filter_map(|plan| finding(context, &layers, plan)).collect()
 }
 

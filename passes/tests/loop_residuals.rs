@@ -340,40 +340,42 @@ fn stacks_of_bf16_are_wide_on_cpu() {
     assert_eq!(saved(Target::Tpu), Bytes(4 * 8 * (4 + 4 - 2)), "what the sine is of is half as large");
 }
 
+/// A product that sums up so many numbers for each element of `of`.
+fn product(name: &str, of: &str, terms: usize) -> String {
+    format!(
+        "%{name}.a = f32[8,{terms}] broadcast({of}), dimensions={{0}}\n  %{name}.one = f32[] constant(1)
+  %{name}.b = f32[{terms}] broadcast(%{name}.one), dimensions={{}}
+  %{name} = f32[8] dot(%{name}.a, %{name}.b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    )
+}
+
 #[test]
-fn few_products_are_computed_again() {
-    let product = |name: &str, of: &str| {
-        format!(
-            "%{name}.a = f32[4,2] reshape({of})\n  %{name}.b = f32[2,2] constant({{{{1,2}},{{3,4}}}})
-  %{name}.c = f32[4,2] dot(%{name}.a, %{name}.b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-  %{name} = f32[8] reshape(%{name}.c)"
-        )
-    };
-    let first = product("h", "%x");
-    let first = [("%h = f32[8] sine(%x)", first.as_str())];
-    let found = |changes: &[(&str, &str)], budget| {
-        let module = with_state(changes);
+fn products_are_computed_again_in_the_time_that_their_rows_take_or_little_more() {
+    let found = |terms: usize, beside: usize, budget| {
+        let (first, other) = (product("h", "%x", terms), product("other", "%sum", beside));
+        let other = format!("%sum = f32[8] get-tuple-element(%p2), index=1\n  {other}");
+        let beside = [
+            ("%h = f32[8] sine(%x)", first.as_str()),
+            ("%sum = f32[8] get-tuple-element(%p2), index=1", other.as_str()),
+            ("add(%sum, %flat)", "add(%other, %flat)"),
+        ];
+        let module = with_state(&beside);
         let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
         let options = Options { min_saving: Bytes(1), budget, ..Options::default() };
-        LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options))
+        let found = LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options));
+        for finding in &found {
+            let mut module = module.clone();
+            let Outcome::Rewrite { patch, .. } = finding.outcome.clone() else { panic!("it can be dropped") };
+            patch.apply(&mut module).expect("the patch fits");
+            assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+            assert_eq!(text::print(&module).matches(" dot(").count(), 3, "each of the two, and one again");
+        }
+        found.len()
     };
-    assert!(found(&first, None).is_empty(), "it is the only product");
-    assert_eq!(found(&first, Some(Bytes(1))).len(), 1, "memory is asked for");
-    let mut more = "%sum = f32[8] get-tuple-element(%p2), index=1".to_owned();
-    for (name, of) in [("one", "%sum"), ("two", "%one"), ("three", "%two"), ("four", "%three")] {
-        more = format!(
-            "{more}\n  {}",
-            product(&format!("product.{name}"), &of.replace('%', "%product.").replace("%product.sum", "%sum"))
-        );
-    }
-    let last = ("add(%sum, %flat)", "add(%product.four, %flat)");
-    let many = [first[0], ("%sum = f32[8] get-tuple-element(%p2), index=1", more.as_str()), last];
-    assert_eq!(found(&many, None).len(), 1, "one of five");
-    let mut module = with_state(&many);
-    let Outcome::Rewrite { patch, .. } = found(&many, None)[0].outcome.clone() else { panic!("it can be dropped") };
-    patch.apply(&mut module).expect("the patch fits");
-    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
-    assert_eq!(text::print(&module).matches(" dot(").count(), 6);
+    assert_eq!(found(2, 2, None), 1, "keeping the rows moves as much");
+    assert_eq!(found(512, 2, None), 0, "a third of all operations");
+    assert_eq!(found(512, 2, Some(Bytes(1))), 1, "memory is asked for");
+    assert_eq!(found(512, 1 << 14, None), 1, "less than a twentieth");
 }
 
 #[test]

@@ -1,64 +1,77 @@
 //! Which rows a loop stacks: the fewest bytes from which everything that is read follows, a minimum cut.
 //!
-//! Every value of a step is stored, in a stack, or computed again from its operands. Storing costs its bytes, computing a little for each
-//! number, and what cannot be computed again must be stored where something needs it (`recompute/cut.rs`).
+//! Every value of a step is stored, in a stack, or computed again from its operands. Storing costs what moving its bytes takes, computing what
+//! `cost.rs` says, and what cannot be computed again must be stored where something needs it (`recompute/cut.rs`). So the cheapest choice
+//! takes no more time than the loops as they are, unless memory is worth more than its traffic.
 
 use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use hlo_memory::{Target, size};
+use indexmap::IndexMap;
 
 use super::cone::{Node, node};
 use super::grow::Outlets;
-use super::products::multiplications;
 use super::readers::Readers;
 use super::stacks::{Stack, Stacks};
-use crate::flow::{Value, is_slow};
+use crate::cost::Costs;
+use crate::flow::Value;
 use crate::recompute::cut::{NEVER, Network};
 use crate::{Grade, Options};
 
-/// What a stacked byte costs, where a simple operation on one number costs [`OPERATION`]: a row of `f32` is worth 64 operations, about what
-/// writing and reading it takes beside operations that a kernel shares.
-const STORED: u64 = 64;
-/// What a simple operation on one number costs.
-const OPERATION: u64 = 4;
-/// What a multiplication of a product costs, with its addition: a row of `f32` is worth a contraction of 256 numbers.
-const MULTIPLICATION: u64 = 1;
-/// How much more a function costs, or a movement of data that no kernel takes in.
-const SLOW: u64 = 4;
-/// What is weighed against each other.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Prices {
-    /// Whether products may be computed again.
-    pub(super) products: bool,
+/// What stacking a byte costs, in bytes of traffic: the stack is filled before the loop, written in it and read by the loop behind it.
+const STACKED: u64 = 3;
+
+/// What storing and computing cost, as bytes of memory traffic that take as long.
+pub(super) struct Prices<'a> {
+    pub(super) costs: Costs<'a>,
+    pub(super) target: Target,
     /// How many times its usual price a stacked byte costs: more where memory is asked for at the cost of run time.
     pub(super) memory: u64,
 }
 
-/// The stacks to drop, by index; stacks to add are put behind those that are there.
+/// What is chosen of a loop's stacks.
+#[derive(Clone)]
+pub(super) struct Choice {
+    /// The stacks to drop, by index; stacks to add are put behind those that are there.
+    pub(super) dropped: Vec<usize>,
+    /// What a step of both loops takes longer than before, as bytes of traffic.
+    pub(super) slower: u64,
+}
+
+/// The cheapest choice at these prices.
 pub(super) fn choose(
     module: &Module,
     stacks: &mut Stacks,
     readers: &Readers,
     options: &Options,
     outlets: &Outlets,
-    prices: Prices,
-) -> Vec<usize> {
+    prices: &Prices<'_>,
+) -> Choice {
     let is_read = |index: usize| readers.list.iter().any(|reader| reader.reads.iter().any(|read| read.stack == index));
     let may_go = |at: usize| !(options.exactness == Grade::Bitwise && stacks.list[at].is_rounded());
     let droppable: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at] && may_go(at)).collect();
     let sinks: Vec<usize> = droppable.iter().copied().filter(|&at| is_read(at)).collect();
     let mut network = Network::new();
-    grow(&mut network, module, stacks, [&sinks, &droppable], options, outlets, prices);
+    let computing = grow(&mut network, module, stacks, [&sinks, &droppable], options, outlets, prices);
+    let storing = |value: &Value| prices.storing(module, value.inst, 1);
+    let before = total(sinks.iter().map(|&at| storing(&stacks.list[at].row)));
+    let chosen = network.choose();
+    let again = total(chosen.again.iter().map(|value| computing.get(value).copied().unwrap_or(0)));
+    let after = again.saturating_mul(readers.list.len() as u64).saturating_add(total(chosen.kept.iter().map(storing)));
     let mut dropped = sinks;
-    for value in network.choose().kept {
+    for value in chosen.kept {
         match droppable.iter().find(|&&at| stacks.list[at].row == value) {
             Some(kept) => dropped.retain(|at| at != kept),
             None => stacks.add(module, value),
         }
     }
-    dropped
+    Choice { dropped, slower: after.saturating_sub(before) }
 }
 
-/// Adds to a network what the rows of `sinks` follow from.
+fn total(prices: impl Iterator<Item = u64>) -> u64 {
+    prices.fold(0, u64::saturating_add)
+}
+
+/// Adds to a network what the rows of `sinks` follow from, and gives what computing each takes.
 fn grow(
     network: &mut Network<Value>,
     module: &Module,
@@ -66,8 +79,9 @@ fn grow(
     [sinks, droppable]: [&[usize]; 2],
     options: &Options,
     outlets: &Outlets,
-    prices: Prices,
-) {
+    prices: &Prices<'_>,
+) -> IndexMap<Value, u64> {
+    let mut computing = IndexMap::new();
     let exact = options.exactness == Grade::Bitwise;
     let mut steps: Vec<[Value; 2]> = Vec::new();
     let rows = sinks.iter().map(|&at| stacks.list[at].row);
@@ -77,7 +91,7 @@ fn grow(
         let has_stack = droppable.iter().any(|&at| stacks.list[at].row == value);
         let is_new = || module.instruction(value.inst).opcode != Opcode::Reshape;
         let can_stack = has_stack || (is_new() && outlets.reach(module, &stacks.body.frames, value));
-        let stored = if can_stack { storing(module, value.inst, options.target, prices.memory) } else { NEVER };
+        let stored = if can_stack { prices.storing(module, value.inst, prices.memory) } else { NEVER };
         network.keep(value, stored);
         let operands = match found {
             Some(Node::Row(_) | Node::Given(_) | Node::GivenRow(_) | Node::Counter) => continue,
@@ -93,39 +107,43 @@ fn grow(
                 continue;
             }
         };
-        let price = computing(module, value.inst, prices.products);
+        let price = prices.computing(module, value.inst);
         network.compute(value, price);
+        computing.insert(value, price);
         work.extend(operands.into_iter().filter(|&operand| price < NEVER && network.follows(value, operand)));
     }
     // What follows from itself, one step before, could be followed back to the beginning: a row of it must be stored, and from that row the next step's
     // follows.
     network.end_rings(&steps);
+    computing
 }
 
-/// What stacking a row costs. A `bf16` counts as an `f32` on CPU, where XLA widens the whole array before the loop that reads it.
-fn storing(module: &Module, id: InstructionId, target: Target, times: u64) -> u64 {
-    let array = module.instruction(id).array().filter(|array| !array.is_dynamic());
-    let widened = array.map(|array| match array.element_type {
-        ElementType::Bf16 if target == Target::Cpu => array.with_element_type(ElementType::F32),
-        _ => array.clone(),
-    });
-    let bytes = widened.as_ref().and_then(size::array_size);
-    bytes.map_or(NEVER, |bytes| bytes.0.saturating_mul(STORED.saturating_mul(times)).min(NEVER))
-}
+impl Prices<'_> {
+    /// What stacking a row costs where memory is worth so many times its usual price. A `bf16` counts as an `f32` on CPU, where XLA widens the whole array before the loop that reads it.
+    fn storing(&self, module: &Module, id: InstructionId, memory: u64) -> u64 {
+        let array = module.instruction(id).array().filter(|array| !array.is_dynamic());
+        let widened = array.map(|array| match array.element_type {
+            ElementType::Bf16 if self.target == Target::Cpu => array.with_element_type(ElementType::F32),
+            _ => array.clone(),
+        });
+        let bytes = widened.as_ref().and_then(size::array_size);
+        bytes.map_or(NEVER, |bytes| bytes.0.saturating_mul(STACKED.saturating_mul(memory)).min(NEVER))
+    }
 
-/// What computing a value once more costs, its operands apart.
-fn computing(module: &Module, id: InstructionId, products: bool) -> u64 {
-    let inst = module.instruction(id);
-    let times = match inst.opcode {
-        Opcode::Dot if products => return multiplications(module, id).saturating_mul(MULTIPLICATION).min(NEVER),
-        Opcode::Dot => return NEVER,
-        Opcode::Constant | Opcode::Iota | Opcode::Broadcast | Opcode::Reshape => 0,
-        Opcode::Transpose | Opcode::Concatenate | Opcode::Slice => SLOW,
-        _ if is_slow(module, id) => SLOW,
-        _ => 1,
-    };
-    let elements = inst.array().and_then(hlo_ir::ArrayShape::elements).unwrap_or(NEVER);
-    elements.saturating_mul(OPERATION * times).min(NEVER)
+    /// What computing a value once more costs, its operands apart. Kernels take slices in, and read in another order at the price of another read. The
+    /// result of a product is written and read besides.
+    fn computing(&self, module: &Module, id: InstructionId) -> u64 {
+        let inst = module.instruction(id);
+        let bytes = || inst.array().and_then(size::array_size).map_or(NEVER, |bytes| bytes.0);
+        let traffic = || self.costs.of(id).map_or(NEVER, |traffic| traffic as u64);
+        let price = match inst.opcode {
+            Opcode::Dot => traffic().saturating_add(bytes().saturating_mul(2)),
+            Opcode::Slice => 0,
+            Opcode::Transpose | Opcode::Concatenate => bytes(),
+            _ => traffic(),
+        };
+        price.min(NEVER)
+    }
 }
 
 /// Whether a value is computed with floats, so that computing it elsewhere may round otherwise.

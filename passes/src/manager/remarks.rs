@@ -24,6 +24,8 @@ pub(super) enum Trial {
     Total(Bytes),
     /// The figure that XLA itself gives, which rose while library calls would have taken less.
     Rises(Bytes),
+    /// How many times as long as the input the result would take, which is more than is allowed.
+    Slower(f64),
     /// There is no estimate, and why.
     Failed(String),
     /// There was none: the change could save this much at most.
@@ -131,7 +133,7 @@ fn grade_message(grade: Grade) -> String {
 fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
     let saved = match search.trial(candidate) {
         Some(Trial::Total(total)) => search.now.charged() - *total,
-        Some(Trial::Failed(_) | Trial::Rises(_)) => return None,
+        Some(Trial::Failed(_) | Trial::Rises(_) | Trial::Slower(_)) => return None,
         Some(Trial::PassedOver(most)) => candidate.finding.wasted.min(*most),
         None => candidate.finding.wasted,
     };
@@ -160,6 +162,12 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
             );
             ("no-gain", message)
         }
+        Some(Trial::Slower(times)) => (
+            "slower",
+            format!(
+                "would lower the peak, but take {times:.2} times as long as the input; a --budget asks for it ({note})"
+            ),
+        ),
         Some(Trial::Failed(message)) => ("no-estimate", format!("its memory cannot be estimated: {message}")),
         Some(Trial::Total(total)) if *total > now => {
             ("no-gain", format!("would raise the peak of {now} by {} ({note})", *total - now))

@@ -17,6 +17,7 @@ mod promise;
 mod recompute;
 mod speed;
 mod steps;
+mod time;
 
 use std::time::Instant;
 
@@ -39,6 +40,7 @@ use lazy::Savings;
 use libraries::KnownLibraries;
 use speed::Stage;
 use steps::{Made, Step};
+use time::Times;
 
 /// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
 const MOST_STEPS: usize = 512;
@@ -99,6 +101,7 @@ pub(super) struct Search<'a> {
     start: Instant,
     pub(super) origins: Origins,
     before: Estimate,
+    times: Times,
     /// Memory of the module as it is now.
     pub(super) now: Estimate,
     steps: Vec<Step>,
@@ -148,6 +151,7 @@ impl<'a> Search<'a> {
         observer.begun(module);
         observer.working("estimating the input");
         let before = statistics.estimates.measure(|| estimator.estimate(module))?;
+        let times = Times::of(module, passes.iter().any(|pass| pass.is_timed()));
         Ok(Self {
             origins: Origins::new(module),
             inlined_size: scope::inlined_size(module),
@@ -164,6 +168,7 @@ impl<'a> Search<'a> {
             now: before.clone(),
             paid_estimate: before.clone(),
             before,
+            times,
             steps: Vec::new(),
             paid: 0,
             trials_left: (INSTRUCTION_BUDGET / size).clamp(FEWEST_TRIALS, MOST_TRIALS),
@@ -433,7 +438,13 @@ impl<'a> Search<'a> {
         statistics.passes[candidate.pass].tried += 1;
         let undo = statistics.patches.measure(|| trial::apply(self.module, claim, patch.clone(), self.options))?;
         let estimate = self.measure();
+        let lowers = estimate.as_ref().is_ok_and(|estimate| estimate.charged() < self.now.charged());
+        let slowdown = if lowers && self.passes[candidate.pass].is_timed() { self.slowdown() } else { None };
         undo.revert(self.module);
+        if let Some(slowdown) = slowdown {
+            self.note(candidate, Trial::Slower(slowdown));
+            return Ok(None);
+        }
         let outcome = match &estimate {
             Ok(estimate) if estimate.charged() < self.now.charged() && self.rises(estimate) => {
                 Trial::Rises(estimate.total)

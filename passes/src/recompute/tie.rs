@@ -1,4 +1,7 @@
 //! The tie itself: a value that is handed on untouched, but only once another value is there.
+//!
+//! XLA:GPU and XLA:TPU schedule in front of the pass that removes optimization barriers (`cse_barrier_expander` behind scheduling in XLA:GPU's dumps), and a
+//! barrier moves no data. XLA:CPU removes them before it schedules, so that a `select` stands there, by a predicate that is never true.
 
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
@@ -8,14 +11,32 @@ use hlo_ir::{
     AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
     attribute::SliceDim,
 };
+use hlo_memory::Target;
 use indexmap::IndexMap;
 
 use crate::flow::{is_rounded, meets_sum};
 use crate::roll::contract;
 
+/// Whether something can wait for this value: an array with elements that have bits.
+pub(crate) fn can_wait_for(module: &Module, id: InstructionId) -> bool {
+    use ElementType as E;
+    let has_bits = |element: E| {
+        element == E::Pred || element.is_integer() || matches!(element, E::F16 | E::Bf16 | E::F32 | E::F64)
+    };
+    let array = module.instruction(id).array().filter(|array| !array.is_dynamic() && has_bits(array.element_type));
+    array.is_some_and(|array| array.elements().is_some_and(|count| count > 0))
+}
+
+/// Whether this value can be handed on by a `select`.
+pub(crate) fn can_tie(module: &Module, id: InstructionId) -> bool {
+    let array = module.instruction(id).array();
+    array.is_some_and(|array| !array.is_dynamic() && !array.element_type.is_complex())
+}
+
 /// Adds ties to one computation.
 pub(crate) struct Ties<'a> {
     module: &'a Module,
+    target: Target,
     pub(crate) patch: Patch,
     /// The predicate that is never true, for each value waited for.
     never: IndexMap<InstructionId, InstructionId>,
@@ -24,35 +45,29 @@ pub(crate) struct Ties<'a> {
 }
 
 impl<'a> Ties<'a> {
-    pub(crate) fn new(module: &'a Module) -> Self {
-        Self { module, patch: Patch::new(module), never: IndexMap::new(), pairs: Vec::new() }
-    }
-
-    /// Whether something can wait for this value: an array with elements that have bits.
-    pub(crate) fn can_wait_for(&self, id: InstructionId) -> bool {
-        let array = self.module.instruction(id).array();
-        array.is_some_and(|array| {
-            !array.is_dynamic()
-                && array.elements().is_some_and(|count| count > 0)
-                && (array.element_type == ElementType::Pred
-                    || array.element_type.is_integer()
-                    || matches!(
-                        array.element_type,
-                        ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64
-                    ))
-        })
-    }
-    /// Whether this value can be handed on by a `select`.
-    pub(crate) fn can_tie(&self, id: InstructionId) -> bool {
-        let array = self.module.instruction(id).array();
-        array.is_some_and(|array| !array.is_dynamic() && !array.element_type.is_complex())
+    pub(crate) fn new(module: &'a Module, target: Target) -> Self {
+        Self { module, target, patch: Patch::new(module), never: IndexMap::new(), pairs: Vec::new() }
     }
 
     /// `value`, but only when `after` is there.
     pub(crate) fn tie(&mut self, value: InstructionId, after: InstructionId) -> InstructionId {
         let inst = self.module.instruction(value);
-        let (to, shape, name) = (inst.parent, inst.shape.clone(), inst.name.clone());
-        let metadata = inst.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned();
+        let mut tied = match self.target {
+            Target::Cpu => self.select(value, after),
+            Target::Gpu | Target::Tpu => self.behind_barrier(value, after),
+        };
+        tied.name = format!("{}.tied", inst.name).into();
+        // A value that lies across devices keeps doing so.
+        let stays = [AttrKey::Metadata, AttrKey::Sharding, AttrKey::FrontendAttributes];
+        tied.attributes.extend(inst.attributes.iter().filter(|attribute| stays.contains(&attribute.key)).cloned());
+        self.pairs.push((value, after));
+        let tied = self.patch.add(inst.parent, tied);
+        self.patch.stems_from(tied, value);
+        tied
+    }
+    fn select(&mut self, value: InstructionId, after: InstructionId) -> Instruction {
+        let inst = self.module.instruction(value);
+        let (to, shape) = (inst.parent, inst.shape.clone());
         let element = inst.array().map_or(ElementType::Pred, |array| array.element_type);
         let never = self.never(to, after);
         let mask_shape: ShapeRef = match inst.array() {
@@ -62,16 +77,16 @@ impl<'a> Ties<'a> {
         let never = self.spread(to, never, mask_shape);
         let zero = self.constant(to, element, if element == ElementType::Pred { "false" } else { "0" });
         let zero = self.spread(to, zero, shape.clone());
-        let mut select = Instruction::new(format!("{name}.tied"), shape, Opcode::Select, [never, zero, value]);
-        select.attributes.extend(metadata);
-        // A value that lies across devices keeps doing so.
-        let sharding =
-            |attribute: &&Attribute| matches!(attribute.key, AttrKey::Sharding | AttrKey::FrontendAttributes);
-        select.attributes.extend(self.module.instruction(value).attributes.iter().filter(sharding).cloned());
-        self.pairs.push((value, after));
-        let tied = self.patch.add(to, select);
-        self.patch.stems_from(tied, value);
-        tied
+        Instruction::new("", shape, Opcode::Select, [never, zero, value])
+    }
+    fn behind_barrier(&mut self, value: InstructionId, after: InstructionId) -> Instruction {
+        let inst = self.module.instruction(value);
+        let both: ShapeRef = Shape::tuple([value, after].map(|id| self.module.instruction(id).shape.clone()));
+        let tuple = Instruction::new("tie_both", both.clone(), Opcode::Tuple, [value, after]);
+        let tuple = self.patch.add(inst.parent, tuple);
+        let barrier = self.patch.add(inst.parent, Instruction::new("tie_barrier", both, Opcode::OptBarrier, [tuple]));
+        let first = Attribute::int(AttrKey::Index, 0);
+        Instruction::new("", inst.shape.clone(), Opcode::GetTupleElement, [barrier]).with(first)
     }
 
     /// Whether the compiler may decide anew what it makes of a product and a sum, or of a scatter and a sum: the tie would stand between

@@ -1,18 +1,14 @@
 //! Which early values are kept for their late users, and which are computed again.
 
+use hlo_ir::InstructionId;
 use hlo_ir::edit::has_side_effect;
-use hlo_ir::{InstructionId, Module};
 use hlo_memory::Bytes;
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 
 use super::layers::{Layers, bytes};
 use crate::Context;
 use crate::flow::is_product;
-use crate::pass::MAX_SLOWDOWN;
 use crate::recompute::cut::{NEVER, Network};
-
-/// What keeping a byte costs, in bytes of traffic: it is written and read.
-const KEPT: u64 = 2;
 
 /// What is computed again.
 pub(super) struct Plan {
@@ -22,6 +18,22 @@ pub(super) struct Plan {
     pub(super) saved: Bytes,
 }
 
+impl Plan {
+    /// The same in one of so many segments only, those in which most bytes do not wait any more.
+    pub(super) fn part(&self, context: &Context<'_>, layers: &Layers<'_>, of: usize) -> Self {
+        let mut gone: IndexMap<usize, u64> = IndexMap::new();
+        for &id in &self.again {
+            let waits = if waits(context, layers, id) { bytes(context.module.instruction(id)) } else { 0 };
+            *gone.entry(layers.segment(id)).or_default() += waits;
+        }
+        gone.sort_by(|one, less, other, more| more.cmp(less).then(one.cmp(other)));
+        gone.truncate(gone.len().div_ceil(of));
+        let again = self.again.iter().copied().filter(|&id| gone.contains_key(&layers.segment(id))).collect();
+        let saved = Bytes(gone.values().sum::<u64>().min(self.saved.get()));
+        Self { again, saved }
+    }
+}
+
 /// A value as its segment sees it, or as segments behind it do: those can only have it kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Seen {
@@ -29,26 +41,10 @@ struct Seen {
     from_behind: bool,
 }
 
-/// The cheapest choice where memory is worth so many times its usual price. At its usual price products are computed again only if they take little time.
-pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: u64) -> Option<Plan> {
+/// The cheapest choice where memory is worth so many times its usual price.
+pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: f64) -> Option<Plan> {
     let module = context.module;
-    let ids = || module.instructions_of(layers.computation).map(|(id, _)| id);
-    let cost = |id: InstructionId| layers.costs.of(id).unwrap_or(0.0);
-    let products = |plan: &Plan| {
-        let again = plan.again.iter().filter(|&&id| is_product(module.instruction(id).opcode));
-        again.map(|&id| cost(id)).sum::<f64>()
-    };
-    let all: f64 = ids().map(cost).sum();
-    let free_to_choose = plan_with(context, layers, worth, true);
-    free_to_choose
-        .filter(|plan| worth > 1 || products(plan) <= all * (MAX_SLOWDOWN - 1.0))
-        .or_else(|| plan_with(context, layers, worth, false))
-}
-
-/// The same, with products computed again or not.
-fn plan_with(context: &Context<'_>, layers: &Layers<'_>, worth: u64, products: bool) -> Option<Plan> {
-    let module = context.module;
-    let prices = Prices { context, layers, worth, products, most: most(context, layers) };
+    let prices = Prices { context, layers, most: most(context, layers) };
     let mut network = Network::new();
     let waiting: IndexSet<InstructionId> =
         module.instructions_of(layers.computation).map(|(id, _)| id).filter(|&id| waits(context, layers, id)).collect();
@@ -58,7 +54,7 @@ fn plan_with(context: &Context<'_>, layers: &Layers<'_>, worth: u64, products: b
         work.extend(network.need(seen).then_some(seen));
     }
     while let Some(seen) = work.pop() {
-        network.keep(seen, prices.keeping(seen.id));
+        network.keep(seen, prices.keeping(seen.id, worth));
         let price = if seen.from_behind { NEVER } else { prices.computing(seen.id) };
         network.compute(seen, price);
         if price == NEVER {
@@ -115,38 +111,48 @@ fn stays(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> bool 
 struct Prices<'a> {
     context: &'a Context<'a>,
     layers: &'a Layers<'a>,
-    worth: u64,
-    products: bool,
     most: u64,
 }
 
 impl Prices<'_> {
-    fn keeping(&self, id: InstructionId) -> u64 {
+    /// What keeping a value costs where memory is worth so many times its usual price: late kernels read it, and it is written if it does not stand in memory for
+    /// early products anyway.
+    fn keeping(&self, id: InstructionId, worth: f64) -> u64 {
         let inst = self.context.module.instruction(id);
         if inst.array().is_none_or(hlo_ir::ArrayShape::is_dynamic) {
             return NEVER;
         }
         if stays(self.context, self.layers, id) {
-            0
-        } else {
-            bytes(inst).saturating_mul(KEPT * self.worth).min(self.most)
+            return 0;
         }
+        let stands = is_product(inst.opcode) || self.has_user(id, |late, product| !late && product);
+        let by_products = self.has_user(id, |late, product| late && product);
+        let by_kernels = !by_products || self.has_user(id, |late, product| late && !product);
+        let moved = [!stands, by_products, by_kernels].map(u64::from).iter().sum::<u64>();
+        ((bytes(inst).saturating_mul(moved) as f64 * worth) as u64).min(self.most)
     }
+    /// What computing a value again costs, what keeping its operands costs apart. Kernels that read it compute it, but late products want it in memory: a kernel
+    /// of its own reads what it is made of and writes it, and the product reads it. A product reads its operands and writes its result.
     fn computing(&self, id: InstructionId) -> u64 {
         let module = self.context.module;
         let inst = module.instruction(id);
         let is_bound = !inst.control_predecessors().is_empty() || has_side_effect(module, id);
-        if is_bound || self.layers.is_late(id) || (is_product(inst.opcode) && !self.products) {
+        if is_bound || self.layers.is_late(id) {
             return NEVER;
         }
         let Some(traffic) = self.layers.costs.of(id) else { return NEVER };
-        let written = if is_written(self.context, id) { bytes(inst) as f64 } else { 0.0 };
-        ((traffic + written) as u64).min(self.most)
+        let is_stored = self.has_user(id, |late, product| late && product);
+        let moved = if is_product(inst.opcode) {
+            let operands = inst.operands.iter().map(|&operand| bytes(module.instruction(operand)));
+            operands.fold(bytes(inst), u64::saturating_add)
+        } else {
+            bytes(inst).saturating_mul(if is_stored { 3 } else { 0 })
+        };
+        (traffic + moved as f64).min(self.most as f64) as u64
     }
-}
-
-/// Whether a value is read by something that wants it in memory.
-fn is_written(context: &Context<'_>, id: InstructionId) -> bool {
-    let module: &Module = context.module;
-    context.users.get(id).iter().any(|&user| is_product(module.instruction(user).opcode))
+    /// Whether a value has a user of which this holds: whether it is late, and whether it is a product.
+    fn has_user(&self, id: InstructionId, holds: impl Fn(bool, bool) -> bool) -> bool {
+        let is_product = |user| is_product(self.context.module.instruction(user).opcode);
+        self.context.users.get(id).iter().any(|&user| holds(self.layers.is_late(user), is_product(user)))
+    }
 }

@@ -8,7 +8,7 @@ use super::choose::Plan;
 use super::layers::{Layers, bytes};
 use crate::Context;
 use crate::recompute::bits::exact;
-use crate::recompute::tie::Ties;
+use crate::recompute::tie::{Ties, can_tie, can_wait_for};
 
 /// The change.
 pub(super) struct Written {
@@ -29,8 +29,14 @@ pub(super) fn patch(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> 
     for (id, _) in module.instructions_of(layers.computation).filter(|(id, _)| plan.again.contains(id)) {
         segments.entry(layers.segment(id)).or_default().push(id);
     }
-    let mut writer =
-        Writer { context, layers, ties: Ties::new(module), users: IndexMap::new(), values: 0, segments: 0 };
+    let mut writer = Writer {
+        context,
+        layers,
+        ties: Ties::new(module, context.options.target),
+        users: IndexMap::new(),
+        values: 0,
+        segments: 0,
+    };
     for values in segments.values() {
         writer.write(values);
     }
@@ -92,7 +98,7 @@ impl Writer<'_, '_> {
     /// Whether a value can be made to wait: by one it is computed from.
     fn can_wait(&self, id: InstructionId, values: &[InstructionId]) -> bool {
         let operands = &self.context.module.instruction(id).operands;
-        let waits = |operand: &InstructionId| values.contains(operand) || self.ties.can_tie(*operand);
+        let waits = |operand: &InstructionId| values.contains(operand) || can_tie(self.context.module, *operand);
         operands.iter().filter(|&&operand| !self.layers.is_free(operand)).all(waits) && operands.iter().any(waits)
     }
     /// Late instructions that use these values, earliest first, without those that come too early to wait for anything.
@@ -109,6 +115,6 @@ impl Writer<'_, '_> {
         let first = self.layers.depth(*users.first()?);
         let operands = users.iter().flat_map(|&user| module.instruction(user).operands.iter().copied());
         let there = operands.filter(|&id| self.layers.is_late(id) && self.layers.depth(id) < first);
-        there.filter(|&id| self.ties.can_wait_for(id)).max_by_key(|&id| (self.layers.depth(id), id))
+        there.filter(|&id| can_wait_for(module, id)).max_by_key(|&id| (self.layers.depth(id), id))
     }
 }

@@ -6,7 +6,7 @@ use hlo_memory::{Bytes, Target};
 use indexmap::IndexMap;
 
 use super::{bytes, constants, finding, is_tied};
-use crate::recompute::tie::Ties;
+use crate::recompute::tie::{Ties, can_tie, can_wait_for};
 use crate::roll::{Likeness, Repetition, Works};
 use crate::{Context, Finding, Grade, Outcome};
 
@@ -33,8 +33,8 @@ fn tie_row(
 ) -> Option<Finding> {
     let module = context.module;
     let pieces = Pieces::new(module, computation, results);
-    let mut ties = Ties::new(module);
-    if !results.iter().all(|&result| ties.can_wait_for(result)) {
+    let mut ties = Ties::new(module, context.options.target);
+    if !results.iter().all(|&result| can_wait_for(module, result)) {
         return None;
     }
     let own = module.instructions_of(computation).filter(|(id, _)| pieces.of[*id].is_some());
@@ -59,7 +59,7 @@ fn tie_row(
         if !large || constant[id] || pieces.is_view(module, id) {
             continue;
         }
-        let Some(place) = pieces.place_to_tie(module, &ties, constant, inst) else { continue };
+        let Some(place) = pieces.place_to_tie(module, constant, inst) else { continue };
         if is_tied(module, inst.operands[place]) {
             return None;
         }
@@ -147,13 +147,12 @@ impl Pieces {
     fn place_to_tie(
         &self,
         module: &Module,
-        ties: &Ties<'_>,
         constant: &SideTable<InstructionId, bool>,
         inst: &Instruction,
     ) -> Option<usize> {
         let places = (0..inst.operands.len()).filter(|&place| {
             let operand = inst.operands[place];
-            !constant[operand] && ties.can_tie(operand)
+            !constant[operand] && can_tie(module, operand)
         });
         places.min_by_key(|&place| {
             let operand = inst.operands[place];

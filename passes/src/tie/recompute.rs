@@ -4,13 +4,13 @@ use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::Bytes;
 
 use super::{bytes, constants, finding, is_tied, positions};
-use crate::recompute::tie::Ties;
+use crate::recompute::tie::{Ties, can_tie, can_wait_for};
 use crate::{Context, Finding};
 
 /// One change that ties the large values of every barrier; `None` if no barrier joins an early and a late value.
 pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<Finding> {
     let module = context.module;
-    let mut ties = Ties::new(module);
+    let mut ties = Ties::new(module, context.options.target);
     let (mut wasted, mut owner, mut barriers) = (Bytes::ZERO, None, 0);
     for (barrier, values, late) in barriers_of(module, computation) {
         let mut count = 0;
@@ -23,7 +23,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
             if context.users.get(*element).iter().all(waits) {
                 continue;
             }
-            if value == late || !is_large(module, value, &values, late) || !ties.can_tie(*element) {
+            if value == late || !is_large(module, value, &values, late) || !can_tie(module, *element) {
                 continue;
             }
             let new = ties.tie(*element, late);
@@ -48,7 +48,6 @@ fn barriers_of(module: &Module, computation: ComputationId) -> Vec<(InstructionI
     }
     let position = positions(module, computation);
     let constant = constants(module, computation);
-    let ties = Ties::new(module);
     let mut found = Vec::new();
     for (id, inst) in module.instructions_of(computation) {
         let &[operand] = inst.operands.as_slice() else { continue };
@@ -58,7 +57,7 @@ fn barriers_of(module: &Module, computation: ComputationId) -> Vec<(InstructionI
         }
         let values = tuple.operands.to_vec();
         let computed = values.iter().copied().filter(|&value| {
-            !constant[value] && module.instruction(value).parameter_number().is_none() && ties.can_wait_for(value)
+            !constant[value] && module.instruction(value).parameter_number().is_none() && can_wait_for(module, value)
         });
         if let Some(late) = computed.max_by_key(|&value| position[value]) {
             found.push((id, values, late));

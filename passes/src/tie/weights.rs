@@ -6,7 +6,7 @@ use hlo_memory::{Bytes, Target, size};
 
 use super::{bytes, constants, finding, is_tied};
 use crate::flow::is_product;
-use crate::recompute::tie::Ties;
+use crate::recompute::tie::{Ties, can_tie, can_wait_for};
 use crate::{Context, Finding, Grade, Outcome, Reason};
 
 /// A product whose operand `early` could wait for `late`.
@@ -31,7 +31,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
         let outcome = Outcome::Missed(Reason { code: "dot-weights", message });
         return Some(Finding { instruction: last.dot, grade: Grade::Bitwise, wasted, outcome });
     }
-    let mut ties = Ties::new(module);
+    let mut ties = Ties::new(module, context.options.target);
     for product in &products {
         let inst = module.instruction(product.dot);
         let (early, late) = (inst.operands[product.early], inst.operands[product.late]);
@@ -50,7 +50,6 @@ fn products(module: &Module, computation: ComputationId) -> Vec<Product> {
         return Vec::new();
     }
     let constant = constants(module, computation);
-    let ties = Ties::new(module);
     let mut late = SideTable::new(false);
     let mut products = Vec::new();
     for (id, inst) in module.instructions_of(computation) {
@@ -69,8 +68,8 @@ fn products(module: &Module, computation: ComputationId) -> Vec<Product> {
             && large
             && is_made_early(module, value)
             && !is_tied(module, leaf(module, value))
-            && ties.can_wait_for(other)
-            && ties.can_tie(leaf(module, value))
+            && can_wait_for(module, other)
+            && can_tie(module, leaf(module, value))
         {
             products.push(Product { dot: id, early, late: late_place });
         }

@@ -17,6 +17,8 @@ impl Search<'_> {
         let everything = self.now.charged() - self.now.floor;
         let bound = |candidate: Candidate| {
             let most = match &candidate.finding.outcome {
+                // What is computed elsewhere changes what kernels store in between.
+                _ if self.passes[candidate.pass].is_timed() => None,
                 Outcome::Rewrite { patch, .. } | Outcome::Withheld { patch, .. } => scope.most_saved(patch),
                 Outcome::Missed(_) => Some(Bytes::ZERO),
             };
