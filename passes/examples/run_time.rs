@@ -1,4 +1,6 @@
-//! Prints the model's time of a run of each module: `cargo run -p hlo-passes --example run_time -- gpu FILE...`.
+//! Prints the time of a run of each module by the model: `cargo run -p hlo-passes --example run_time -- gpu FILE...`.
+
+#![allow(clippy::print_stdout, reason = "a program for the terminal")]
 
 use hlo_memory::Target;
 

@@ -14,10 +14,11 @@
 //!
 //! The `select` waits for `%x` and hands on `%w` untouched: `clamp(0, t, 0)` is zero for every `t`, but no pass of XLA looks through it, and
 //! control dependencies and barriers are gone before XLA:CPU schedules. The tie stands at an input of the region it delays, where it is
-//! fused into the first user and needs no memory of its own.
+//! fused into the first user and needs no memory of its own. XLA:GPU and XLA:TPU schedule with barriers, so an `opt-barrier` of `%w` and `%x` stands in its
+//! place there, which moves nothing.
 //!
 //! Three places are looked at, each as one change. *Weights*: an operand of a `dot` that is widened, computed from parameters, or sharded
-//! waits for the other operand. *Recomputation*: the large value behind an `opt-barrier` waits for the latest value in it. *Copies*: of
+//! waits for the other operand. *Recomputation*, on XLA:CPU: the large value behind an `opt-barrier` waits for the latest value in it. *Copies*: of
 //! independent pieces of the same work, each waits for the one before.
 //!
 //! Sound because `select` hands on every bit, and because a value is never tied to something computed from it. Grade: bitwise; hlo-exact
@@ -25,8 +26,7 @@
 //! the compiler may decide anew whether to make one operation of the two; also where a reduction follows on what is waited for.
 //!
 //! Stays away from scheduled modules, and from equal pieces, which XLA computes once (`repeated`). Every change is kept only if the estimate
-//! of the default schedule falls. On XLA:GPU the weights of a product are not tied (`dot-weights`): the select cannot enter the kernel of the
-//! product, so a copy would appear. On XLA:TPU pieces with products are left alone, which it runs one after the other by itself.
+//! of the default schedule falls. On XLA:TPU pieces with products are left alone, which it runs one after the other by itself.
 
 mod copies;
 mod recompute;
@@ -114,6 +114,9 @@ fn is_tied(module: &Module, id: InstructionId) -> bool {
         _ => id,
     };
     let select = module.instruction(id);
+    if select.opcode == Opcode::GetTupleElement {
+        return module.instruction(select.operands[0]).opcode == Opcode::OptBarrier;
+    }
     if select.opcode != Opcode::Select {
         return false;
     }

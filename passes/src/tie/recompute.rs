@@ -1,7 +1,7 @@
 //! Recomputation behind an `opt-barrier`, as `jax.checkpoint` emits it: the values it starts from wait for the latest value in the barrier.
 
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, Target};
 
 use super::{bytes, constants, finding, is_tied, positions};
 use crate::recompute::tie::{Ties, can_tie, can_wait_for};
@@ -9,6 +9,10 @@ use crate::{Context, Finding};
 
 /// One change that ties the large values of every barrier; `None` if no barrier joins an early and a late value.
 pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<Finding> {
+    if context.options.target != Target::Cpu {
+        // There the barrier itself holds.
+        return None;
+    }
     let module = context.module;
     let mut ties = Ties::new(module, context.options.target);
     let (mut wasted, mut owner, mut barriers) = (Bytes::ZERO, None, 0);

@@ -2,12 +2,12 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
-use hlo_memory::{Bytes, Target, size};
+use hlo_memory::{Bytes, size};
 
 use super::{bytes, constants, finding, is_tied};
 use crate::flow::is_product;
 use crate::recompute::tie::{Ties, can_tie, can_wait_for};
-use crate::{Context, Finding, Grade, Outcome, Reason};
+use crate::{Context, Finding};
 
 /// A product whose operand `early` could wait for `late`.
 struct Product {
@@ -23,14 +23,6 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
     let [_, .., last] = products.as_slice() else { return None };
     let widened = |product: &Product| f32_bytes(module, module.instruction(product.dot).operands[product.early]);
     let wasted: Bytes = products.iter().map(widened).sum();
-    let sharded =
-        |product: &Product| is_sharded(module, leaf(module, module.instruction(product.dot).operands[product.early]));
-    if context.options.target == Target::Gpu && !products.iter().all(sharded) {
-        let message =
-            "a tie cannot enter the kernel of a product on XLA:GPU: a copy of the weights would appear".to_owned();
-        let outcome = Outcome::Missed(Reason { code: "dot-weights", message });
-        return Some(Finding { instruction: last.dot, grade: Grade::Bitwise, wasted, outcome });
-    }
     let mut ties = Ties::new(module, context.options.target);
     for product in &products {
         let inst = module.instruction(product.dot);
