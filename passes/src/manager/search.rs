@@ -151,7 +151,7 @@ impl<'a> Search<'a> {
         observer.begun(module);
         observer.working("estimating the input");
         let before = statistics.estimates.measure(|| estimator.estimate(module))?;
-        let times = Times::of(module, passes.iter().any(|pass| pass.is_timed()));
+        let times = Times::of(module, options.target != Target::Cpu || passes.iter().any(|pass| pass.is_timed()));
         Ok(Self {
             origins: Origins::new(module),
             inlined_size: scope::inlined_size(module),
@@ -396,7 +396,11 @@ impl<'a> Search<'a> {
             }
             self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
-            if score.improves(now, self.least(), self.credit()) && better {
+            let next = second.as_ref().is_none_or(|(other, _)| score < *other);
+            let improves = score.improves(now, self.least(), self.credit()) && (better || next);
+            if improves && self.is_too_slow(&candidate)? {
+                in_vain += 1;
+            } else if improves && better {
                 fits = self.fits_in(&estimate);
                 let before = best.replace((score, candidate));
                 second = before
@@ -404,9 +408,8 @@ impl<'a> Search<'a> {
                     .or(second);
                 in_vain = 0;
             } else {
-                let next = second.as_ref().is_none_or(|(other, _)| score < *other);
                 let other = best.as_ref().is_none_or(|(_, best)| !self.are_alternatives(best, &candidate));
-                if score.improves(now, self.least(), self.credit()) && next && other {
+                if improves && next && other {
                     second = Some((score, candidate));
                 }
                 in_vain += 1;
@@ -438,13 +441,7 @@ impl<'a> Search<'a> {
         statistics.passes[candidate.pass].tried += 1;
         let undo = statistics.patches.measure(|| trial::apply(self.module, claim, patch.clone(), self.options))?;
         let estimate = self.measure();
-        let lowers = estimate.as_ref().is_ok_and(|estimate| estimate.charged() < self.now.charged());
-        let slowdown = if lowers && self.passes[candidate.pass].is_timed() { self.slowdown() } else { None };
         undo.revert(self.module);
-        if let Some(slowdown) = slowdown {
-            self.note(candidate, Trial::Slower(slowdown));
-            return Ok(None);
-        }
         let outcome = match &estimate {
             Ok(estimate) if estimate.charged() < self.now.charged() && self.rises(estimate) => {
                 Trial::Rises(estimate.total)

@@ -20,7 +20,7 @@ impl Search<'_> {
         let is_it = |tried: &&Tried| {
             tried.state == state && tried.pass == pass && tried.instruction == at && tried.label == label
         };
-        self.tried.iter().find(is_it).map(|tried| &tried.outcome)
+        self.tried.iter().rfind(is_it).map(|tried| &tried.outcome)
     }
 
     /// Notes what came of a candidate.

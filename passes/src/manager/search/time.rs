@@ -4,11 +4,17 @@
 //! stands behind a barrier only shows in the module as it is compiled, so the time of that decides.
 
 use hlo_ir::{Module, hash};
+use hlo_memory::Target;
 use indexmap::IndexMap;
 
-use super::Search;
+use super::super::RunError;
+use super::super::remarks::Trial;
+use super::{Candidate, Search, trial};
 use crate::pass::MAX_SLOWDOWN;
 use crate::{Options, run_time};
+
+/// How many times as slow loops over blocks may make a program on a device: each block starts its kernels anew, and reads again what all of them need.
+const MAX_SLOWDOWN_BY_BLOCKS: f64 = 1.25;
 
 /// Times of a run of the input and of forms that were seen before, as far as there are any.
 #[derive(Default)]
@@ -34,13 +40,28 @@ impl Times {
 }
 
 impl Search<'_> {
-    /// How many times as long as the input the module takes as it is now, if that is more than a user accepts who did not ask for memory at the cost of time.
-    pub(super) fn slowdown(&mut self) -> Option<f64> {
+    /// Whether a candidate makes the program take longer beside the input than a user accepts who did not ask for memory at the cost of time.
+    pub(super) fn is_too_slow(&mut self, candidate: &Candidate) -> Result<bool, RunError> {
+        let pass = &self.passes[candidate.pass];
+        let on_device = self.options.target != Target::Cpu;
+        let most = match (pass.is_timed(), on_device) {
+            (true, _) => MAX_SLOWDOWN,
+            (false, true) => MAX_SLOWDOWN_BY_BLOCKS,
+            // There passes go by prices of their own, which were fitted to run times.
+            (false, false) => return Ok(false),
+        };
+        let Some(patch) = candidate.patch() else { return Ok(false) };
         if self.told.budget.is_some() || !self.fits_device() {
-            return None;
+            return Ok(false);
         }
-        let [seconds, input] = self.times.ask(self.module, self.options)?;
-        Some(seconds / input).filter(|slowdown| *slowdown > MAX_SLOWDOWN)
+        let undo = trial::apply(self.module, self.claim(candidate), patch.clone(), self.options)?;
+        let times = self.times.ask(self.module, self.options);
+        undo.revert(self.module);
+        let slowdown = times.map(|[seconds, input]| seconds / input).filter(|slowdown| *slowdown > most);
+        if let Some(slowdown) = slowdown {
+            self.note(candidate, Trial::Slower(slowdown));
+        }
+        Ok(slowdown.is_some())
     }
 
     /// Whether the input runs at all on the device that was named: what does not may take longer.
