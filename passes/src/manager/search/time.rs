@@ -40,7 +40,7 @@ impl Times {
 }
 
 impl Search<'_> {
-    /// Whether a candidate makes the program take longer beside the input than a user accepts who did not ask for memory at the cost of time.
+    /// Whether the candidate that was tried last makes the program take longer beside the input than a user accepts who did not ask for memory at the cost of time.
     pub(super) fn is_too_slow(&mut self, candidate: &Candidate) -> Result<bool, RunError> {
         let pass = &self.passes[candidate.pass];
         let on_device = self.options.target != Target::Cpu;
@@ -58,8 +58,8 @@ impl Search<'_> {
         let times = self.times.ask(self.module, self.options);
         undo.revert(self.module);
         let slowdown = times.map(|[seconds, input]| seconds / input).filter(|slowdown| *slowdown > most);
-        if let Some(slowdown) = slowdown {
-            self.note(candidate, Trial::Slower(slowdown));
+        if let Some((slowdown, tried)) = slowdown.zip(self.tried.last_mut()) {
+            tried.outcome = Trial::Slower(slowdown);
         }
         Ok(slowdown.is_some())
     }
