@@ -108,6 +108,10 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether the user set a size of blocks, or asks for less than the usual savings.
+    pub(crate) fn asks_for_small_savings(&self) -> bool {
+        self.chunk_bytes.is_some() || self.min_saving < Self::default().min_saving
+    }
     /// What a budget is held against.
     pub fn peak(&self, estimate: &Estimate) -> Bytes {
         if self.is_judged { estimate.likely() } else { estimate.certain() }

@@ -6,7 +6,7 @@
 
 use hlo_memory::{Bytes, Target};
 
-use crate::{Context, Finding, Options, Outcome, Pass, PassKind, Reason};
+use crate::{Context, Finding, Outcome, Pass, PassKind, Reason};
 
 /// What is said where it takes no loop.
 pub(crate) const NOT_ASKED: &str = "less than 32 MiB lie above the floor, which the system's allocator keeps from run to run: a loop would only \
@@ -21,8 +21,7 @@ pub(crate) fn recycles_memory(context: &Context<'_>) -> bool {
 
 /// Whether memory is wanted at the cost of run time: who sets a size of blocks, misses a budget or asks for less than the usual savings wants it.
 pub(crate) fn asks_for_memory(context: &Context<'_>) -> bool {
-    let options = context.options;
-    options.chunk_bytes.is_some() || options.min_saving < Options::default().min_saving || context.is_urgent()
+    context.options.asks_for_small_savings() || context.is_urgent()
 }
 
 /// The findings of a pass as they hold for small programs: where memory costs no time, a rewrite may not cost any, and stays a remark.

@@ -13,7 +13,7 @@ use super::{Candidate, Search, trial};
 use crate::pass::MAX_SLOWDOWN;
 use crate::{Options, run_time};
 
-/// How many times as slow loops over blocks may make a program on a device: each block starts its kernels anew, and reads again what all of them need.
+/// How many times as slow loops over blocks may make a program on a GPU: each block starts its kernels anew, and reads again what all of them need.
 const MAX_SLOWDOWN_BY_BLOCKS: f64 = 1.25;
 
 /// Times of a run of the input and of forms that were seen before, as far as there are any.
@@ -43,12 +43,12 @@ impl Search<'_> {
     /// Whether the candidate that was tried last makes the program take longer beside the input than a user accepts who did not ask for memory at the cost of time.
     pub(super) fn is_too_slow(&mut self, candidate: &Candidate) -> Result<bool, RunError> {
         let pass = &self.passes[candidate.pass];
-        let on_device = self.options.target != Target::Cpu;
-        let most = match (pass.is_timed(), on_device) {
+        let most = match (pass.is_timed(), self.options.target) {
             (true, _) => MAX_SLOWDOWN,
-            (false, true) => MAX_SLOWDOWN_BY_BLOCKS,
-            // There passes go by prices of their own, which were fitted to run times.
-            (false, false) => return Ok(false),
+            // Who sets a size of blocks or asks for less than the usual savings wants memory at the cost of time.
+            (false, Target::Gpu) if !self.options.asks_for_small_savings() => MAX_SLOWDOWN_BY_BLOCKS,
+            // On CPU passes go by prices of their own, which were fitted to run times. What kernels and iterations take on TPU was not measured.
+            (false, _) => return Ok(false),
         };
         let Some(patch) = candidate.patch() else { return Ok(false) };
         if self.told.budget.is_some() || !self.fits_device() {
