@@ -59,6 +59,7 @@ mod tests {
     use hlo_ir::{Module, text};
 
     use super::*;
+    use crate::Options;
     use crate::Grade;
 
     /// Whether a rewrite of a pass of this kind is made in a program that needed so many bytes, of which none are the floor's.
