@@ -59,8 +59,8 @@ mod tests {
     use hlo_ir::{Module, text};
 
     use super::*;
-    use crate::Options;
     use crate::Grade;
+    use crate::Options;
 
     /// Whether a rewrite of a pass of this kind is made in a program that needed so many bytes, of which none are the floor's.
     fn is_made(may_cost_time: bool, before: Bytes, options: &Options) -> bool {
