@@ -18,11 +18,13 @@ pub(crate) struct Costs<'a> {
     machine: &'a Machine,
     /// What computations take that were asked about.
     known: RefCell<IndexMap<ComputationId, Option<f64>>>,
+    /// The same of what they take at least.
+    least: RefCell<IndexMap<ComputationId, f64>>,
 }
 
 impl<'a> Costs<'a> {
     pub(crate) fn new(module: &'a Module, machine: &'a Machine) -> Self {
-        Self { module, machine, known: RefCell::default() }
+        Self { module, machine, known: RefCell::default(), least: RefCell::default() }
     }
     /// Traffic that takes as long as computing a value once more where its operands stand in memory and its result does not have to: a kernel that needs it
     /// computes it. `None` for what is never computed twice: loops that run nobody knows how often, calls of libraries, exchanges between devices.
@@ -67,13 +69,18 @@ impl<'a> Costs<'a> {
         let (_, trips) = crate::loop_residuals::bound(self.module, condition)?;
         Some(self.of_computation(body)? * trips.max(0) as f64)
     }
-    /// What is known of a computation: what the instructions take that have a cost.
-    pub(crate) fn known_of(&self, computation: ComputationId) -> f64 {
+    /// What a computation takes at least: what its instructions take that have a cost.
+    pub(crate) fn at_least(&self, computation: ComputationId) -> f64 {
+        if let Some(&least) = self.least.borrow().get(&computation) {
+            return least;
+        }
         let one = |(id, inst): (InstructionId, &hlo_ir::Instruction)| {
-            let inside = || inst.called_computations().map(|called| self.known_of(called)).sum();
+            let inside = || inst.called_computations().map(|called| self.at_least(called)).sum();
             self.of(id).unwrap_or_else(inside)
         };
-        self.module.instructions_of(computation).map(one).sum()
+        let all = self.module.instructions_of(computation).map(one).sum();
+        self.least.borrow_mut().insert(computation, all);
+        all
     }
     /// The same of all that a computation does.
     fn of_computation(&self, computation: ComputationId) -> Option<f64> {
@@ -174,5 +181,12 @@ ENTRY main {
             "HloModule m\n\nf0 {{\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] add(x, x)\n}}\n\n{levels}ENTRY main {{\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] call(x), to_apply=f39\n}}\n"
         );
         assert_eq!(costs(&text, &["y"]).len(), 1);
+        let sorted = text.replacen("add(x, x)", "sort(x), dimensions={0}, to_apply=less", 1);
+        let less = "less {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = pred[] compare(a, b), direction=LT\n}\n\nf0 {";
+        let module = text::parse(&sorted.replacen("f0 {", less, 1)).expect("a module");
+        let costs = Costs::new(&module, Machine::of(Target::Cpu));
+        assert_eq!(costs.of(module.computation(module.entry()).root), None, "nobody knows what a sort takes");
+        // A comparison in each of 2^39 sorts.
+        assert_eq!(costs.at_least(module.entry()) as u64, 1 << 37);
     }
 }

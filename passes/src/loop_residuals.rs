@@ -181,7 +181,7 @@ fn change(
 fn allowed(module: &Module, stacks: &Stacks, readers: &Readers, prices: &Prices<'_>) -> u64 {
     let first = module.instruction(stacks.body.parameter).parent;
     let bodies = readers.list.iter().map(|reader| reader.body).chain([first]);
-    (bodies.map(|body| prices.costs.known_of(body)).sum::<f64>() * (MAX_SLOWDOWN - 1.0)) as u64
+    (bodies.map(|body| prices.costs.at_least(body)).sum::<f64>() * (MAX_SLOWDOWN - 1.0)) as u64
 }
 
 /// The change that saves most at one price of memory, with rows that follow from those of the step before or without, if a step takes no more than `slower` longer.

@@ -45,6 +45,9 @@ pub struct Operations {
     pub bf16: u64,
 }
 
+/// What starting the kernels of a block may take, as a part of what moving it takes: a quarter.
+pub(crate) const STARTING: f64 = 0.25;
+
 const GIGA: u64 = 1_000_000_000;
 const TERA: u64 = 1000 * GIGA;
 const MIB: u64 = 1 << 20;
@@ -135,9 +138,9 @@ impl Machine {
     pub fn traffic(&self, nanoseconds: u64) -> f64 {
         self.bytes_per_second as f64 * nanoseconds as f64 / GIGA as f64
     }
-    /// Bytes of a block below which starting an iteration with its kernel takes more than a quarter of what moving the block takes: a power of two.
+    /// Bytes of a block below which starting an iteration with its kernel takes more than [`STARTING`] of what moving the block takes: a power of two.
     pub fn least_block(&self) -> Bytes {
-        let bytes = (4.0 * self.traffic(self.iteration + self.kernel)).max(1.0) as u64;
+        let bytes = (self.traffic(self.iteration + self.kernel) / STARTING).max(1.0) as u64;
         Bytes(bytes.next_power_of_two())
     }
     /// Bytes of memory traffic that take as long as one multiplication and addition of elements of this type.

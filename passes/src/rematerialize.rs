@@ -83,6 +83,7 @@ fn in_computation(context: &Context<'_>, computation: ComputationId) -> Vec<Find
     plans.dedup_by(|later, earlier| later.saved <= earlier.saved);
     if !context.is_urgent() {
         plans = plans.iter().flat_map(|plan| PARTS.map(|of| plan.part(context, &layers, of))).collect();
+        plans.dedup_by(|later, earlier| later.again == earlier.again);
     }
     plans.iter().filter(|plan| plan.saved >= least).filter_map(|plan| finding(context, &layers, plan)).collect()
 }

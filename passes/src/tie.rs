@@ -21,7 +21,7 @@
 //! waits for the other operand. *Recomputation*, on XLA:CPU: the large value behind an `opt-barrier` waits for the latest value in it. *Copies*: of
 //! independent pieces of the same work, each waits for the one before.
 //!
-//! Sound because `select` hands on every bit, and because a value is never tied to something computed from it. Grade: bitwise; hlo-exact
+//! Sound because a `select` or a barrier hands on every bit, and because a value is never tied to something computed from it. Grade: bitwise; hlo-exact
 //! where the tie comes between a float product and a sum, or reads a product or a scatter into zeros that a sum takes in, because there
 //! the compiler may decide anew whether to make one operation of the two; also where a reduction follows on what is waited for.
 //!
@@ -34,7 +34,7 @@ mod weights;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
-use hlo_memory::{Bytes, size};
+use hlo_memory::{Bytes, Target, size};
 
 use crate::recompute::tie::Ties;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
@@ -108,19 +108,20 @@ fn positions(module: &Module, computation: ComputationId) -> SideTable<Instructi
 }
 
 /// Whether a value waits for another already: what [`Ties::tie`] makes, by structure.
-fn is_tied(module: &Module, id: InstructionId) -> bool {
+fn is_tied(module: &Module, target: Target, id: InstructionId) -> bool {
+    let inst = module.instruction(id);
+    if target != Target::Cpu {
+        return inst.opcode == Opcode::GetTupleElement
+            && module.instruction(inst.operands[0]).opcode == Opcode::OptBarrier;
+    }
     let through = |id: InstructionId| match module.instruction(id).opcode {
         Opcode::Broadcast => module.instruction(id).operands[0],
         _ => id,
     };
-    let select = module.instruction(id);
-    if select.opcode == Opcode::GetTupleElement {
-        return module.instruction(select.operands[0]).opcode == Opcode::OptBarrier;
-    }
-    if select.opcode != Opcode::Select {
+    if inst.opcode != Opcode::Select {
         return false;
     }
-    let compare = module.instruction(through(select.operands[0]));
+    let compare = module.instruction(through(inst.operands[0]));
     let Some(&clamp) = compare.operands.first().filter(|_| compare.opcode == Opcode::Compare) else { return false };
     let clamp = module.instruction(clamp);
     clamp.opcode == Opcode::Clamp && clamp.operands.first() == clamp.operands.last()

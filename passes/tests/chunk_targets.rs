@@ -80,6 +80,20 @@ ENTRY";
     assert!(report.after.total < report.before.total);
 }
 
+#[test]
+fn loops_that_take_a_quarter_longer_on_gpu_are_made_where_memory_is_asked_for() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/chunk");
+    let source = std::fs::read_to_string(folder.join("fires-two-tables.before.hlo")).expect("it is in the corpus");
+    let (plain, report) = optimized(&source, Target::Gpu);
+    assert_eq!(loops(&plain), 0);
+    assert!(report.remarks.iter().any(|remark| remark.code == "slower"), "{:?}", report.remarks);
+    let wanted = Options { target: Target::Gpu, min_saving: Bytes(1), ..Options::default() };
+    let mut module = parse(&source);
+    run(&mut module, &default_pipeline(), &wanted, &ModelEstimator { target: Target::Gpu })
+        .expect("it has an estimate");
+    assert!(loops(&module) > 0);
+}
+
 /// Iterations of the loop that is offered.
 fn iterations(source: &str, target: Target) -> i64 {
     let wanted = Options { target, ..options(1) };

@@ -77,6 +77,22 @@ fn where_compilers_schedule_with_barriers_values_wait_behind_them() {
 }
 
 #[test]
+fn weights_behind_barriers_of_the_program_wait_on_cpu_where_those_are_gone() {
+    let mut source = text::print(&net(4, "bf16"));
+    for k in 1..=4 {
+        let parameter = format!("%w.{k} = bf16[64,64] parameter({k})");
+        let held = format!("%q.{k} = bf16[64,64] parameter({k})\n  %u.{k} = (bf16[64,64]) tuple(%q.{k})");
+        let barrier = format!("%b.{k} = (bf16[64,64]) opt-barrier(%u.{k})");
+        let taken = format!("%w.{k} = bf16[64,64] get-tuple-element(%b.{k}), index=0");
+        assert!(source.contains(&parameter), "{source}");
+        source = source.replace(&parameter, &format!("{held}\n  {barrier}\n  {taken}"));
+    }
+    let mut module = text::parse(&source).expect("it is a module");
+    assert_eq!(tied(&mut module), 1);
+    assert_eq!(text::print(&module).matches(" select(").count(), 3);
+}
+
+#[test]
 fn recomputation_waits_for_the_latest_value_of_its_barrier() {
     let mut module = common::module(
         "  %x = f32[64,64] parameter(0)

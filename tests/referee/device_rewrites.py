@@ -19,7 +19,7 @@ import sys
 sys.dont_write_bytecode = True
 
 import xla  # noqa: E402
-from hlo_opt.xla import child, jobs  # noqa: E402
+from hlo_opt.xla import child, trial  # noqa: E402
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 LIMIT = 600.0
@@ -76,13 +76,13 @@ class Answers:
         self.known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
     def temporaries(self, module):
-        return self.bytes(module, "temp_bytes")
+        return self.figure(module, "temp_bytes")
 
-    def bytes(self, module, kind):
-        """One of the compiler's figures; None if it refuses the module, which is asked again in the next run."""
+    def figure(self, module, kind):
+        """One of the compiler's figures in bytes, or the estimated `seconds`; None if it refuses the module, which is asked again in the next run."""
         key = hash_of(module.read_text(encoding="utf-8"))
         if key not in self.known:
-            answer = child.run(jobs.peak, (str(module), None, self.target), time_limit=LIMIT)
+            answer = child.run(trial.time, (str(module), self.target), time_limit=LIMIT)
             if "temp_bytes" not in answer:
                 print(f"  {module}: {answer.get('error', '')[-200:]}", file=sys.stderr, flush=True)
                 return None

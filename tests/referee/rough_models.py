@@ -1,4 +1,5 @@
-"""How far the rough models of XLA:GPU and XLA:TPU are off: the compiler's totals and ours of programs as they are written and as they are rewritten, as a table.
+"""How far the rough models of XLA:GPU and XLA:TPU are off: the compiler's totals and ours of programs as they are written and as they are rewritten, as a table. Times are those of
+`python -m hlo_opt.xla time`, a roofline over what the compiler makes, beside the program as written.
 
     rough_models.py gpu|tpu FOLDER [--tool target/release/hlo-opt]
 
@@ -27,16 +28,18 @@ def main():
     (options.folder / "rewritten").mkdir(exist_ok=True)
     compiler = device_rewrites.Answers(options.folder / "answers.json", options.target)
     rows = []
-    print("| program | form | XLA | model | error margin |\n|---|---|---|---|---|")
+    print("| program | form | XLA | model | error margin | time |\n|---|---|---|---|---|---|")
     for before in sorted(options.folder.glob("*.hlo")):
+        written = None
         for form, module in forms(before, options):
-            total = compiler.bytes(module, "total_bytes")
+            total, seconds = compiler.figure(module, "total_bytes"), compiler.figure(module, "seconds")
+            written = written or seconds
             ours, more = model(module, options)
             if total is None:
-                print(f"| {before.stem} | {form} | does not compile | {ours / MIB:.1f} | {more / MIB:.1f} |", flush=True)
+                print(f"| {before.stem} | {form} | does not compile | {ours / MIB:.1f} | {more / MIB:.1f} | |", flush=True)
                 continue
             rows.append((total, ours, more))
-            print(f"| {before.stem} | {form} | {total / MIB:.1f} | {ours / MIB:.1f} | {more / MIB:.1f} |", flush=True)
+            print(f"| {before.stem} | {form} | {total / MIB:.1f} | {ours / MIB:.1f} | {more / MIB:.1f} | {seconds / written:.2f} |", flush=True)
     print(f"\n{summary(rows)}")
 
 

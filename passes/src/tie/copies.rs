@@ -60,7 +60,7 @@ fn tie_row(
             continue;
         }
         let Some(place) = pieces.place_to_tie(module, constant, inst) else { continue };
-        if is_tied(module, inst.operands[place]) {
+        if is_tied(module, context.options.target, inst.operands[place]) {
             return None;
         }
         let new = rewritten.entry(id).or_insert_with(|| inst.clone());

@@ -23,7 +23,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
             let index = inst.int(&hlo_ir::AttrKey::Index).unwrap_or(-1);
             let from = usize::try_from(index).ok().and_then(|index| values.get(index));
             let Some(&value) = from.filter(|_| inst.opcode == Opcode::GetTupleElement) else { continue };
-            let waits = |user: &InstructionId| is_tied(module, *user);
+            let waits = |user: &InstructionId| is_tied(module, Target::Cpu, *user);
             if context.users.get(*element).iter().all(waits) {
                 continue;
             }

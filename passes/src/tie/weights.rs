@@ -2,7 +2,7 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
-use hlo_memory::{Bytes, size};
+use hlo_memory::{Bytes, Target, size};
 
 use super::{bytes, constants, finding, is_tied};
 use crate::flow::is_product;
@@ -19,7 +19,7 @@ struct Product {
 /// One change that lets the weights of all products wait; `None` if there are fewer than two such products.
 pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<Finding> {
     let module = context.module;
-    let products = products(module, computation);
+    let products = products(module, computation, context.options.target);
     let [_, .., last] = products.as_slice() else { return None };
     let widened = |product: &Product| f32_bytes(module, module.instruction(product.dot).operands[product.early]);
     let wasted: Bytes = products.iter().map(widened).sum();
@@ -36,7 +36,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
 }
 
 /// Products of something computed from an earlier product and something that is not.
-fn products(module: &Module, computation: ComputationId) -> Vec<Product> {
+fn products(module: &Module, computation: ComputationId, target: Target) -> Vec<Product> {
     let heavy = |inst: &Instruction| is_product(inst.opcode);
     if !module.instructions_of(computation).any(|(_, inst)| heavy(inst)) {
         return Vec::new();
@@ -59,7 +59,7 @@ fn products(module: &Module, computation: ComputationId) -> Vec<Product> {
             && !constant[value]
             && large
             && is_made_early(module, value)
-            && !is_tied(module, leaf(module, value))
+            && !is_tied(module, target, leaf(module, value))
             && can_wait_for(module, other)
             && can_tie(module, leaf(module, value))
         {

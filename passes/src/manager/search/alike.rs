@@ -4,7 +4,7 @@
 use hlo_ir::InstructionId;
 use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, Estimate};
 
 use super::super::RunError;
 use super::super::trial;
@@ -18,6 +18,7 @@ impl Search<'_> {
     /// places that none of the others changes. They stay if they lower the peak further. `false`, and nothing changed, if there is no estimate of the first.
     pub(super) fn take_with_likes(&mut self, first: Candidate) -> Result<bool, RunError> {
         let beside = self.said.recall(PassKind::Rewrite).unwrap_or_default();
+        let maker = first.pass;
         let likes: Vec<Candidate> = beside.into_iter().filter(|other| are_alike(&first, other)).collect();
         if !self.take(first)? {
             return Ok(false);
@@ -25,21 +26,23 @@ impl Search<'_> {
         let pays = self.paid == self.steps.len();
         // A budget may be met by some of them.
         if pays && !likes.is_empty() && self.options.budget.is_none() {
-            self.take_likes(likes);
+            self.take_likes(likes, maker);
         }
         Ok(true)
     }
 
-    /// Makes all of these that can still be made, and estimates the result once.
-    fn take_likes(&mut self, likes: Vec<Candidate>) {
+    /// Makes all of these that can still be made, all of one pass, and estimates the result once.
+    fn take_likes(&mut self, likes: Vec<Candidate>, maker: usize) {
         let (start, now) = (self.steps.len(), self.now.clone());
         self.make_unmeasured(likes, start - 1);
         if self.steps.len() == start {
             return;
         }
-        let estimate = self.measure();
-        match estimate {
-            Ok(estimate) if estimate.charged() + self.least() < now.charged() && !self.rises(&estimate) => {
+        let lowers = |search: &Self, estimate: &Estimate| {
+            estimate.charged() + search.least() < now.charged() && !search.rises(estimate)
+        };
+        match self.measure() {
+            Ok(estimate) if lowers(self, &estimate) && self.slowdown_by(maker).is_none() => {
                 self.share(now.charged() - estimate.charged(), start);
                 self.now = estimate;
                 self.pay();

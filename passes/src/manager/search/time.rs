@@ -1,4 +1,4 @@
-//! What computing values again costs: the estimated time of a form beside that of the input.
+//! What rewrites cost: the estimated time of a form beside that of the input.
 //!
 //! Passes that compute values again weigh that against the traffic it spares, one value at a time. What a kernel takes in, what it stores for others and what
 //! stands behind a barrier only shows in the module as it is compiled, so the time of that decides.
@@ -10,62 +10,70 @@ use indexmap::IndexMap;
 use super::super::RunError;
 use super::super::remarks::Trial;
 use super::{Candidate, Search, trial};
+use crate::machine::STARTING;
 use crate::pass::MAX_SLOWDOWN;
 use crate::{Options, run_time};
 
-/// How many times as slow loops over blocks may make a program on a GPU: each block starts its kernels anew, and reads again what all of them need.
-const MAX_SLOWDOWN_BY_BLOCKS: f64 = 1.25;
-
 /// Times of a run of the input and of forms that were seen before, as far as there are any.
-#[derive(Default)]
 pub(super) struct Times {
-    /// Kept only where a pass is timed.
+    /// Kept until it is asked for, and only where something is timed.
     input: Option<Module>,
+    /// Seconds of the input.
+    seconds: Option<f64>,
     known: IndexMap<u64, Option<f64>>,
 }
 
 impl Times {
     pub(super) fn of(input: &Module, is_asked_for: bool) -> Self {
-        Self { input: (is_asked_for && !input.is_scheduled()).then(|| input.clone()), known: IndexMap::new() }
+        let input = (is_asked_for && !input.is_scheduled()).then(|| input.clone());
+        Self { input, seconds: None, known: IndexMap::new() }
     }
-    /// Seconds of a run of a module, and of the input.
-    fn ask(&mut self, module: &Module, options: &Options) -> Option<[f64; 2]> {
-        let Self { input, known } = self;
-        let mut of = |module: &Module| {
-            let measure = || run_time(module, options.target, options.machine()).ok().map(|time| time.seconds);
-            *known.entry(hash::named_hash(module)).or_insert_with(measure)
-        };
-        Some([of(module)?, of(input.as_ref()?)?])
+    /// How many times as long as the input a module takes.
+    fn slowdown(&mut self, module: &Module, options: &Options) -> Option<f64> {
+        let time = |module: &Module| run_time(module, options.target, options.machine()).ok().map(|time| time.seconds);
+        if let Some(input) = self.input.take() {
+            self.seconds = time(&input);
+        }
+        let input = self.seconds?;
+        let seconds = *self.known.entry(hash::named_hash(module)).or_insert_with(|| time(module));
+        seconds.map(|seconds| seconds / input)
     }
 }
 
 impl Search<'_> {
-    /// Whether the candidate that was tried last makes the program take longer beside the input than a user accepts who did not ask for memory at the cost of time.
+    /// Whether the candidate that was tried last makes the program too slow.
     pub(super) fn is_too_slow(&mut self, candidate: &Candidate) -> Result<bool, RunError> {
-        let pass = &self.passes[candidate.pass];
-        let most = match (pass.is_timed(), self.options.target) {
-            (true, _) => MAX_SLOWDOWN,
-            // Who sets a size of blocks or asks for less than the usual savings wants memory at the cost of time.
-            (false, Target::Gpu) if !self.options.asks_for_small_savings() => MAX_SLOWDOWN_BY_BLOCKS,
-            // On CPU passes go by prices of their own, which were fitted to run times. What kernels and iterations take on TPU was not measured.
-            (false, _) => return Ok(false),
-        };
-        let Some(patch) = candidate.patch() else { return Ok(false) };
-        if self.told.budget.is_some() || !self.fits_device() {
+        let Some(patch) = candidate.patch().filter(|_| self.most_slowdown(candidate.pass).is_some()) else {
             return Ok(false);
-        }
+        };
         let undo = trial::apply(self.module, self.claim(candidate), patch.clone(), self.options)?;
-        let times = self.times.ask(self.module, self.options);
+        let slowdown = self.slowdown_by(candidate.pass);
         undo.revert(self.module);
-        let slowdown = times.map(|[seconds, input]| seconds / input).filter(|slowdown| *slowdown > most);
         if let Some((slowdown, tried)) = slowdown.zip(self.tried.last_mut()) {
             tried.outcome = Trial::Slower(slowdown);
         }
         Ok(slowdown.is_some())
     }
 
-    /// Whether the input runs at all on the device that was named: what does not may take longer.
-    fn fits_device(&self) -> bool {
-        self.options.machine().memory.is_none_or(|memory| self.before.total <= memory)
+    /// How many times as long as the input the module takes as it is now, if that is more than rewrites of a pass may make of it.
+    pub(super) fn slowdown_by(&mut self, pass: usize) -> Option<f64> {
+        let most = self.most_slowdown(pass)?;
+        self.times.slowdown(self.module, self.options).filter(|slowdown| *slowdown > most)
+    }
+
+    /// How many times as slow rewrites of a pass may make the program; any number where memory is asked for at the cost of time, and where the input does not fit
+    /// its device.
+    fn most_slowdown(&self, pass: usize) -> Option<f64> {
+        let fits_device = self.options.machine().memory.is_none_or(|memory| self.before.likely() <= memory);
+        if self.told.budget.is_some() || !fits_device {
+            return None;
+        }
+        match (self.passes[pass].is_timed(), self.options.target) {
+            (true, _) => Some(MAX_SLOWDOWN),
+            // Blocks are as large as starting their kernels asks for. On CPU passes go by prices of their own, which were fitted to run times; what kernels and
+            // iterations take on TPU was not measured.
+            (false, Target::Gpu) if !self.options.asks_for_small_savings() => Some(1.0 + STARTING),
+            (false, _) => None,
+        }
     }
 }
