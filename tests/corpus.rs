@@ -67,16 +67,24 @@ fn two_runs_are_byte_identical() {
 
 #[test]
 fn a_second_run_changes_nothing() {
+    let mut again = Vec::new();
+    let is_timed = |name: &str| hlo_passes::all().iter().any(|pass| pass.name() == name && pass.is_timed());
     for (folder, name) in everything() {
         let first = optimize(&text(corpus(&folder, &name, "before.hlo")), &Pipeline::standard(), &eager()).unwrap();
-        // What time alone forbids beside the input, it may allow beside the result.
-        if first.report.remarks.iter().any(|remark| remark.code == "slower") {
+        let second = optimize(&first.text, &Pipeline::standard(), &eager()).unwrap();
+        if second.text == first.text {
             continue;
         }
-        let second = optimize(&first.text, &Pipeline::standard(), &eager()).unwrap();
+        // What time alone forbids beside the input, it may allow beside the result.
+        let slower = first.report.remarks.iter().any(|remark| remark.code == "slower");
         let rewrites: Vec<_> = second.report.rewrites.iter().map(|rewrite| (rewrite.pass, &rewrite.note)).collect();
-        assert!(second.text == first.text, "{folder}/{name} is rewritten again: {rewrites:?}");
+        assert!(
+            slower && rewrites.iter().all(|(pass, _)| is_timed(pass)),
+            "{folder}/{name} is rewritten again: {rewrites:?}"
+        );
+        again.push(format!("{folder}/{name}"));
     }
+    assert_eq!(again, ["rematerialize-small/fires-gelu-layers"]);
 }
 
 #[test]

@@ -33,8 +33,8 @@ mod recompute;
 mod weights;
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
-use hlo_memory::{Bytes, Target, size};
+use hlo_ir::{ComputationId, InstructionId, Module};
+use hlo_memory::{Bytes, size};
 
 use crate::recompute::tie::Ties;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
@@ -105,24 +105,4 @@ fn positions(module: &Module, computation: ComputationId) -> SideTable<Instructi
         position.set(id, number);
     }
     position
-}
-
-/// Whether a value waits for another already: what [`Ties::tie`] makes, by structure.
-fn is_tied(module: &Module, target: Target, id: InstructionId) -> bool {
-    let inst = module.instruction(id);
-    if target != Target::Cpu {
-        return inst.opcode == Opcode::GetTupleElement
-            && module.instruction(inst.operands[0]).opcode == Opcode::OptBarrier;
-    }
-    let through = |id: InstructionId| match module.instruction(id).opcode {
-        Opcode::Broadcast => module.instruction(id).operands[0],
-        _ => id,
-    };
-    if inst.opcode != Opcode::Select {
-        return false;
-    }
-    let compare = module.instruction(through(inst.operands[0]));
-    let Some(&clamp) = compare.operands.first().filter(|_| compare.opcode == Opcode::Compare) else { return false };
-    let clamp = module.instruction(clamp);
-    clamp.opcode == Opcode::Clamp && clamp.operands.first() == clamp.operands.last()
 }

@@ -80,10 +80,15 @@ ENTRY";
     assert!(report.after.total < report.before.total);
 }
 
+/// Gradients of two tables by the same indices, 16 GiB of them.
+fn two_tables() -> String {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/chunk/fires-two-tables.before.hlo");
+    std::fs::read_to_string(file).expect("it is in the corpus")
+}
+
 #[test]
 fn loops_that_take_a_quarter_longer_on_gpu_are_made_where_memory_is_asked_for() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/chunk");
-    let source = std::fs::read_to_string(folder.join("fires-two-tables.before.hlo")).expect("it is in the corpus");
+    let source = two_tables();
     let (plain, report) = optimized(&source, Target::Gpu);
     assert_eq!(loops(&plain), 0);
     assert!(report.remarks.iter().any(|remark| remark.code == "slower"), "{:?}", report.remarks);
@@ -92,6 +97,14 @@ fn loops_that_take_a_quarter_longer_on_gpu_are_made_where_memory_is_asked_for() 
     run(&mut module, &default_pipeline(), &wanted, &ModelEstimator { target: Target::Gpu })
         .expect("it has an estimate");
     assert!(loops(&module) > 0);
+}
+
+#[test]
+fn what_does_not_fit_its_device_may_become_slower() {
+    let source = two_tables().replace("1073741824", "8589934592");
+    let (module, report) = optimized(&source, Target::Gpu);
+    assert!(Machine::of(Target::Gpu).memory.unwrap() < report.before.total);
+    assert!(loops(&module) > 0, "{:?}", report.remarks);
 }
 
 /// Iterations of the loop that is offered.

@@ -111,21 +111,36 @@ fn recomputation_waits_for_the_latest_value_of_its_barrier() {
     assert!(after.contains("slice(%late)"), "{after}");
 }
 
-#[test]
-fn pieces_of_the_same_work_wait_for_each_other() {
+/// Pieces that sort what they compute.
+fn sorted_pieces(count: usize) -> Module {
     let mut lines = String::new();
-    for k in 0..3 {
+    for k in 0..count {
         writeln!(lines, "  %x.{k} = f32[4096] parameter({k})\n  %s.{k} = f32[4096] sine(%x.{k})").unwrap();
         writeln!(lines, "  %o.{k} = f32[4096] sort(%s.{k}), dimensions={{0}}, to_apply=%less").unwrap();
         writeln!(lines, "  %e.{k} = f32[1] slice(%o.{k}), slice={{[0:1]}}").unwrap();
     }
     let less = "%less {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = pred[] compare(%a, %b), direction=LT\n}";
-    let root = "  ROOT %t = (f32[1], f32[1], f32[1]) tuple(%e.0, %e.1, %e.2)";
-    let mut module = common::parse(&format!("HloModule m\n\n{less}\n\nENTRY %main {{\n{lines}{root}\n}}\n"));
+    let ends: Vec<String> = (0..count).map(|k| format!("%e.{k}")).collect();
+    let root = format!("  ROOT %t = ({}) tuple({})", vec!["f32[1]"; count].join(", "), ends.join(", "));
+    common::parse(&format!("HloModule m\n\n{less}\n\nENTRY %main {{\n{lines}{root}\n}}\n"))
+}
+
+#[test]
+fn pieces_of_the_same_work_wait_for_each_other() {
+    let mut module = sorted_pieces(3);
     assert_eq!(tied(&mut module), 1);
     let after = text::print(&module);
     assert!(after.contains("sine(%x.1.tied)") && after.contains("sine(%x.2.tied)"), "{after}");
     assert!(after.contains("sine(%x.0)"), "{after}");
+}
+
+#[test]
+fn pieces_that_wait_behind_a_barrier_do_not_wait_again() {
+    let mut module = sorted_pieces(5);
+    let [Finding { outcome: Outcome::Rewrite { patch, .. }, .. }] = &find(&module, Target::Gpu)[..] else { panic!() };
+    patch.clone().apply(&mut module).expect("the patch fits");
+    assert_eq!(text::print(&module).matches(" opt-barrier(").count(), 4);
+    assert!(find(&module, Target::Gpu).is_empty());
 }
 
 #[test]

@@ -11,6 +11,8 @@ use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Outlook};
 use indexmap::IndexSet;
 
+use crate::Pass;
+
 /// Instructions looked at when every candidate of a step is estimated; with more, bounds come first. A step below takes seconds.
 const EXHAUSTIVE: usize = 1_000_000;
 
@@ -49,8 +51,13 @@ impl<'a> Scope<'a> {
         Self { module, users: Users::of(module), outlook }
     }
 
+    /// The most a patch of a pass could save; `None` if it computes values again elsewhere, which changes what kernels store in between.
+    pub(super) fn most_saved_by(&self, pass: &dyn Pass, patch: &Patch) -> Option<Bytes> {
+        if pass.is_timed() { None } else { self.most_saved(patch) }
+    }
+
     /// The most a patch could save; `None` for one that lets instructions wait for others, which may change the order of everything.
-    pub(super) fn most_saved(&self, patch: &Patch) -> Option<Bytes> {
+    fn most_saved(&self, patch: &Patch) -> Option<Bytes> {
         let mut region = self.region(patch);
         let inputs = self.inputs(&region);
         let waits = |&id: &InstructionId| {
@@ -98,7 +105,7 @@ mod tests {
     use hlo_memory::{Estimator, ModelEstimator};
 
     use super::*;
-    use crate::{Context, Options, Outcome, Pass, manager};
+    use crate::{Context, Options, Outcome, manager};
 
     /// Programs of the corpus in which estimates are cheap, by path.
     fn programs() -> Vec<PathBuf> {
@@ -117,25 +124,24 @@ mod tests {
         let options = Options { min_saving: Bytes(1), ..Options::default() };
         let users = Users::of(module);
         let context = Context::of_input(module, &users, &now, &options);
-        let found: Vec<(&'static str, Patch)> = passes
+        let found: Vec<(&dyn Pass, Patch)> = passes
             .iter()
-            .filter(|pass| !pass.is_timed())
-            .flat_map(|pass| pass.find(&context).into_iter().map(|finding| (pass.name(), finding)))
-            .filter_map(|(name, finding)| match finding.outcome {
-                Outcome::Rewrite { patch, .. } => Some((name, patch)),
+            .flat_map(|pass| pass.find(&context).into_iter().map(|finding| (&**pass, finding)))
+            .filter_map(|(pass, finding)| match finding.outcome {
+                Outcome::Rewrite { patch, .. } => Some((pass, patch)),
                 _ => None,
             })
             .collect();
         let outlook = estimator.outlook(module).expect("what has an estimate has an outlook");
         let bounds: Vec<Option<Bytes>> = {
             let scope = Scope::new(module, outlook);
-            found.iter().map(|(_, patch)| scope.most_saved(patch)).collect()
+            found.iter().map(|(pass, patch)| scope.most_saved_by(*pass, patch)).collect()
         };
         let mut results = Vec::new();
-        for ((name, patch), bound) in found.into_iter().zip(bounds) {
+        for ((pass, patch), bound) in found.into_iter().zip(bounds) {
             let undo = patch.apply(module).expect("the patch fits");
             if let Ok(after) = estimator.estimate(module) {
-                results.push((name, bound, now.charged() - after.charged()));
+                results.push((pass.name(), bound, now.charged() - after.charged()));
             }
             undo.revert(module);
         }

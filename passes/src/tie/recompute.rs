@@ -3,7 +3,7 @@
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};
 
-use super::{bytes, constants, finding, is_tied, positions};
+use super::{bytes, constants, finding, positions};
 use crate::recompute::tie::{Ties, can_tie, can_wait_for};
 use crate::{Context, Finding};
 
@@ -23,7 +23,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
             let index = inst.int(&hlo_ir::AttrKey::Index).unwrap_or(-1);
             let from = usize::try_from(index).ok().and_then(|index| values.get(index));
             let Some(&value) = from.filter(|_| inst.opcode == Opcode::GetTupleElement) else { continue };
-            let waits = |user: &InstructionId| is_tied(module, Target::Cpu, *user);
+            let waits = |user: &InstructionId| is_tied(module, *user);
             if context.users.get(*element).iter().all(waits) {
                 continue;
             }
@@ -76,4 +76,20 @@ fn is_large(module: &Module, value: InstructionId, values: &[InstructionId], lat
     let own = bytes(module, value);
     // As large as the late value too: weights beside activations are read, not recomputed.
     own + own >= largest.unwrap_or_default() && own + own >= bytes(module, late)
+}
+
+/// Whether a value waits for another already: what [`Ties::tie`] makes on XLA:CPU, by structure.
+fn is_tied(module: &Module, id: InstructionId) -> bool {
+    let inst = module.instruction(id);
+    let through = |id: InstructionId| match module.instruction(id).opcode {
+        Opcode::Broadcast => module.instruction(id).operands[0],
+        _ => id,
+    };
+    if inst.opcode != Opcode::Select {
+        return false;
+    }
+    let compare = module.instruction(through(inst.operands[0]));
+    let Some(&clamp) = compare.operands.first().filter(|_| compare.opcode == Opcode::Compare) else { return false };
+    let clamp = module.instruction(clamp);
+    clamp.opcode == Opcode::Clamp && clamp.operands.first() == clamp.operands.last()
 }

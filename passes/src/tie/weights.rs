@@ -2,9 +2,9 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
-use hlo_memory::{Bytes, Target, size};
+use hlo_memory::{Bytes, size};
 
-use super::{bytes, constants, finding, is_tied};
+use super::{bytes, constants, finding};
 use crate::flow::is_product;
 use crate::recompute::tie::{Ties, can_tie, can_wait_for};
 use crate::{Context, Finding};
@@ -19,7 +19,7 @@ struct Product {
 /// One change that lets the weights of all products wait; `None` if there are fewer than two such products.
 pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<Finding> {
     let module = context.module;
-    let products = products(module, computation, context.options.target);
+    let products = products(module, computation);
     let [_, .., last] = products.as_slice() else { return None };
     let widened = |product: &Product| f32_bytes(module, module.instruction(product.dot).operands[product.early]);
     let wasted: Bytes = products.iter().map(widened).sum();
@@ -36,7 +36,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Option<
 }
 
 /// Products of something computed from an earlier product and something that is not.
-fn products(module: &Module, computation: ComputationId, target: Target) -> Vec<Product> {
+fn products(module: &Module, computation: ComputationId) -> Vec<Product> {
     let heavy = |inst: &Instruction| is_product(inst.opcode);
     if !module.instructions_of(computation).any(|(_, inst)| heavy(inst)) {
         return Vec::new();
@@ -59,7 +59,6 @@ fn products(module: &Module, computation: ComputationId, target: Target) -> Vec<
             && !constant[value]
             && large
             && is_made_early(module, value)
-            && !is_tied(module, target, leaf(module, value))
             && can_wait_for(module, other)
             && can_tie(module, leaf(module, value))
         {

@@ -20,9 +20,7 @@ impl Search<'_> {
         let is_it = |tried: &&Tried| {
             tried.state == state && tried.pass == pass && tried.instruction == at && tried.label == label
         };
-        // Of several ways that are called alike, one that only takes too long tells most.
-        let mut outcomes = self.tried.iter().filter(is_it).map(|tried| &tried.outcome);
-        outcomes.clone().find(|outcome| matches!(outcome, Trial::Slower(_))).or_else(|| outcomes.next())
+        self.tried.iter().find(is_it).map(|tried| &tried.outcome)
     }
 
     /// Notes what came of a candidate.

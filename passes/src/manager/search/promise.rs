@@ -17,9 +17,9 @@ impl Search<'_> {
         let everything = self.now.charged() - self.now.floor;
         let bound = |candidate: Candidate| {
             let most = match &candidate.finding.outcome {
-                // What is computed elsewhere changes what kernels store in between.
-                _ if self.passes[candidate.pass].is_timed() => None,
-                Outcome::Rewrite { patch, .. } | Outcome::Withheld { patch, .. } => scope.most_saved(patch),
+                Outcome::Rewrite { patch, .. } | Outcome::Withheld { patch, .. } => {
+                    scope.most_saved_by(&*self.passes[candidate.pass], patch)
+                }
                 Outcome::Missed(_) => Some(Bytes::ZERO),
             };
             let reckoned = most.unwrap_or(everything).min(candidate.finding.wasted);
