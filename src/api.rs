@@ -50,7 +50,7 @@ impl Optimized {
     }
     /// Whether the run lowered the peak.
     pub fn helped(&self) -> bool {
-        self.report.after.charged() < self.report.before.charged()
+        self.report.after.total_with_scratch() < self.report.before.total_with_scratch()
     }
     /// The report as JSON (`docs/report.schema.json`); `target` is that of the run's options.
     pub fn report_json(&self, target: Target) -> Result<String, Failure> {
@@ -185,7 +185,7 @@ pub fn analyze_as(text: &str, wanted: &Wanted<'_>) -> Result<Analysis, Failure> 
     };
     let (estimate, details) = details.map_err(Failure::Estimate)?;
     let name = module.name.to_string();
-    module.drop_aside();
+    module.drop_in_background();
     Ok(Analysis { module: name, target, estimate, details })
 }
 

@@ -169,7 +169,7 @@ impl Forms<'_> {
         let before = self.before.figures();
         // A rewrite that lost a donated buffer would change what callers may do with their arrays.
         let keeps_donations = before.is_none_or(|before| before.aliased == figures.aliased);
-        let hidden = if self.request.options.budget.is_some() { Bytes::ZERO } else { estimate.hidden };
+        let hidden = if self.request.options.budget.is_some() { Bytes::ZERO } else { estimate.hidden_scratch };
         (keeps_donations && !self.is_slow(figures)).then_some(figures.total + hidden)
     }
 
@@ -197,7 +197,7 @@ impl Forms<'_> {
     /// Looks for the form of the fewest bytes: all rewrites, and fewer where the compiler needs more than was promised.
     fn lowest(&mut self, first: Optimized) -> Result<(), JudgeError> {
         let (input, all) = (first.input.clone(), first.report.rewrites.len());
-        let promised = first.report.after.charged().get() as f64;
+        let promised = first.report.after.total_with_scratch().get() as f64;
         let original = self.charge(&self.before, &first.report.before);
         let as_bytes = |charge: Option<Bytes>| charge.or(original).unwrap_or(Bytes(u64::MAX));
         self.attempt(first, Bounds { limit: self.request.options.bisect_limit, budget: None })?;

@@ -50,7 +50,7 @@ fn fits(peak: Option<Bytes>, after: &Estimate, machine: &Machine) -> Option<Stri
 
 /// What XLA's peak leaves out, if it would count.
 fn hidden(report: &RunReport) -> String {
-    let (before, after) = (report.before.hidden, report.after.hidden);
+    let (before, after) = (report.before.hidden_scratch, report.after.hidden_scratch);
     if u128::from(before.max(after).get()) * 100 < u128::from(report.before.total.get()) {
         return String::new();
     }

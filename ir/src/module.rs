@@ -326,7 +326,7 @@ impl Module {
         self.instruction_count() >= LARGE
     }
     /// Frees the module: a large one on a thread of its own, because that takes as long as some analyses, and nobody need wait for it.
-    pub fn drop_aside(self) {
+    pub fn drop_in_background(self) {
         if self.is_large() {
             // Where no thread can be had, the module goes with what should have run there.
             let _ = std::thread::Builder::new().spawn(move || drop(self));

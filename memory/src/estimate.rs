@@ -8,12 +8,12 @@ use hlo_ir::{InstructionId, Module};
 use smol_str::SmolStr;
 
 use crate::Bytes;
-use crate::Outlook;
+use crate::SavingBound;
 use crate::assignment::{Assignment, assign_for, assigned};
 use crate::attribution::{self, Details, Holder};
-use crate::both::both;
 use crate::cpu::Doubts;
 use crate::guard::attempt;
+use crate::parallel::join;
 
 /// The compiler whose memory use is estimated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -103,7 +103,7 @@ pub struct Estimate {
     pub thread_local: Bytes,
     /// What the library fusion that needs most of it takes for itself while it runs. XLA:CPU's figures leave it out, and so does `total`;
     /// the process needs it all the same.
-    pub hidden: Bytes,
+    pub hidden_scratch: Bytes,
     /// Arguments + outputs - aliased: no program with this interface can need less.
     pub floor: Bytes,
     /// Where the peak is.
@@ -140,8 +140,8 @@ impl Estimate {
         self.likely() + self.error_margin
     }
     /// What decides between programs: XLA's total and what it leaves out.
-    pub fn charged(&self) -> Bytes {
-        self.total + self.hidden
+    pub fn total_with_scratch(&self) -> Bytes {
+        self.total + self.hidden_scratch
     }
 }
 
@@ -164,7 +164,7 @@ pub trait Estimator {
     /// Estimates `module`.
     fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError>;
     /// What changes of parts of `module` could save at most; `None` if the estimator cannot say.
-    fn outlook(&self, _module: &Module) -> Option<Outlook> {
+    fn saving_bound(&self, _module: &Module) -> Option<SavingBound> {
         None
     }
     /// Who holds memory at the peak, largest first, each with the instruction of the module that it stems from, if one is known; empty if the
@@ -185,8 +185,8 @@ impl Estimator for ModelEstimator {
     fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError> {
         estimate(module, self.target)
     }
-    fn outlook(&self, module: &Module) -> Option<Outlook> {
-        Outlook::of(module, self.target).ok()
+    fn saving_bound(&self, module: &Module) -> Option<SavingBound> {
+        SavingBound::of(module, self.target).ok()
     }
     fn holders(&self, module: &Module) -> Vec<(Holder, Option<InstructionId>)> {
         holders(module, self.target).unwrap_or_default()
@@ -222,7 +222,7 @@ pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), E
         })
     };
     let narrower = || attribution::what_if::narrower(module);
-    let (narrower, explained) = both(module.is_large(), narrower, explained);
+    let (narrower, explained) = join(module.is_large(), narrower, explained);
     let ((estimate, attribution), arguments) = explained?;
     let what_ifs = attribution::what_if::all(module, target, &estimate, narrower, &arguments);
     Ok((estimate, Details { attribution, what_ifs }))
@@ -283,7 +283,7 @@ impl<'m> Compiled<'m> {
     ) -> Result<T, EstimateError> {
         let compiled = Self::of(module, target, true);
         if let Ok(answer) = compiled.assignment().map(|assignment| answer(&compiled, &assignment)) {
-            compiled.drop_aside();
+            compiled.drop_in_background();
             return Ok(answer);
         }
         // The error names an instruction.
@@ -292,9 +292,9 @@ impl<'m> Compiled<'m> {
         Ok(answer(&compiled, &assignment))
     }
 
-    fn drop_aside(self) {
+    fn drop_in_background(self) {
         if let Cow::Owned(module) = self.module {
-            module.drop_aside();
+            module.drop_in_background();
         }
     }
 
@@ -327,9 +327,9 @@ impl<'m> Compiled<'m> {
     /// The figures of an assignment with what can be said about their trust, and what comes with them.
     fn trusted<T>(&self, assignment: &Assignment<'_>, figures: impl FnOnce() -> (Estimate, T)) -> (Estimate, T) {
         let hidden = || (self.target == Target::Cpu).then(|| attribution::most_hidden(assignment));
-        let (hidden, (mut estimate, with)) = both(self.module.is_large(), hidden, figures);
+        let (hidden, (mut estimate, with)) = join(self.module.is_large(), hidden, figures);
         estimate.model = self.model;
-        estimate.hidden = hidden.unwrap_or(estimate.hidden);
+        estimate.hidden_scratch = hidden.unwrap_or(estimate.hidden_scratch);
         estimate.caveats.extend(self.doubts.caveats.iter().cloned());
         estimate.slack += self.doubts.slack;
         if self.model == Model::Rough {

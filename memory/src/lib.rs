@@ -6,7 +6,6 @@
 
 pub mod assignment;
 pub mod attribution;
-mod both;
 pub mod bytes;
 pub mod cpu;
 pub mod estimate;
@@ -14,8 +13,9 @@ pub mod excess;
 pub mod guard;
 mod hash;
 mod names;
-pub mod outlook;
-mod reach;
+mod parallel;
+mod reachability;
+pub mod saving_bound;
 pub mod size;
 pub mod target;
 
@@ -26,5 +26,5 @@ pub use estimate::{
     Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details, details_given,
     estimate,
 };
-pub use outlook::Outlook;
+pub use saving_bound::SavingBound;
 pub use target::target_of;

@@ -77,7 +77,7 @@ fn interface_only(module: &Module) -> Estimate {
         constants: Bytes::ZERO,
         temporaries: Bytes::ZERO,
         thread_local: Bytes::ZERO,
-        hidden: Bytes::ZERO,
+        hidden_scratch: Bytes::ZERO,
         floor: arguments + outputs,
         peak: Peak::default(),
         largest: Vec::new(),

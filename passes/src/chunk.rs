@@ -63,25 +63,25 @@
 mod accumulate;
 mod apply;
 mod behind;
+mod bf16_accumulator;
 mod build;
+mod cache_conflict;
 mod candidates;
-mod contract;
 mod convolve;
 mod devices;
 mod emit;
 mod excess;
 mod faithful;
-mod outward;
+mod fp_contraction;
 mod plan;
 mod read;
 mod region;
+mod savings;
+mod seeded_planner;
 mod sharding;
 mod sink;
 mod size;
 mod sum;
-mod turns;
-mod waste;
-mod wide;
 
 use hlo_ir::{ComputationId, Module, Opcode, graph};
 use indexmap::IndexSet;
@@ -120,7 +120,7 @@ impl Pass for Chunk {
         let callers = graph::callers(context.module);
         let called = |id: &ComputationId| callers[*id].iter().any(|&call| flow::is_transparent(context.module, call));
         let apart = running.iter().filter(|id| !called(id));
-        scatters.chain(apart.flat_map(|&computation| outward::find(context, computation))).collect()
+        scatters.chain(apart.flat_map(|&computation| seeded_planner::find(context, computation))).collect()
     }
 }
 

@@ -60,7 +60,7 @@ impl Pass for DotOperands {
         if stays || options.exactness < Grade::HloExact {
             return Vec::new();
         }
-        let least = options.min_saving.max(Bytes(context.estimate.charged().get() / PART)).max(Bytes(1));
+        let least = options.min_saving.max(Bytes(context.estimate.total_with_scratch().get() / PART)).max(Bytes(1));
         let copied = |(id, inst): (InstructionId, &Instruction)| Some((id, copied_bytes(module, inst)?));
         let products = module.live_instructions().filter_map(copied).filter(|(_, bytes)| *bytes >= least);
         finding(module, &products.collect::<Vec<_>>()).into_iter().collect()

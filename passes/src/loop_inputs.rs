@@ -77,7 +77,7 @@ fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec
         return Vec::new();
     }
     // Real models hand a loop dozens of small arrays, and each would be a step of the search of its own.
-    let least = Bytes(context.estimate.charged().get() / 100).max(context.options.min_saving).max(Bytes(1));
+    let least = Bytes(context.estimate.total_with_scratch().get() / 100).max(context.options.min_saving).max(Bytes(1));
     let worth = |bytes: &Bytes| *bytes >= least;
     let elements = initial.operands.iter().enumerate();
     let (mut found, mut others) = (Vec::new(), Vec::new());

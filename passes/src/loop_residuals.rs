@@ -161,8 +161,8 @@ fn change(
     let mut best: Option<Change> = None;
     for memory in WORTHS {
         prices.memory = memory;
-        let is_urgent = best.as_ref().map_or(Bytes::ZERO, |best| best.saved) < missing;
-        let slower = if is_urgent { u64::MAX } else { allowed };
+        let has_to_fit_budget = best.as_ref().map_or(Bytes::ZERO, |best| best.saved) < missing;
+        let slower = if has_to_fit_budget { u64::MAX } else { allowed };
         best = at_price(module, stacks, readers, options, &outlets, &prices, slower)
             .filter(|change| change.beats(best.as_ref()))
             .or(best);

@@ -3,15 +3,15 @@
 //! Every rewrite found is tried on the module itself and undone again; the one that leaves the lowest total (then the smallest area under
 //! the memory timeline) is taken for good, and the search begins anew on the changed module. A few rules make the result honest:
 //!
-//! - A rewrite that only lowers what lies at the peak elsewhere, or an [enabling](crate::PassKind::Enabling) change that only lets a rewrite be found, is taken on
-//!   credit: unless the total falls by at least `min_saving` afterwards, it is put back. Several may follow each other, where several places hold as
+//! - A rewrite that only lowers what lies at the peak elsewhere, or an [enabling](crate::PassKind::Enabling) change that only lets a rewrite be found, is taken
+//!   tentatively: unless the total falls by at least `min_saving` afterwards, it is put back. Several may follow each other, where several places hold as
 //!   much as the peak.
-//! - Changes that the compiler makes before all others ([`Pass::comes_first`](crate::Pass)) are made at once, on the same credit.
+//! - Changes that the compiler makes before all others ([`Pass::comes_first`](crate::Pass)) are made at once, tentatively as well.
 //! - Behind an enabling change only rewrites that it lets be found are measured: what was measured without it saves what it saved.
 //! - Rewrites that a pass found alike at several places, such as the layers of a model, are made in one step and measured together. In large modules one of
 //!   them is tried, and enabling changes are made all at once instead of one after the other: no search is repeated for each layer.
 //! - A form of the module is estimated once, on whatever way the search comes to it.
-//! - Where less lies above the floor than `min_saving`, no rewrite can pay, and none is tried.
+//! - Where less lies above the floor than `min_saving`, no rewrite can save that, and none is tried.
 //! - Changes for [speed](crate::PassKind::Speed) come last, when nothing is left to save, and stay where they take a small part of the peak and of what was
 //!   saved. Where a new run would find more to save behind one, the search goes on at once. Remarks speak of the program without them.
 //! - A change of [form](crate::PassKind::Form) that the user names comes first and stays, whatever the form needs.
@@ -27,11 +27,11 @@
 //!
 //! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
 
-mod holders;
+mod findings_cache;
 mod memoized;
+mod peak_remarks;
 mod pipeline;
 mod remarks;
-mod said;
 mod scope;
 mod search;
 mod trial;

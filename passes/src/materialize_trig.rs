@@ -29,7 +29,7 @@ use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 
 use crate::flow::is_fusible;
 use crate::fusion_barrier::{call_that_hands_on, is_worth_a_kernel};
-use crate::roll::contract::reaches_reduce;
+use crate::roll::fp_contraction::reaches_reduce;
 use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 

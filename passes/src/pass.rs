@@ -152,7 +152,7 @@ impl<'a> Context<'a> {
     /// A module as it was given, of which everything is asked.
     pub fn of_input(module: &'a Module, users: &'a Users, estimate: &'a Estimate, options: &'a Options) -> Self {
         let (libraries, partitioned) = (OnceCell::new(), OnceCell::new());
-        let before = estimate.charged();
+        let before = estimate.total_with_scratch();
         Self { module, users, estimate, before, repeats: true, options, origins: None, libraries, partitioned }
     }
     /// Whether the run itself made an instruction: passes of kind [`PassKind::Speed`] leave those of the input as they are.
@@ -188,7 +188,7 @@ impl<'a> Context<'a> {
         self.module.instruction(id).array().is_some_and(|array| array.element_type == ElementType::Bf16)
     }
     /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
-    pub(crate) fn is_urgent(&self) -> bool {
+    pub(crate) fn has_to_fit_budget(&self) -> bool {
         self.options.budget.is_some_and(|budget| self.options.peak(self.estimate) > budget)
     }
 }

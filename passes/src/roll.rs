@@ -33,13 +33,13 @@
 //! share work, or are equal, so that XLA does it once), `depends` (the copies need each other's results out of order), `sharded` (the values lie across devices),
 //! `hoisted-copy` (XLA:TPU would convert the whole stack that the loop reads to bf16 before it).
 
-mod alike;
 mod body;
 mod chains;
-pub(crate) mod contract;
 mod emit;
+pub(crate) mod fp_contraction;
+mod isomorphism;
+mod live_outs;
 mod lockstep;
-mod meets;
 mod scope;
 mod seeds;
 mod sequence;
@@ -52,9 +52,9 @@ use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
 
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
-pub(crate) use alike::Likeness;
+pub(crate) use isomorphism::Isomorphism;
+use live_outs::LiveOuts;
 use lockstep::{Copies, Role};
-use meets::Meets;
 
 /// Fewest copies that are worth a loop.
 const FEWEST_COPIES: usize = 3;
@@ -80,9 +80,9 @@ impl Pass for Roll {
         if context.module.is_scheduled() {
             return Vec::new();
         }
-        let mut likeness = Likeness::new(context.module);
+        let mut isomorphism = Isomorphism::new(context.module);
         let computations = scope::running(context.module);
-        computations.into_iter().flat_map(|scope| seeds::search(context, &mut likeness, scope)).collect()
+        computations.into_iter().flat_map(|scope| seeds::search(context, &mut isomorphism, scope)).collect()
     }
 }
 
@@ -100,18 +100,18 @@ pub(crate) fn local(module: &Module) -> Vec<ComputationId> {
 /// Rows of three or more results that are computed alike, though perhaps from other arrays.
 pub(crate) fn alike_results(
     context: &Context<'_>,
-    likeness: &Likeness,
+    isomorphism: &Isomorphism,
     computation: ComputationId,
 ) -> Vec<Vec<InstructionId>> {
-    seeds::meeting(context, likeness, computation)
+    seeds::meeting(context, isomorphism, computation)
 }
 
 /// A hash of all that each value of a computation is computed from.
 pub(crate) type Works = SideTable<InstructionId, u64>;
 
 /// What the values of a computation are computed from.
-pub(crate) fn works(module: &Module, likeness: &Likeness, computation: ComputationId) -> Works {
-    likeness.works(module, computation)
+pub(crate) fn works(module: &Module, isomorphism: &Isomorphism, computation: ComputationId) -> Works {
+    isomorphism.works(module, computation)
 }
 
 /// Work that appears several times, and of which XLA, as the program stands, computes each once: the bytes of its results in all, and of
@@ -182,7 +182,7 @@ pub(crate) fn is_heavy(opcode: Opcode) -> bool {
 /// Copies found, and where their values go.
 struct Rolled {
     copies: Copies,
-    meets: Meets,
+    live_outs: LiveOuts,
 }
 
 impl Rolled {
@@ -195,7 +195,7 @@ impl Rolled {
     /// What the pass says about the copies.
     fn finding(self, context: &Context<'_>, works: &Works) -> Finding {
         let module = context.module;
-        let (wasted, instruction) = (self.wasted(module), self.meets.owner(&self.copies));
+        let (wasted, instruction) = (self.wasted(module), self.live_outs.owner(&self.copies));
         let repetition = self.repetition(module, works);
         let outcome = match self.obstacle(context, wasted, repetition) {
             Some(reason) => Outcome::Missed(reason),
@@ -205,7 +205,7 @@ impl Rolled {
                 patch: emit::patch(module, &self),
             },
         };
-        let contracts = contract::may_contract(module, context.users, &self.copies, &self.meets);
+        let contracts = fp_contraction::may_contract(module, context.users, &self.copies, &self.live_outs);
         // What XLA took for one value it may fuse otherwise for each of several.
         let grade = if contracts || repetition.is_any() { Grade::HloExact } else { Grade::Bitwise };
         Finding { instruction, grade, wasted, outcome }
@@ -223,7 +223,7 @@ impl Rolled {
         if let Some(reason) = repetition.reason() {
             return Some(reason);
         }
-        let kept = self.meets.residuals(module, &self.copies);
+        let kept = self.live_outs.residuals(module, &self.copies);
         if kept + kept >= wasted {
             let message = format!(
                 "{} copies of the same work, but later work reads {kept} that they computed: the loop would have to store them",
@@ -258,7 +258,7 @@ impl Rolled {
     fn conditions(&self) -> Vec<Condition> {
         let condition = |text: &str| Condition { text: text.to_owned(), discharged_by: "structure" };
         let mut conditions = vec![condition("every copy runs the same instructions on values that a loop can give it")];
-        if self.meets.accumulates() {
+        if self.live_outs.accumulates() {
             conditions.push(condition("the chain joins the copies from the first to the last, as the loop does"));
         }
         conditions

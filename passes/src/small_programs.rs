@@ -15,18 +15,18 @@ pub(crate) const NOT_ASKED: &str = "less than 32 MiB lie above the floor, which 
 const RECYCLED: Bytes = Bytes(32 << 20);
 
 /// Whether a program runs in memory that it need not ask the system for, so that loops should take little time.
-pub(crate) fn recycles_memory(context: &Context<'_>) -> bool {
+pub(crate) fn fits_malloc_cache(context: &Context<'_>) -> bool {
     context.options.target == Target::Cpu && beside_floor(context) < RECYCLED.get() && !asks_for_memory(context)
 }
 
 /// Whether memory is wanted at the cost of run time: who sets a size of blocks, misses a budget or asks for less than the usual savings wants it.
 pub(crate) fn asks_for_memory(context: &Context<'_>) -> bool {
-    context.options.asks_for_small_savings() || context.is_urgent()
+    context.options.asks_for_small_savings() || context.has_to_fit_budget()
 }
 
 /// The findings of a pass as they hold for small programs: where memory costs no time, a rewrite may not cost any, and stays a remark.
 pub(crate) fn kept_fast(pass: &dyn Pass, context: &Context<'_>, mut findings: Vec<Finding>) -> Vec<Finding> {
-    if pass.kind() == PassKind::Rewrite && pass.may_cost_time() && recycles_memory(context) {
+    if pass.kind() == PassKind::Rewrite && pass.may_cost_time() && fits_malloc_cache(context) {
         for finding in &mut findings {
             if matches!(finding.outcome, Outcome::Rewrite { .. }) {
                 finding.outcome = Outcome::Missed(Reason { code: "small-gain", message: NOT_ASKED.to_owned() });
@@ -44,12 +44,16 @@ pub(crate) fn beside_floor(context: &Context<'_>) -> u64 {
 /// The smallest gain that is worth a loop, of all memory that a program takes, and in words which part that is. (Indices that are sliced, put together
 /// again and scattered with, in blocks that spare 15 of 72 MiB, ran at 0.6 to 0.75, a lookup that is summed at 0.6 to 0.7.)
 pub(crate) fn least_gain(context: &Context<'_>, all: Bytes) -> (Bytes, &'static str) {
-    if recycles_memory(context) { (Bytes(all.get() / 4), "a quarter") } else { (Bytes(all.get() / 20), "a twentieth") }
+    if fits_malloc_cache(context) {
+        (Bytes(all.get() / 4), "a quarter")
+    } else {
+        (Bytes(all.get() / 20), "a twentieth")
+    }
 }
 
 /// What a rewrite that lets `wasted` bytes disappear can spare: no more than lies above the floor, where they may not stand all at once.
 pub(crate) fn possible(context: &Context<'_>, wasted: Bytes) -> Bytes {
-    if recycles_memory(context) { wasted.min(Bytes(beside_floor(context))) } else { wasted }
+    if fits_malloc_cache(context) { wasted.min(Bytes(beside_floor(context))) } else { wasted }
 }
 
 #[cfg(test)]

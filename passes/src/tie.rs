@@ -59,10 +59,10 @@ impl Pass for Tie {
             return Vec::new();
         }
         let computations = crate::roll::running(context.module);
-        let likeness = crate::roll::Likeness::new(context.module);
+        let isomorphism = crate::roll::Isomorphism::new(context.module);
         let all = computations.into_iter().flat_map(|computation| {
             let found = [weights::find(context, computation), recompute::find(context, computation)];
-            found.into_iter().flatten().chain(copies::find(context, &likeness, computation))
+            found.into_iter().flatten().chain(copies::find(context, &isomorphism, computation))
         });
         all.filter(|finding| finding.wasted >= context.options.min_saving && finding.wasted > Bytes::ZERO).collect()
     }

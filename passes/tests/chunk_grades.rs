@@ -8,7 +8,7 @@ use hlo_ir::Opcode;
 use hlo_passes::{Grade, Options, Outcome};
 use indexmap::IndexSet;
 
-use chunking::outward::offers;
+use chunking::seeded_planner::offers;
 use chunking::{find, options, rewrite};
 use common::parse;
 

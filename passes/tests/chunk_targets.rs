@@ -206,7 +206,7 @@ fn a_tpu_makes_no_loop_for_less_than_the_copy_of_what_it_multiplies() {
   %zero = f32[] constant(0)
   ROOT %s = f32[65536] reduce(%e, %zero), dimensions={{1}}, to_apply=%sum"
         );
-        let module = chunking::outward::program(&lines);
+        let module = chunking::seeded_planner::program(&lines);
         // Iterations are for nothing, so that only the copy counts.
         let machine = Some(Machine { kernel: 0, iteration: 0, ..Machine::of(target).clone() });
         let options = Options { target, machine, ..Options::default() };
@@ -231,7 +231,7 @@ fn a_tpu_makes_no_loop_for_a_product_that_sums_up_nothing() {
   %zero = f32[] constant(0)
   ROOT %s = f32[512] reduce(%q, %zero), dimensions={{1,2}}, to_apply=%sum"
         );
-        let module = chunking::outward::program(&lines);
+        let module = chunking::seeded_planner::program(&lines);
         let options = Options { target, ..Options::default() };
         let estimate = common::estimate(Bytes(4 << 30), Vec::new());
         let users = Users::of(&module);

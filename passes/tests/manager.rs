@@ -76,7 +76,7 @@ fn two_equal_peaks_fall_together() {
 }
 
 #[test]
-fn a_step_on_credit_is_put_back_when_nothing_follows() {
+fn a_tentative_step_is_put_back_when_nothing_follows() {
     let mut module = module(TWO_PEAKS);
     let before = text::print(&module);
     // It removes one of two equal peaks; the other stays, so nothing is gained.

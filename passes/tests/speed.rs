@@ -178,7 +178,7 @@ fn changes_for_speed_are_reported_with_what_they_take() {
     let (loops, reads) = (&report.rewrites[0], &report.rewrites[1]);
     assert_eq!((loops.taken, reads.saved), (Bytes::ZERO, Bytes::ZERO));
     assert!(reads.taken > Bytes::ZERO && reads.instruction == "p", "{reads:?}");
-    assert_eq!(report.before.charged() - report.after.charged(), loops.saved - reads.taken);
+    assert_eq!(report.before.total_with_scratch() - report.after.total_with_scratch(), loops.saved - reads.taken);
 }
 
 #[test]

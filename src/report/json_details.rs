@@ -4,7 +4,7 @@ use hlo_memory::Details;
 use hlo_memory::attribution::{Attribution, Change, Gap, Group, Hidden, Holder, Point, WhatIf};
 use serde::Serialize;
 
-use super::holders;
+use super::peak_report;
 
 #[derive(Serialize)]
 pub(super) struct JsonDetails<'a> {
@@ -100,7 +100,7 @@ pub(super) fn details(details: &Details) -> JsonDetails<'_> {
         by_source,
         by_path,
         gap: parts,
-        hidden,
+        hidden_scratch: hidden,
         points,
     } = &details.attribution;
     JsonDetails {
@@ -171,7 +171,7 @@ fn what_if(what_if: &WhatIf) -> JsonWhatIf<'_> {
             ("narrow-index", Some(*parameter), Some(name.as_str()), Some(to.name()))
         }
     };
-    let note = holders::change(&what_if.change);
+    let note = peak_report::change(&what_if.change);
     JsonWhatIf { change, argument, name, element_type, saved_bytes: what_if.saved.get(), note }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Reports never compute: every figure was found by the memory model or by the pass manager.
 
-mod holders;
 mod html;
 mod json;
 mod json_details;
+mod peak_report;
 mod pprof;
 mod sarif;
 mod text;

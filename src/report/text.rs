@@ -6,7 +6,7 @@ use hlo_memory::{Bytes, Details, Estimate, LiveBuffer, Model};
 use hlo_passes::PassKind;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, Source};
 
-use super::{Report, holders, target_name};
+use super::{Report, peak_report, target_name};
 use crate::curve;
 
 /// Writing into a `String` cannot fail.
@@ -41,7 +41,7 @@ pub(crate) fn memory(estimate: &Estimate, details: &Details, most: usize) -> Str
     for caveat in &estimate.caveats {
         writeln!(out, "caveat: {caveat}").expect(INFALLIBLE);
     }
-    out + &holders::text(estimate, details, most)
+    out + &peak_report::text(estimate, details, most)
 }
 
 /// What a rough model is.

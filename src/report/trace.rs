@@ -6,7 +6,7 @@ use hlo_memory::attribution::Holder;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Report, holders};
+use super::{Report, peak_report};
 
 /// Tracks of buffers: more than fit a screen helps nobody.
 const TRACKS: usize = 100;
@@ -64,7 +64,7 @@ fn buffer(pid: usize, tid: usize, holder: &Holder) -> Event {
         "shape": holder.buffer.shape,
         "source": holder.buffer.source,
         "op_name": holder.buffer.op_name.as_deref(),
-        "why": holders::why(holder),
+        "why": peak_report::why(holder),
     });
     let mut event =
         event(&format!("{} {}", holder.buffer.instruction, holder.buffer.bytes), "X", pid, tid, first, args);

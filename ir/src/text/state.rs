@@ -4,8 +4,8 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use smol_str::{SmolStr, format_smolstr};
 
+use super::interned_text::InternedText;
 use super::lex::Problem;
-use super::recent::Recent;
 use super::shape::Shapes;
 use super::{errors, similar};
 use crate::arena::Id as _;
@@ -50,7 +50,7 @@ pub(super) struct State<'a> {
     /// Short attribute values read so far.
     pub(super) values: Names<'a, AttrValue>,
     /// Long attribute values read lately.
-    pub(super) recent: Recent,
+    pub(super) recent: InternedText,
     /// Attributes of the lists that are open. What a list that could not be read leaves here is never taken.
     pub(super) attributes: Vec<Attribute>,
     inline_count: u32,
@@ -68,7 +68,7 @@ impl<'a> State<'a> {
             depth: 0,
             invents_parameters: false,
             values: Names::default(),
-            recent: Recent::default(),
+            recent: InternedText::default(),
             attributes: Vec::new(),
             inline_count: 0,
         }

@@ -6,7 +6,7 @@ use hlo_ir::{AttrKey, Instruction, InstructionId, Opcode};
 
 use super::csr::Csr;
 use super::flow::Flow;
-use super::places::Place;
+use super::shape_positions::ShapePosition;
 use super::values::ValueId;
 
 /// The buffer of every value. Buffers are numbered densely, in XLA's order.
@@ -103,7 +103,7 @@ impl Pairs<'_, '_> {
             self.found.push((a, b));
         }
     }
-    fn at(&self, place: Option<Place>) -> Option<ValueId> {
+    fn at(&self, place: Option<ShapePosition>) -> Option<ValueId> {
         self.flow.values.at(place?)
     }
     /// Outputs and the donated parameters whose memory they reuse.
@@ -140,7 +140,12 @@ impl Pairs<'_, '_> {
         }
     }
     /// Pairs the values of two instructions, tuple index by tuple index, where `wanted` holds for the first.
-    fn trees(&mut self, from: Option<InstructionId>, to: InstructionId, wanted: impl Fn(&Flow<'_>, Place) -> bool) {
+    fn trees(
+        &mut self,
+        from: Option<InstructionId>,
+        to: InstructionId,
+        wanted: impl Fn(&Flow<'_>, ShapePosition) -> bool,
+    ) {
         let places = &self.flow.places;
         let (Some(from), Some(to)) = (from.and_then(|id| places.root(id)), places.root(to)) else { return };
         for k in 0..places.tree_len(from).min(places.tree_len(to)) {

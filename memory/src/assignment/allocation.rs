@@ -2,7 +2,7 @@
 //!
 //! Source: `BufferAllocation` (xla/service/buffer_assignment.h).
 
-use super::places::Place;
+use super::shape_positions::ShapePosition;
 use super::values::ValueId;
 
 /// What an allocation is for.
@@ -11,7 +11,7 @@ pub(crate) enum Kind {
     /// An entry parameter, or one array inside it.
     Parameter {
         /// The place of the parameter.
-        place: Place,
+        place: ShapePosition,
         /// Whether an output shares its memory.
         aliased: bool,
     },

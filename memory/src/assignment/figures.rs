@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 use super::Assignment;
 use super::allocation::{Block, Kind};
 use super::classes::Class;
-use super::given::Given;
+use super::from_proto::ProtoAssignment;
 use super::propagate::Half;
 use super::timeline::Timeline;
 use super::values::ValueId;
@@ -49,7 +49,7 @@ impl Assignment<'_> {
             constants: self.sum(|block| block.kind == Kind::Constant),
             temporaries: self.sum(Block::is_temporary),
             thread_local: self.sum(|block| block.kind == Kind::ThreadLocal),
-            hidden: Bytes::ZERO,
+            hidden_scratch: Bytes::ZERO,
             floor: arguments + outputs - aliased,
             peak,
             largest,
@@ -153,7 +153,7 @@ impl Assignment<'_> {
     fn caveats(&self, called: &dyn Called) -> Vec<String> {
         let module = self.flow.module;
         let mut caveats = Vec::new();
-        if let Some(Given { unknown, .. }) = &self.given {
+        if let Some(ProtoAssignment { unknown, .. }) = &self.given {
             if *unknown > 0 {
                 caveats.push(format!("{unknown} of XLA's buffers are in the total, but not in peak and timeline"));
             }

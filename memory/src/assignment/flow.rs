@@ -6,9 +6,9 @@ use super::classes::Classes;
 use super::elementwise::{FusionPaths, KnownPaths};
 use super::in_place::InPlace;
 use super::order::Users;
-use super::places::Places;
+use super::shape_positions::ShapePositions;
 use super::values::Values;
-use crate::both::both;
+use crate::parallel::join;
 
 /// The analyses of one module; also of an unscheduled one.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Flow<'m> {
     /// Who uses whom.
     pub(crate) users: Users,
     /// Numbers of all (instruction, tuple index).
-    pub(crate) places: Places<'m>,
+    pub(crate) places: ShapePositions<'m>,
     /// The value at each place.
     pub(crate) values: Values,
     /// Operands that must be updated in place.
@@ -41,12 +41,12 @@ impl<'m> Flow<'m> {
         let owners = || {
             let classes = Classes::of(module);
             let users = Users::of(module, &classes);
-            let places = Places::of(module, &classes, &users);
+            let places = ShapePositions::of(module, &classes, &users);
             (classes, users, places)
         };
-        let (paths, (classes, users, places)) = both(large, || FusionPaths::of(module, known), owners);
+        let (paths, (classes, users, places)) = join(large, || FusionPaths::of(module, known), owners);
         let values = || Values::of(module, &classes, &users, &places);
-        let (in_place, values) = both(large, || InPlace::of(module, &places, known), values);
+        let (in_place, values) = join(large, || InPlace::of(module, &places, known), values);
         Self { module, classes, users, places, values, in_place, paths }
     }
 }

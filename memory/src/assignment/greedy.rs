@@ -14,9 +14,9 @@ use super::allocation::{Block, Kind, Slice};
 use super::classes::Class;
 use super::flow::Flow;
 use super::occupancy::Occupancy;
-use super::places::Place;
 use super::ranges::{Range, Ranges, aliased_places};
 use super::reusable::{Pieces, Reusable};
+use super::shape_positions::ShapePosition;
 use super::values::ValueId;
 
 const NONE: u32 = u32::MAX;
@@ -28,7 +28,7 @@ pub(crate) struct Greedy<'a, 'm> {
     ranges: &'a Ranges,
     sizes: &'a [u64],
     live_out: Vec<bool>,
-    aliased: Vec<Place>,
+    aliased: Vec<ShapePosition>,
     blocks: Vec<Block>,
     occupancy: Vec<Occupancy>,
     pieces: Pieces,

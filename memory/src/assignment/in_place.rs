@@ -8,7 +8,7 @@ use hlo_ir::{AttrKey, AttrValue, Instruction, InstructionId, Module, Opcode, Sca
 use smallvec::SmallVec;
 
 use super::elementwise::KnownPaths;
-use super::places::{Place, Places};
+use super::shape_positions::{ShapePosition, ShapePositions};
 
 /// An operand that must share memory with a part of the result.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -151,12 +151,12 @@ fn leaves(shape: &Shape, index: &mut Dims, visit: &mut impl FnMut(&[i64])) {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InPlace {
     /// Operand place, output place; sorted by output place.
-    pairs: Vec<(Place, Place)>,
+    pairs: Vec<(ShapePosition, ShapePosition)>,
 }
 
 impl InPlace {
     /// Finds them all. Fusions whose bodies the module leaves out, since their paths are `known`, have those that they declare.
-    pub(crate) fn of(module: &Module, places: &Places<'_>, known: &KnownPaths) -> Self {
+    pub(crate) fn of(module: &Module, places: &ShapePositions<'_>, known: &KnownPaths) -> Self {
         let mut pairs = Vec::new();
         for &id in places.order() {
             let inst = module.instruction(id);
@@ -175,11 +175,11 @@ impl InPlace {
         Self { pairs }
     }
     /// All pairs of operand place and output place.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Place, Place)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ShapePosition, ShapePosition)> + '_ {
         self.pairs.iter().copied()
     }
     /// The operand places that must share memory with an output place.
-    pub(crate) fn sources(&self, output: Place) -> impl Iterator<Item = Place> + '_ {
+    pub(crate) fn sources(&self, output: ShapePosition) -> impl Iterator<Item = ShapePosition> + '_ {
         let from = self.pairs.partition_point(|&(_, to)| to < output);
         self.pairs[from..].iter().take_while(move |&&(_, to)| to == output).map(|&(from, _)| from)
     }

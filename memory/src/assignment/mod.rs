@@ -17,22 +17,22 @@ mod csr;
 pub(crate) mod elementwise;
 mod figures;
 pub(crate) mod flow;
-mod given;
+mod from_proto;
 mod greedy;
 mod heap;
-mod holders;
 pub(crate) mod in_place;
 mod numbers;
 mod occupancy;
 pub(crate) mod order;
 mod packing;
+mod peak_buffers;
 mod phis;
-pub(crate) mod places;
 mod profile;
 mod propagate;
 mod ranges;
 mod report;
 mod reusable;
+pub(crate) mod shape_positions;
 mod sharing;
 mod timeline;
 pub(crate) mod uses;
@@ -44,16 +44,16 @@ use hlo_ir::{Module, Shape};
 use self::aliases::Buffers;
 use self::allocation::Block;
 use self::flow::Flow;
-use self::given::Given;
+use self::from_proto::ProtoAssignment;
 use self::greedy::{Greedy, Placed};
 use self::ranges::{Ranges, Schedule};
-use crate::both::both;
+use crate::parallel::join;
 use crate::size::size_of;
 use crate::{Bytes, EstimateError, Target};
 
 pub use self::figures::LARGEST_ROWS;
-pub use self::given::assigned;
-pub use self::holders::Held;
+pub use self::from_proto::assigned;
+pub use self::peak_buffers::Held;
 pub use self::report::{Allocation, AllocationKind, LiveRange, LiveRangePeak, StoredValue, ValueRef};
 pub(crate) use self::timeline::Timeline;
 
@@ -66,7 +66,7 @@ pub struct Assignment<'m> {
     ranges: Ranges,
     blocks: Vec<Block>,
     /// What else is known of an assignment that XLA itself made.
-    given: Option<Given>,
+    given: Option<ProtoAssignment>,
 }
 
 /// Assigns the buffers of a module whose text order is its schedule, as XLA:CPU does. Fails only if a size does not fit 64 bits.
@@ -82,12 +82,12 @@ pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, Est
         let sizes = buffer_sizes(&flow, &buffers, size_of(target));
         (buffers, sizes)
     };
-    let (schedule, (buffers, sizes)) = both(module.is_large(), || Schedule::of(module), buffers);
+    let (schedule, (buffers, sizes)) = join(module.is_large(), || Schedule::of(module), buffers);
     let sizes = sizes?;
     let ranges = Ranges::of(&flow, &buffers, &schedule);
     let greedy = || Greedy::new(&flow, &buffers, &ranges, &sizes);
     let (thread_local, Placed { mut blocks, heap }) =
-        both(module.is_large(), || greedy().thread_local(), || greedy().global());
+        join(module.is_large(), || greedy().thread_local(), || greedy().global());
     blocks.extend(heap::heap_block(&flow, &buffers, &ranges, &sizes, &heap));
     blocks.extend(thread_local);
     let blocks = combine::combine(blocks);

@@ -28,11 +28,11 @@ impl Occupancy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assignment::places::Place;
+    use crate::assignment::shape_positions::ShapePosition;
 
     #[test]
     fn meets_ranges_that_touch_and_no_others() {
-        let range = |start, end| Range { start, end, end_place: Place(0) };
+        let range = |start, end| Range { start, end, end_place: ShapePosition(0) };
         let mut block = Occupancy::default();
         for (value, start, end) in [(1, 0, 3), (3, 8, 9), (2, 3, 5), (4, 5, 5)] {
             block.insert(ValueId(value), range(start, end));

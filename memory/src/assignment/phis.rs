@@ -4,14 +4,14 @@
 
 use smallvec::SmallVec;
 
-use super::places::Place;
+use super::shape_positions::ShapePosition;
 use super::values::ValueId;
 
 /// A merge of values at one place.
 #[derive(Clone, Debug)]
 pub(crate) struct Phi {
     /// Where the values meet.
-    pub(crate) place: Place,
+    pub(crate) place: ShapePosition,
     /// The values that arrive, phis among them.
     pub(crate) inputs: SmallVec<[ValueId; 3]>,
 }
@@ -114,7 +114,8 @@ mod tests {
 
     /// Values 0..10 are plain, phi `k` is value `10 + k`.
     fn cleaned(inputs: &[&[u32]]) -> Vec<u32> {
-        let phi = |list: &&[u32]| Phi { place: Place(0), inputs: list.iter().map(|&value| ValueId(value)).collect() };
+        let phi =
+            |list: &&[u32]| Phi { place: ShapePosition(0), inputs: list.iter().map(|&value| ValueId(value)).collect() };
         let phis: Vec<Phi> = inputs.iter().map(phi).collect();
         clean_up(10, &phis).into_iter().map(|value| value.0).collect()
     }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::classes::{Classes, is_control_flow, sequential_callees};
 use super::order::{Step, Users, walk};
 use super::phis::Phi;
-use super::places::{Place, Places};
+use super::shape_positions::{ShapePosition, ShapePositions};
 use super::values::ValueId;
 use super::worklist::Worklist;
 
@@ -68,7 +68,7 @@ pub(crate) struct Propagation<'a, 'm> {
     module: &'m Module,
     classes: &'a Classes,
     users: &'a Users,
-    places: &'a Places<'m>,
+    places: &'a ShapePositions<'m>,
     at: Vec<ValueId>,
     phis: Vec<Phi>,
     work: Worklist,
@@ -80,7 +80,12 @@ pub(crate) struct Propagation<'a, 'm> {
 
 impl<'a, 'm> Propagation<'a, 'm> {
     /// The values that instructions define, and all instructions still to be worked on.
-    pub(crate) fn new(module: &'m Module, classes: &'a Classes, users: &'a Users, places: &'a Places<'m>) -> Self {
+    pub(crate) fn new(
+        module: &'m Module,
+        classes: &'a Classes,
+        users: &'a Users,
+        places: &'a ShapePositions<'m>,
+    ) -> Self {
         let (sequence, priority) = priorities(module, places);
         let mut flow = Self {
             module,
@@ -214,7 +219,7 @@ impl<'a, 'm> Propagation<'a, 'm> {
         }
     }
     /// Half of an asynchronous operation that the text spells in one word.
-    fn update_half(&mut self, inst: &Instruction, root: Place, result: Option<Place>) -> bool {
+    fn update_half(&mut self, inst: &Instruction, root: ShapePosition, result: Option<ShapePosition>) -> bool {
         let into = self.places.child(root, 0);
         match (Half::of(inst), into.map(|place| self.places.shape(place)), &inst.operands[..]) {
             (Some(Half::Start), Some(Shape::Tuple(_)), _) => self.forward_operands(inst, into.unwrap_or(root)),
@@ -223,28 +228,28 @@ impl<'a, 'm> Propagation<'a, 'm> {
             _ => false,
         }
     }
-    fn root_of(&self, computation: ComputationId) -> Option<Place> {
+    fn root_of(&self, computation: ComputationId) -> Option<ShapePosition> {
         self.places.root(self.module.computation(computation).root)
     }
-    fn callee_root(&self, inst: &Instruction, k: usize) -> Option<Place> {
+    fn callee_root(&self, inst: &Instruction, k: usize) -> Option<ShapePosition> {
         self.root_of(inst.called_computations().nth(k)?)
     }
-    fn set(&mut self, to: Place, value: ValueId) -> bool {
+    fn set(&mut self, to: ShapePosition, value: ValueId) -> bool {
         value != ValueId::NONE && std::mem::replace(&mut self.at[to.index()], value) != value
     }
     /// Forwards the values of a whole tree, index by index.
-    fn forward(&mut self, from: Option<Place>, to: Option<Place>) -> bool {
+    fn forward(&mut self, from: Option<ShapePosition>, to: Option<ShapePosition>) -> bool {
         let (Some(from), Some(to)) = (from, to) else { return false };
         let count = self.places.tree_len(from).min(self.places.tree_len(to));
         (0..count).fold(false, |changed, k| self.set(to.plus(k), self.at[from.plus(k).index()]) | changed)
     }
-    fn forward_below(&mut self, from: Option<Place>, to: Place) -> bool {
+    fn forward_below(&mut self, from: Option<ShapePosition>, to: ShapePosition) -> bool {
         let Some(from) = from else { return false };
         let count = self.places.tree_len(from).min(self.places.tree_len(to));
         (1..count).fold(false, |changed, k| self.set(to.plus(k), self.at[from.plus(k).index()]) | changed)
     }
     /// Like [`Self::forward`], but tuple tables are not forwarded: the receiver defines its own.
-    fn forward_arrays(&mut self, from: Option<Place>, to: Option<Place>) -> bool {
+    fn forward_arrays(&mut self, from: Option<ShapePosition>, to: Option<ShapePosition>) -> bool {
         let (Some(from), Some(to)) = (from, to) else { return false };
         let count = self.places.tree_len(from).min(self.places.tree_len(to));
         let arrays = (0..count).filter(|&k| !matches!(self.places.shape(to.plus(k)), Shape::Tuple(_)));
@@ -252,7 +257,7 @@ impl<'a, 'm> Propagation<'a, 'm> {
         arrays.into_iter().fold(false, |changed, k| self.set(to.plus(k), self.at[from.plus(k).index()]) | changed)
     }
     /// Forwards operand `k` to tuple element `k` below `to`.
-    fn forward_operands(&mut self, inst: &Instruction, to: Place) -> bool {
+    fn forward_operands(&mut self, inst: &Instruction, to: ShapePosition) -> bool {
         let mut changed = false;
         for (k, &operand) in inst.operands.iter().enumerate() {
             changed |= self.forward(self.places.root(operand), self.places.child(to, k));
@@ -260,7 +265,7 @@ impl<'a, 'm> Propagation<'a, 'm> {
         changed
     }
     /// A parameter of a computation that runs in sequence takes what its caller passes.
-    fn update_parameter(&mut self, id: InstructionId, root: Place) -> bool {
+    fn update_parameter(&mut self, id: InstructionId, root: ShapePosition) -> bool {
         let inst = self.module.instruction(id);
         let Some(caller) = self.classes.caller(inst.parent) else { return false };
         let call = self.module.instruction(caller);
@@ -284,7 +289,7 @@ impl<'a, 'm> Propagation<'a, 'm> {
         }
     }
     /// Merges the trees of `inputs` into the tree at `root`, creating phis where more than one value arrives.
-    fn merge(&mut self, root: Place, inputs: &[Option<Place>]) -> bool {
+    fn merge(&mut self, root: ShapePosition, inputs: &[Option<ShapePosition>]) -> bool {
         let count = self.places.tree_len(root);
         let mut changed = false;
         for k in 0..count {
@@ -300,7 +305,7 @@ impl<'a, 'm> Propagation<'a, 'm> {
         changed
     }
     /// Makes or updates the phi at a place.
-    fn phi(&mut self, place: Place, inputs: SmallVec<[ValueId; 3]>) -> bool {
+    fn phi(&mut self, place: ShapePosition, inputs: SmallVec<[ValueId; 3]>) -> bool {
         let here = self.at[place.index()].index().checked_sub(self.places.len());
         if let Some(phi) = here.and_then(|phi| self.phis.get_mut(phi)).filter(|phi| phi.place == place) {
             let same =
@@ -317,7 +322,7 @@ impl<'a, 'm> Propagation<'a, 'm> {
 }
 
 /// The order in which instructions are worked on: first what no sequential walk reaches, then callees before callers.
-fn priorities(module: &Module, places: &Places<'_>) -> (Vec<InstructionId>, Vec<u32>) {
+fn priorities(module: &Module, places: &ShapePositions<'_>) -> (Vec<InstructionId>, Vec<u32>) {
     let mut reached = Vec::with_capacity(places.order().len());
     walk(
         module,

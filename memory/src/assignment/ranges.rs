@@ -8,7 +8,7 @@ use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 use super::aliases::Buffers;
 use super::flow::Flow;
 use super::order::{Step, walk};
-use super::places::Place;
+use super::shape_positions::ShapePosition;
 use super::uses::reads;
 use super::values::ValueId;
 
@@ -72,7 +72,7 @@ pub(crate) struct Range {
     /// Last position.
     pub(crate) end: Time,
     /// The place at which the value appears last.
-    pub(crate) end_place: Place,
+    pub(crate) end_place: ShapePosition,
 }
 
 /// The live range of every value of the scheduled computations.
@@ -84,7 +84,7 @@ pub(crate) struct Ranges {
 impl Ranges {
     /// Computes all ranges and separates those that share a buffer.
     pub(crate) fn of(flow: &Flow<'_>, buffers: &Buffers, schedule: &Schedule) -> Self {
-        let none = Range { start: NEVER, end: NEVER, end_place: Place(0) };
+        let none = Range { start: NEVER, end: NEVER, end_place: ShapePosition(0) };
         let mut ranges = Self { range: vec![none; flow.values.table_len()] };
         let finder = Finder::new(flow, schedule);
         for &value in flow.values.list() {
@@ -128,7 +128,7 @@ struct Finder<'a, 'm> {
     /// Last use of an instruction's own table or array, and of what lies inside it, plus one; 0 if there is none.
     last_use: Vec<[Time; 2]>,
     /// Entry parameter places with an input/output alias.
-    aliased: Vec<Place>,
+    aliased: Vec<ShapePosition>,
 }
 
 impl<'a, 'm> Finder<'a, 'm> {
@@ -170,7 +170,7 @@ impl<'a, 'm> Finder<'a, 'm> {
         Some(range)
     }
     /// How long a value is alive because it stands at `place`: a root's value until its computation ends.
-    fn position_time(&self, place: Place) -> Option<Time> {
+    fn position_time(&self, place: ShapePosition) -> Option<Time> {
         let id = self.flow.places.owner(place);
         let parent = self.flow.module.instruction(id).parent;
         if self.flow.module.computation(parent).root == id {
@@ -180,7 +180,7 @@ impl<'a, 'm> Finder<'a, 'm> {
         }
     }
     fn last_use(&self, value: ValueId) -> Option<Time> {
-        let last = |place: Place| {
+        let last = |place: ShapePosition| {
             let nested = usize::from(self.flow.places.offset(place) > 0);
             self.last_use[self.flow.places.owner(place).index()][nested]
         };
@@ -202,13 +202,13 @@ pub(super) fn use_time(module: &Module, schedule: &Schedule, id: InstructionId) 
 }
 
 /// The places of entry parameters that an output shares memory with.
-pub(crate) fn aliased_places(flow: &Flow<'_>) -> Vec<Place> {
+pub(crate) fn aliased_places(flow: &Flow<'_>) -> Vec<ShapePosition> {
     let parameters = flow.module.parameters(flow.module.entry());
     let place = |alias: &hlo_ir::attribute::Alias| {
         let id = usize::try_from(alias.operand).ok().and_then(|k| parameters.get(k))?;
         flow.places.at(*id, &alias.operand_index)
     };
-    let mut places: Vec<Place> = flow.module.input_output_aliases().iter().filter_map(place).collect();
+    let mut places: Vec<ShapePosition> = flow.module.input_output_aliases().iter().filter_map(place).collect();
     places.sort_unstable();
     places.dedup();
     places

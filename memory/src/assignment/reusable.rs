@@ -85,11 +85,11 @@ fn bits(from: u64, to: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assignment::places::Place;
+    use crate::assignment::shape_positions::ShapePosition;
 
     #[test]
     fn ranges_fill_whole_pieces_and_need_what_no_hand_over_gives() {
-        let range = |start, end| Range { start, end, end_place: Place(0) };
+        let range = |start, end| Range { start, end, end_place: ShapePosition(0) };
         let pieces = Pieces::of(255);
         assert_eq!(pieces.filled(range(0, 7)), 0b11);
         assert_eq!(pieces.filled(range(1, 7)), 0b10);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_filled_piece_that_is_needed_is_always_a_conflict() {
-        let range = |start, end| Range { start, end, end_place: Place(0) };
+        let range = |start, end| Range { start, end, end_place: ShapePosition(0) };
         for last in [5, 63, 64, 200, 255, 256] {
             let pieces = Pieces::of(last);
             let positions = || (0..=last).step_by(1 + last as usize / 70);

@@ -6,12 +6,12 @@
 use hlo_ir::{AttrKey, Instruction, InstructionId, Module, Opcode, Shape};
 
 use super::flow::Flow;
-use super::places::Place;
+use super::shape_positions::ShapePosition;
 
 impl Flow<'_> {
     /// Whether the value at `user`'s place may take over the memory of the value at `operand`'s place. The instruction of `operand`
     /// must be an operand of the instruction of `user`.
-    pub(crate) fn can_share(&self, operand: Place, user: Place) -> bool {
+    pub(crate) fn can_share(&self, operand: ShapePosition, user: ShapePosition) -> bool {
         let operands = &self.module.instruction(self.places.owner(user)).operands;
         self.can_share_now(operand, user, operands, self.users.count(self.places.owner(operand)))
     }
@@ -20,8 +20,8 @@ impl Flow<'_> {
     /// counts the instructions that use the instruction of `operand` now.
     pub(crate) fn can_share_now(
         &self,
-        operand: Place,
-        user: Place,
+        operand: ShapePosition,
+        user: ShapePosition,
         operands: &[InstructionId],
         readers: usize,
     ) -> bool {
@@ -55,7 +55,7 @@ impl Flow<'_> {
     }
 
     /// Whether the value at `operand` is what `user` must update in place to make its place.
-    fn updates_in_place(&self, operand: Place, user: Place) -> bool {
+    fn updates_in_place(&self, operand: ShapePosition, user: ShapePosition) -> bool {
         let value = self.values.at(operand);
         value.is_some() && self.in_place.sources(user).any(|source| self.values.at(source) == value)
     }
@@ -70,14 +70,14 @@ impl Flow<'_> {
         }
     }
 
-    fn sort_shares(&self, operand: InstructionId, operands: &[InstructionId], user: Place) -> bool {
+    fn sort_shares(&self, operand: InstructionId, operands: &[InstructionId], user: ShapePosition) -> bool {
         let index = self.places.tuple_index(user);
         operands.len() == 1
             || only_position(operands, operand).is_some_and(|k| index.first().is_some_and(|&first| first == k as i64))
     }
 
     /// A call shares if its only other reader is the callee's root, elementwise.
-    fn call_shares(&self, operand: Place, call: &Instruction, call_id: InstructionId) -> bool {
+    fn call_shares(&self, operand: ShapePosition, call: &Instruction, call_id: InstructionId) -> bool {
         let Some(callee) = call.called_computations().next() else { return false };
         let root = self.module.computation(callee).root;
         let Some(value) = self.values.at(operand) else { return false };

@@ -40,7 +40,7 @@ struct Found {
     temporaries: Vec<Sum>,
     /// Temporaries in use at the peak.
     used: Bytes,
-    hidden: Vec<(InstructionId, Bytes)>,
+    hidden_scratch: Vec<(InstructionId, Bytes)>,
 }
 
 impl Found {
@@ -66,7 +66,15 @@ impl Found {
             by_path.add(path, id, bytes);
         }
         let (by_source, by_path, temporaries) = (by_source.sorted(), by_path.sorted(), temporaries.sorted());
-        Some(Self { peak_step, held, by_source, by_path, temporaries, used, hidden: scratch::hidden(assignment) })
+        Some(Self {
+            peak_step,
+            held,
+            by_source,
+            by_path,
+            temporaries,
+            used,
+            hidden_scratch: scratch::hidden(assignment),
+        })
     }
 
     /// The attribution but for what the figures say.
@@ -82,7 +90,11 @@ impl Found {
             by_source: groups(&self.by_source),
             by_path: groups(&self.by_path),
             gap: Gap { temporaries: groups(&self.temporaries), ..Gap::default() },
-            hidden: self.hidden.iter().map(|hidden| scratch::in_words(assignment, hidden, called)).collect(),
+            hidden_scratch: self
+                .hidden_scratch
+                .iter()
+                .map(|hidden| scratch::in_words(assignment, hidden, called))
+                .collect(),
             points: course(assignment, timeline, called),
             ..Attribution::default()
         }

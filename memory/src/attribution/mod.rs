@@ -49,7 +49,7 @@ pub struct Attribution {
     /// What the gap consists of.
     pub gap: Gap,
     /// Memory inside library fusions that is in no figure, largest first; it comes on top while the fusion runs.
-    pub hidden: Vec<Hidden>,
+    pub hidden_scratch: Vec<Hidden>,
     /// Memory over the program, at most [`POINTS`] points; the largest value of every interval is kept.
     pub points: Vec<Point>,
 }

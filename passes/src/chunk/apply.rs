@@ -5,11 +5,11 @@ use hlo_ir::{AttrKey, Attribute, ElementType, Instruction, InstructionId, Opcode
 use smol_str::format_smolstr;
 
 use super::accumulate::combine;
+use super::bf16_accumulator::{in_type, widen};
 use super::emit::Emitter;
 use super::region::Block;
 use super::sink::{Kind, Sink};
 use super::sum::Sum;
-use super::wide::{in_type, widen};
 use crate::flow::block_shape;
 
 /// Applies the emitter's block of every sink to its accumulators and returns the new accumulators.

@@ -10,9 +10,9 @@ use hlo_ir::{AttrKey, AttrValue, ElementType, Instruction, InstructionId, Module
 use indexmap::{IndexMap, IndexSet};
 use smol_str::format_smolstr;
 
+use super::bf16_accumulator::in_type;
 use super::excess::{combiner, in_32_bits, is_short, rounded, widens};
 use super::plan::Planned;
-use super::wide::in_type;
 use crate::Context;
 use crate::flow::is_product;
 

@@ -13,6 +13,7 @@ use smol_str::{SmolStr, format_smolstr};
 use super::accumulate;
 use super::apply::{apply, is_zeros};
 use super::behind::Behind;
+use super::bf16_accumulator::{self, Combiners};
 use super::emit::{At, Done, Emitter, Memory, constant};
 use super::excess;
 use super::faithful::guarded;
@@ -21,7 +22,6 @@ use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink};
 use super::size::BlockSize;
 use super::sum::{Sum, Term};
-use super::wide::{self, Combiners};
 use crate::flow::Value;
 use crate::{Context, Grade};
 
@@ -43,7 +43,7 @@ pub(super) fn build(context: &Context<'_>, planned: &mut [Planned<'_>]) -> Optio
         // Asked for what is made only: it takes to know what the library computes.
         region.guarded = guarded(context, region, sinks);
         let first = module.instruction(sinks[0].inst);
-        let wide = wide::combiners(module, target, sinks, &mut patch);
+        let wide = bf16_accumulator::combiners(module, target, sinks, &mut patch);
         let mut builder = Builder {
             module,
             sinks,
@@ -207,7 +207,7 @@ impl Builder<'_> {
         let mut next = 0;
         for sink in self.sinks {
             if self.wide.contains_key(&sink.inst) {
-                let converted = wide::in_type(self.module, self.patch, accumulators[next], to);
+                let converted = bf16_accumulator::in_type(self.module, self.patch, accumulators[next], to);
                 accumulators[next] = converted.map_or(accumulators[next], |inst| self.add(self.parent, inst));
             }
             next += sink.inputs(self.module);

@@ -7,11 +7,11 @@ use hlo_memory::size::array_size;
 use indexmap::IndexSet;
 use smallvec::SmallVec;
 
+use super::cache_conflict::should_split;
 use super::region::{Region, Source, grow};
+use super::savings::{DeadAfter, Held, Identity, is_view};
 use super::sink::Sink;
 use super::sum::settle_sums;
-use super::turns::had_better_part;
-use super::waste::{Dying, Held, Identity, is_view};
 use crate::flow::{Frames, Value, has_rule, is_transparent};
 use crate::{Context, Finding, Grade, Outcome, Reason};
 
@@ -67,7 +67,7 @@ pub(super) fn clusters<'s>(
     for group in independent(context.module, singles) {
         let meets = |a: &Single<'_>, b: &Single<'_>| {
             let each = [(a.sink, &a.region), (b.sink, &b.region)];
-            !a.values.is_disjoint(&b.values) && !had_better_part(context, each)
+            !a.values.is_disjoint(&b.values) && !should_split(context, each)
         };
         loops.extend(components(group, meets).into_iter().map(join));
     }
@@ -85,11 +85,11 @@ fn gaining<'s>(
     let mut going: Vec<&Sink> = sinks.iter().collect();
     // Most computations scatter nothing; looking at all their instructions would be wasted.
     while !going.is_empty() {
-        let dying = Dying::of(context, computation, &going);
+        let dead = DeadAfter::of(context, computation, &going);
         let mut loops = Vec::new();
         let mut left_out = Vec::new();
         for &sink in &going {
-            match alone(context, sink, &going, &dying) {
+            match alone(context, sink, &going, &dead) {
                 Ok(found) => loops.push(found),
                 Err(reason) => left_out.extend(reason.and_then(|reason| missed(context, sink.inst, reason))),
             }
@@ -108,11 +108,11 @@ fn alone<'s>(
     context: &Context<'_>,
     sink: &'s Sink,
     going: &[&Sink],
-    dying: &Dying,
+    dead: &DeadAfter,
 ) -> Result<Single<'s>, Option<Reason>> {
     let region = grow(context, &[sink], going, &IndexSet::new(), None)
         .map_err(|barrier| Reason { code: barrier.code, message: barrier.text })?;
-    let gone = Held::of(context, &[sink], &region, dying).gone(context.module, &region, dying);
+    let gone = Held::of(context, &[sink], &region, dead).gone(context.module, &region, dead);
     if gone.values().copied().sum::<Bytes>() == Bytes::ZERO {
         return Err(blocked(&region));
     }

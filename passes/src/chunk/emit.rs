@@ -9,8 +9,8 @@ use hlo_ir::{
 };
 use indexmap::IndexMap;
 
+use super::bf16_accumulator::Combiners;
 use super::region::{Block, Part, Region, Source, is_constant, row_loop};
-use super::wide::Combiners;
 use crate::flow::{Rows, Value, block_shape, loop_element, producer, restrict};
 
 /// Which block of the loop is emitted.

@@ -11,10 +11,10 @@ use hlo_ir::{
 use indexmap::IndexMap;
 use smol_str::format_smolstr;
 
+use super::bf16_accumulator::in_type;
 use super::emit::Emitter;
 use super::faithful::metadata;
 use super::region::Block;
-use super::wide::in_type;
 use crate::flow::is_product;
 
 impl Emitter<'_> {

@@ -6,19 +6,19 @@ use hlo_memory::size::shape_size;
 use indexmap::{IndexMap, IndexSet};
 
 use super::build::{Built, build};
+use super::cache_conflict::{NOT_WORTH, fewest_rows, needs_permission, worth};
 use super::candidates::{self, Loop, missed};
-use super::contract::may_contract;
 use super::devices::unfit;
 use super::faithful;
+use super::fp_contraction::may_contract;
 use super::region::{Block, Region, Source, grow};
+use super::savings::{DeadAfter, Held, Identity};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule, most_bytes};
 use super::sum::Sum;
-use super::turns::{NOT_WORTH, fewest_rows, waits_for_wish, worth};
-use super::waste::{Dying, Held, Identity};
 use crate::flow::{is_fusible, producer};
-use crate::small_programs::{NOT_ASKED, least_gain, possible, recycles_memory};
+use crate::small_programs::{NOT_ASKED, fits_malloc_cache, least_gain, possible};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
 
 /// A loop ready to be built.
@@ -51,12 +51,12 @@ impl Planner<'_> {
     fn plan(mut self, mut loops: Vec<Vec<&Sink>>) -> Vec<Finding> {
         while !loops.is_empty() {
             let going: Vec<&Sink> = loops.iter().flatten().copied().collect();
-            let dying = Dying::of(self.context, self.computation, &going);
+            let dead = DeadAfter::of(self.context, self.computation, &going);
             let leaves = self.computed_in_several(&loops, &going);
             let mut planned = Vec::new();
             let mut rest = Vec::new();
             for sinks in &loops {
-                match self.plan_loop(sinks, &going, &dying, &leaves) {
+                match self.plan_loop(sinks, &going, &dead, &leaves) {
                     Ok(plan) => {
                         rest.push(sinks.clone());
                         planned.push(plan);
@@ -65,7 +65,7 @@ impl Planner<'_> {
                 }
             }
             if planned.len() == loops.len() {
-                let finding = self.finding(planned, &dying);
+                let finding = self.finding(planned, &dead);
                 self.findings.extend(finding);
                 break;
             }
@@ -94,7 +94,7 @@ impl Planner<'_> {
         &mut self,
         sinks: &[&'s Sink],
         going: &[&Sink],
-        dying: &Dying,
+        dead: &DeadAfter,
         leaves: &IndexSet<InstructionId>,
     ) -> Result<Planned<'s>, Vec<&'s Sink>> {
         let (allowed, inexact): (Vec<&Sink>, Vec<&Sink>) =
@@ -123,14 +123,14 @@ impl Planner<'_> {
             self.miss(sinks[0], reason);
             return Err(Vec::new());
         }
-        let held = Held::of(self.context, sinks, &region, dying);
+        let held = Held::of(self.context, sinks, &region, dead);
         let row_bytes = held.row_bytes(self.context.module, sinks[0].rows);
-        let recycles = recycles_memory(self.context);
-        let dear = recycles && self.computes_twice(&region, dying);
-        let Some(size) = self.block_size(sinks, &region, row_bytes).filter(|_| !dear) else {
+        let recycles = fits_malloc_cache(self.context);
+        let is_costly = recycles && self.computes_twice(&region, dead);
+        let Some(size) = self.block_size(sinks, &region, row_bytes).filter(|_| !is_costly) else {
             if recycles {
                 self.miss(sinks[0], Reason { code: "small-gain", message: NOT_ASKED.to_owned() });
-            } else if waits_for_wish(self.context, sinks, &region) {
+            } else if needs_permission(self.context, sinks, &region) {
                 self.miss(sinks[0], Reason { code: "small-gain", message: format!("blocks {NOT_WORTH}") });
             }
             return Err(Vec::new());
@@ -139,12 +139,12 @@ impl Planner<'_> {
     }
 
     /// Whether the loop would compute what takes long, and is computed outside all the same.
-    fn computes_twice(&self, region: &Region, dying: &Dying) -> bool {
+    fn computes_twice(&self, region: &Region, dead: &DeadAfter) -> bool {
         let module = self.context.module;
         let stays = |block: &Block| {
             let op = producer(module, block.value.inst).0;
             let here = region.frames.outermost_call(block.value.frame).unwrap_or(op);
-            !is_fusible(module.instruction(op).opcode) && !dying.is_gone(here)
+            !is_fusible(module.instruction(op).opcode) && !dead.is_gone(here)
         };
         region.blocks.iter().any(|(block, source)| matches!(source, Source::Computed(_)) && stays(block))
     }
@@ -175,7 +175,7 @@ impl Planner<'_> {
         let by_rule = most_bytes(options.machine(), estimate.floor, sinks.len());
         let inner = sinks.iter().map(|sink| sink.inner).min().unwrap_or(1).max(1);
         let turns = fewest_rows(self.context, sinks, region, row_bytes);
-        let recycles = recycles_memory(self.context);
+        let recycles = fits_malloc_cache(self.context);
         // Rows of a batch are put back on one thread.
         if recycles && sinks.iter().any(|sink| sink.batch_dim.is_some()) {
             return None;
@@ -197,12 +197,12 @@ impl Planner<'_> {
     }
 
     /// The finding for loops that all can be made.
-    fn finding(&self, mut planned: Vec<Planned<'_>>, dying: &Dying) -> Option<Finding> {
+    fn finding(&self, mut planned: Vec<Planned<'_>>, dead: &DeadAfter) -> Option<Finding> {
         let Context { module, options, estimate, .. } = self.context;
         let mut gone: IndexMap<Identity, Bytes> = IndexMap::new();
         let mut kept = Bytes::ZERO;
         for Planned { sinks, region, size, row_bytes } in &planned {
-            gone.extend(Held::of(self.context, sinks, region, dying).gone(module, region, dying));
+            gone.extend(Held::of(self.context, sinks, region, dead).gone(module, region, dead));
             kept = kept.max(Bytes(row_bytes.saturating_mul(size.rows as u64)));
         }
         let wasted = possible(self.context, gone.into_values().sum::<Bytes>()) - kept;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use hlo_ir::{InstructionId, Module, hash};
 use hlo_memory::attribution::Holder;
-use hlo_memory::{Estimate, EstimateError, Estimator, Outlook};
+use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound};
 use indexmap::IndexMap;
 
 /// An estimator that remembers its answers by all that they could depend on.
@@ -30,8 +30,8 @@ impl Estimator for Memoized<'_> {
         self.known.borrow_mut().insert(form, found.clone());
         found
     }
-    fn outlook(&self, module: &Module) -> Option<Outlook> {
-        self.estimator.outlook(module)
+    fn saving_bound(&self, module: &Module) -> Option<SavingBound> {
+        self.estimator.saving_bound(module)
     }
     fn holders(&self, module: &Module) -> Vec<(Holder, Option<InstructionId>)> {
         self.estimator.holders(module)

@@ -5,7 +5,7 @@ use hlo_memory::Bytes;
 use indexmap::IndexMap;
 
 use super::search::{Candidate, LeftOut, Search, allowed};
-use super::{Remark, RemarkKind, Rewrite, Source, holders};
+use super::{Remark, RemarkKind, Rewrite, Source, peak_remarks};
 use crate::{Grade, Outcome, PassKind};
 
 /// A change that was tried or passed over.
@@ -53,7 +53,7 @@ pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
     }
     remarks.extend(search.left_out.iter().map(|left| left_out(left, search.options.bisect_limit)));
     remarks.extend(search.limited.then(|| limit(search)));
-    let holders = holders::collect(search, search.estimator);
+    let holders = peak_remarks::collect(search, search.estimator);
     remarks.extend(holders);
     remarks
 }
@@ -68,7 +68,7 @@ fn refused(search: &mut Search<'_>, kind: PassKind) -> Vec<Candidate> {
     findings.into_iter().filter(stays).collect()
 }
 
-/// Said of the compiler's own form of a module, in which no pass can do anything.
+/// Findings on the compiler's own form of a module, in which no pass can do anything.
 fn scheduled(search: &Search<'_>) -> Remark {
     let message = "the module is the compiler's own form, which XLA does not take back; --passes=unfuse writes a plain form of it";
     of_module(search, "unfuse", "scheduled", message)
@@ -132,7 +132,7 @@ fn grade_message(grade: Grade) -> String {
 /// less than the user cares for.
 fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
     let saved = match search.trial(candidate) {
-        Some(Trial::Total(total)) => search.now.charged() - *total,
+        Some(Trial::Total(total)) => search.now.total_with_scratch() - *total,
         Some(Trial::Failed(_) | Trial::Rises(_) | Trial::Slower(_)) => return None,
         Some(Trial::PassedOver(most)) => candidate.finding.wasted.min(*most),
         None => candidate.finding.wasted,
@@ -142,7 +142,7 @@ fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
 
 /// Why a rewrite that was allowed is not in the result.
 fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static str, String) {
-    let now = search.now.charged();
+    let now = search.now.total_with_scratch();
     if let Some(budget) = search.options.budget.filter(|_| search.fits()) {
         let now = search.now.total;
         return ("budget", format!("was not needed: the peak of {now} fits into the budget of {budget} ({note})"));

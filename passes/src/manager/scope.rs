@@ -2,13 +2,13 @@
 //!
 //! An estimate costs time for the whole module, however small the change. Where a module and its candidates together are too many for an
 //! estimate each, every candidate gets a bound first, from the buffers alive at the peak that it touches (see
-//! [`hlo_memory::outlook`]); those that could save most are estimated first, and the others only as long as they could still win.
+//! [`hlo_memory::saving_bound`]); those that could save most are estimated first, and the others only as long as they could still win.
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
-use hlo_memory::{Bytes, Outlook};
+use hlo_memory::{Bytes, SavingBound};
 use indexmap::IndexSet;
 
 use crate::Pass;
@@ -42,13 +42,13 @@ pub(super) fn inlined_size(module: &Module) -> usize {
 pub(super) struct Scope<'a> {
     module: &'a Module,
     users: Users,
-    outlook: Outlook,
+    saving_bound: SavingBound,
 }
 
 impl<'a> Scope<'a> {
     /// The scope of changes of `module`.
-    pub(super) fn new(module: &'a Module, outlook: Outlook) -> Self {
-        Self { module, users: Users::of(module), outlook }
+    pub(super) fn new(module: &'a Module, saving_bound: SavingBound) -> Self {
+        Self { module, users: Users::of(module), saving_bound }
     }
 
     /// The most a patch of a pass could save; `None` if it computes values again elsewhere, which changes what kernels store in between.
@@ -69,7 +69,7 @@ impl<'a> Scope<'a> {
         let readers: Vec<InstructionId> = region.iter().flat_map(|&id| self.users.get(id)).copied().collect();
         region.extend(inputs);
         region.extend(readers);
-        Some(self.outlook.most_saved(region))
+        Some(self.saving_bound.most_saved(region))
     }
 
     /// What the patch touches, what it runs, and what nothing else needs.
@@ -132,16 +132,16 @@ mod tests {
                 _ => None,
             })
             .collect();
-        let outlook = estimator.outlook(module).expect("what has an estimate has an outlook");
+        let saving_bound = estimator.saving_bound(module).expect("what has an estimate has a bound");
         let bounds: Vec<Option<Bytes>> = {
-            let scope = Scope::new(module, outlook);
+            let scope = Scope::new(module, saving_bound);
             found.iter().map(|(pass, patch)| scope.most_saved_by(*pass, patch)).collect()
         };
         let mut results = Vec::new();
         for ((pass, patch), bound) in found.into_iter().zip(bounds) {
             let undo = patch.apply(module).expect("the patch fits");
             if let Ok(after) = estimator.estimate(module) {
-                results.push((pass.name(), bound, now.charged() - after.charged()));
+                results.push((pass.name(), bound, now.total_with_scratch() - after.total_with_scratch()));
             }
             undo.revert(module);
         }
@@ -173,11 +173,11 @@ mod tests {
                     s = f32[1024]{0} sine(p)\n  ROOT t = (f32[1048576]{0}, f32[1024]{0}) tuple(i, s)\n}\n";
         let text = text.replace("f32[] constant(0)", "z").replace("  i =", "  z = f32[] constant(0)\n  i =");
         let module = hlo_ir::text::parse(&text).unwrap();
-        let outlook = ModelEstimator::default().outlook(&module).unwrap();
+        let saving_bound = ModelEstimator::default().saving_bound(&module).unwrap();
         let named = |name: &str| module.live_instructions().find(|(_, inst)| inst.name == name).unwrap().0;
         let mut patch = Patch::new(&module);
         let copy = patch.add(module.entry(), module.instruction(named("s")).clone());
         patch.replace(named("s"), copy);
-        assert!(Scope::new(&module, outlook).most_saved(&patch).unwrap() < Bytes(1 << 20));
+        assert!(Scope::new(&module, saving_bound).most_saved(&patch).unwrap() < Bytes(1 << 20));
     }
 }

@@ -1,23 +1,23 @@
 //! The search: which rewrites are tried, which are taken, which are put back.
 
 mod advice;
-mod again;
 mod alike;
 mod behind;
+mod bound_order;
+mod candidate_order;
 mod companions;
 mod findings;
 mod freedom;
-mod known;
-mod lazy;
 mod libraries;
 mod limit;
 mod measure;
 mod pairs;
-mod promise;
 mod recompute;
+mod restarts;
 mod speed;
 mod steps;
 mod time;
+mod trial_cache;
 
 use std::time::Instant;
 
@@ -26,18 +26,18 @@ use hlo_ir::{InstructionId, Module, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Target};
 use indexmap::IndexSet;
 
+use super::findings_cache::FindingsCache;
 use super::remarks::{self, Trial, Tried};
-use super::said::Said;
 use super::scope;
 use super::trial::{self, Claim, Score};
 use super::watch::{Observer, Statistics};
 use super::{Remark, Rewrite, RunError, RunReport};
 use crate::origins::Origins;
 use crate::{Finding, Grade, Options, Outcome, Pass, PassKind};
-use again::{Forks, Mark};
+use candidate_order::PastSavings;
 use freedom::Freedom;
-use lazy::Savings;
 use libraries::KnownLibraries;
+use restarts::{Checkpoint, Restarts};
 use speed::Stage;
 use steps::{Made, Step};
 use time::Times;
@@ -56,7 +56,7 @@ const PATIENCE: usize = 8;
 
 /// Steps that may follow each other before the peak falls, and the part of the total that each may raise it by, as a divisor: what a loop adds for its
 /// counter and its blocks.
-const MOST_ON_CREDIT: usize = 8;
+const MOST_TENTATIVE: usize = 8;
 const RISE: u64 = 100;
 
 /// A rewrite that was made and is kept out of the result by [`Options::bisect_limit`].
@@ -105,28 +105,28 @@ pub(super) struct Search<'a> {
     /// Memory of the module as it is now.
     pub(super) now: Estimate,
     steps: Vec<Step>,
-    /// The first so many steps are paid for: the total fell after them.
-    paid: usize,
-    /// Memory after the paid steps.
-    paid_estimate: Estimate,
+    /// The first so many steps stay: the total fell after them.
+    committed: usize,
+    /// Memory after the committed steps.
+    committed_estimate: Estimate,
     trials_left: usize,
     /// What the passes said about the states that a step back may lead to.
-    said: Said,
+    findings: FindingsCache,
     /// Changes measured on the module as it was when [`Self::best`] looked last, by pass.
     measured: Vec<(usize, Patch)>,
-    /// What was tried on the module in its states since the last step that paid, and what came of it.
+    /// What was tried on the module in its states since the last committed step, and what came of it.
     tried: Vec<Tried>,
-    /// The state after the last step that paid.
-    paid_state: u64,
+    /// The state after the last committed step.
+    committed_state: u64,
     /// Whether a bound stopped the search.
     pub(super) limited: bool,
     /// What the user's limit on rewrites took away again.
     pub(super) left_out: Vec<LeftOut>,
     /// Ways that were not taken.
-    forks: Forks,
-    savings: Savings,
+    restarts: Restarts,
+    savings: PastSavings,
     /// Enabling changes that led to nothing better than what was found without them.
-    in_vain: IndexSet<lazy::Key>,
+    in_vain: IndexSet<candidate_order::Key>,
     libraries: KnownLibraries,
     /// Searches for waste that are left.
     searches_left: usize,
@@ -166,20 +166,20 @@ impl<'a> Search<'a> {
             statistics,
             start,
             now: before.clone(),
-            paid_estimate: before.clone(),
+            committed_estimate: before.clone(),
             before,
             times,
             steps: Vec::new(),
-            paid: 0,
+            committed: 0,
             trials_left: (INSTRUCTION_BUDGET / size).clamp(FEWEST_TRIALS, MOST_TRIALS),
-            said: Said::default(),
+            findings: FindingsCache::default(),
             measured: Vec::new(),
             tried: Vec::new(),
-            paid_state: 0,
+            committed_state: 0,
             limited: false,
             left_out: Vec::new(),
-            forks: Forks::default(),
-            savings: Savings::default(),
+            restarts: Restarts::default(),
+            savings: PastSavings::default(),
             in_vain: IndexSet::new(),
             libraries: KnownLibraries::default(),
             searches_left: usize::MAX,
@@ -233,7 +233,7 @@ impl<'a> Search<'a> {
     fn search_once(&mut self, freedom: Freedom) -> Result<(), RunError> {
         self.prepare()?;
         self.allow(freedom);
-        let start = self.mark();
+        let start = self.checkpoint();
         self.descend()?;
         if self.allow_repeats() {
             self.descend()?;
@@ -269,35 +269,35 @@ impl<'a> Search<'a> {
             if self.steps.len() >= MOST_STEPS || !self.take(candidate)? {
                 break;
             }
-            self.pay();
+            self.commit();
         }
         Ok(())
     }
 
-    /// Takes one rewrite after the other until none is left or the peak fits; only steps that paid stay.
+    /// Takes one rewrite after the other until none is left or the peak fits; only committed steps stay.
     fn descend(&mut self) -> Result<(), RunError> {
         while !self.fits() && self.room() >= self.least().max(Bytes(1)) {
             let Some(candidate) = self.next_step()? else { break };
             self.take_with_likes(candidate)?;
         }
-        self.roll_back(self.paid);
-        self.now = self.paid_estimate.clone();
+        self.roll_back(self.committed);
+        self.now = self.committed_estimate.clone();
         Ok(())
     }
 
     /// What lies above the floor: the most that all rewrites together can save.
     fn room(&self) -> Bytes {
-        self.now.charged() - self.now.floor
+        self.now.total_with_scratch() - self.now.floor
     }
 
     /// Whether XLA's own figure rises above that of the input, and above what it is by now, for less than it is worth.
     pub(super) fn rises(&self, estimate: &Estimate) -> bool {
-        estimate.total > self.paid_estimate.total && trial::rises(estimate, &self.before)
+        estimate.total > self.committed_estimate.total && trial::rises(estimate, &self.before)
     }
 
     /// The score of the module in a form that was estimated: what counts lies within a twentieth of the peak, since less is not worth several steps.
     fn score(&self, estimate: &Estimate) -> Score {
-        let peak = self.paid_estimate.timeline.iter().max().copied().unwrap_or_default();
+        let peak = self.committed_estimate.timeline.iter().max().copied().unwrap_or_default();
         let least = self.least().max(Bytes(peak.get() / pairs::GAIN)).max(Bytes(1));
         Score::of(estimate, self.rises(estimate), peak - least)
     }
@@ -318,8 +318,8 @@ impl<'a> Search<'a> {
 
     /// The smallest saving of one step that counts: what the user says, and where the model is rough no less than a hundredth.
     pub(super) fn least(&self) -> Bytes {
-        let now = &self.paid_estimate;
-        let rough = Bytes(if now.model == Model::Rough { now.charged().get() / 100 } else { 0 });
+        let now = &self.committed_estimate;
+        let rough = Bytes(if now.model == Model::Rough { now.total_with_scratch().get() / 100 } else { 0 });
         self.options.min_saving.max(rough)
     }
 
@@ -327,25 +327,27 @@ impl<'a> Search<'a> {
     fn least_of_all(&self, start: &Estimate) -> Bytes {
         match (start.model, self.options.target) {
             // XLA:TPU moves buffers out of its main memory, and fuses most by rules of its own.
-            (Model::Rough, Target::Tpu) => Bytes((start.charged().get() / 20).max(start.temporaries.get() / 3)),
-            (Model::Rough, _) => Bytes(start.charged().get() / 20),
+            (Model::Rough, Target::Tpu) => {
+                Bytes((start.total_with_scratch().get() / 20).max(start.temporaries.get() / 3))
+            }
+            (Model::Rough, _) => Bytes(start.total_with_scratch().get() / 20),
             _ => Bytes::ZERO,
         }
     }
 
     /// Puts back what was made since, if all of it saves less than the model of memory may be off.
-    fn keep_what_counts(&mut self, start: &Mark) {
+    fn keep_what_counts(&mut self, start: &Checkpoint) {
         let least = self.least_of_all(start.estimate());
-        if !self.fits() && self.now.charged() + least > start.charged() {
+        if !self.fits() && self.now.total_with_scratch() + least > start.total_with_scratch() {
             self.back_to(start);
         }
     }
 
     /// What a step may raise the total by that lowers what lies at the peak in other places only: where several hold as much, each must be changed before the
     /// peak falls. Such steps are put back unless it does.
-    fn credit(&self) -> Bytes {
-        let is_short = self.is_small() && self.steps.len() < self.paid + MOST_ON_CREDIT;
-        Bytes(if is_short { self.now.charged().get() / RISE } else { 0 })
+    fn tentative_total(&self) -> Bytes {
+        let is_short = self.is_small() && self.steps.len() < self.committed + MOST_TENTATIVE;
+        Bytes(if is_short { self.now.total_with_scratch().get() / RISE } else { 0 })
     }
 
     /// The rewrite with the best score of all that are steps forward and not among those that are `known`: an enabling change leaves
@@ -359,11 +361,11 @@ impl<'a> Search<'a> {
         let mut best: Option<(Score, Candidate)> = None;
         let mut second: Option<(Score, Candidate)> = None;
         let (mut in_vain, mut fits, mut fine) = (0, false, Vec::<Candidate>::new());
-        self.tried.retain(|tried| tried.state >= self.paid_state);
+        self.tried.retain(|tried| tried.state >= self.committed_state);
         self.measured.clear();
         let mut candidates = self.gather(PassKind::Rewrite);
-        candidates.retain(|candidate| !known::is_known(known, candidate));
-        let promising = self.by_promise(candidates);
+        candidates.retain(|candidate| !trial_cache::is_known(known, candidate));
+        let promising = self.by_bound(candidates);
         let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
         for (candidate, most) in ordered {
             let goal = best.as_ref().filter(|(score, _)| !score.rises).map_or(now.total, |(score, _)| score.total);
@@ -397,7 +399,7 @@ impl<'a> Search<'a> {
             self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             let next = second.as_ref().is_none_or(|(other, _)| score < *other);
-            let improves = score.improves(now, self.least(), self.credit()) && (better || next);
+            let improves = score.improves(now, self.least(), self.tentative_total()) && (better || next);
             if improves && self.is_too_slow(&candidate)? {
                 in_vain += 1;
             } else if improves && better {
@@ -415,7 +417,7 @@ impl<'a> Search<'a> {
                 in_vain += 1;
             }
         }
-        self.note_fork(now, best.as_ref(), second);
+        self.note_restart(now, best.as_ref(), second);
         Ok(best)
     }
 
@@ -443,10 +445,10 @@ impl<'a> Search<'a> {
         let estimate = self.measure();
         undo.revert(self.module);
         let outcome = match &estimate {
-            Ok(estimate) if estimate.charged() < self.now.charged() && self.rises(estimate) => {
+            Ok(estimate) if estimate.total_with_scratch() < self.now.total_with_scratch() && self.rises(estimate) => {
                 Trial::Rises(estimate.total)
             }
-            Ok(estimate) => Trial::Total(estimate.charged()),
+            Ok(estimate) => Trial::Total(estimate.total_with_scratch()),
             Err(error) => Trial::Failed(error.to_string()),
         };
         self.note(candidate, outcome);
@@ -482,19 +484,20 @@ impl<'a> Search<'a> {
             self.origins.truncate(self.module.instruction_count());
             return Ok(false);
         }
-        rewrite.saved = self.now.charged() - estimate.charged();
-        rewrite.taken = estimate.charged() - self.now.charged();
+        rewrite.saved = self.now.total_with_scratch() - estimate.total_with_scratch();
+        rewrite.taken = estimate.total_with_scratch() - self.now.total_with_scratch();
         self.now = estimate;
         self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
         self.statistics.passes[candidate.pass].made += 1;
-        let before = self.said.step();
+        let before = self.findings.step();
         let (pass, instruction) = (candidate.pass, claim.instruction);
         let made = Made { rewrite, pass, instruction, candidate: again };
         self.steps.push(Step { undo, before, made });
         let least = self.least().max(Bytes(1));
-        let gained = self.now.charged() + least <= self.paid_estimate.charged() || self.fits();
+        let gained =
+            self.now.total_with_scratch() + least <= self.committed_estimate.total_with_scratch() || self.fits();
         if claim.kind == PassKind::Speed || (claim.kind == PassKind::Rewrite && gained && !self.rises(&self.now)) {
-            self.pay();
+            self.commit();
         }
         Ok(true)
     }
@@ -534,12 +537,12 @@ impl<'a> Search<'a> {
             let (taken, estimate) = (self.steps.len(), self.now.clone());
             if !self.take(candidate)? {
                 refused += 1;
-            } else if self.now.charged() > estimate.charged() {
+            } else if self.now.total_with_scratch() > estimate.total_with_scratch() {
                 self.roll_back(taken);
                 self.now = estimate;
                 refused += 1;
             } else {
-                self.pay();
+                self.commit();
             }
         }
         Ok(())
@@ -560,7 +563,7 @@ impl<'a> Search<'a> {
             }
             return Ok(());
         }
-        for (candidate, most) in self.by_promise(findings) {
+        for (candidate, most) in self.by_bound(findings) {
             match most {
                 Some(most) if most < self.least() => self.pass_over(&candidate, most),
                 // Where bounds are needed, nothing is measured for a remark alone.

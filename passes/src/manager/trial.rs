@@ -78,7 +78,7 @@ impl Score {
     /// The score of an estimated module, where the peak has to fall to `level`.
     pub(super) fn of(estimate: &Estimate, rises: bool, level: Bytes) -> Self {
         let (above, area) = (estimate.area_above(level), estimate.area());
-        Self { rises, total: estimate.charged(), above, area }
+        Self { rises, total: estimate.total_with_scratch(), above, area }
     }
     /// Whether this saves `least` more than another one, and no more of it than that only inside library calls.
     pub(super) fn beats(self, other: Self, least: Bytes) -> bool {
@@ -95,7 +95,7 @@ impl Score {
 /// Whether XLA's own figure is larger than for the input, and what library calls take not so much smaller that it is worth it.
 pub(super) fn rises(estimate: &Estimate, input: &Estimate) -> bool {
     let most = input.total + Bytes(input.total.get() / SHARE_OF_RISE);
-    estimate.total > most && estimate.hidden + WORTH_A_RISE > input.hidden
+    estimate.total > most && estimate.hidden_scratch + WORTH_A_RISE > input.hidden_scratch
 }
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_on_credit_lowers_what_lies_above_the_level() {
+    fn a_tentative_step_lowers_what_lies_above_the_level() {
         let score = |total, above, area| Score { rises: false, total: Bytes(total), above, area };
         let improves = |one: Score, rise| one.improves(score(100, 5, 80), Bytes(10), Bytes(rise));
         assert!(improves(score(101, 4, 90), 1) && !improves(score(101, 4, 90), 0), "a rise is to be allowed");

@@ -15,7 +15,7 @@ use hlo_memory::Target;
 use indexmap::IndexMap;
 
 use crate::flow::{is_rounded, meets_sum};
-use crate::roll::contract;
+use crate::roll::fp_contraction;
 
 /// Whether something can wait for this value: an array with elements that have bits.
 pub(crate) fn can_wait_for(module: &Module, id: InstructionId) -> bool {
@@ -91,15 +91,15 @@ impl<'a> Ties<'a> {
 
     /// Whether the compiler may decide anew what it makes of a product and a sum, or of a scatter and a sum: the tie would stand between
     /// them, read what only the sum read, or tell apart what XLA took for one value. The same where a reduction follows (see
-    /// [`contract::reaches_reduce`]), and where a float of less than 32 bits, computed, waits in memory (see [`is_rounded`]).
+    /// [`fp_contraction::reaches_reduce`]), and where a float of less than 32 bits, computed, waits in memory (see [`is_rounded`]).
     pub(crate) fn may_contract(&self, users: &Users) -> bool {
         self.pairs.iter().any(|&(value, after)| {
             let mut sums = users.get(after).iter();
             meets_sum(self.module, users, value)
                 || meets_sum(self.module, users, after)
                 || is_rounded(self.module, value)
-                || contract::reaches_reduce(self.module, users, after)
-                || sums.any(|&sum| contract::adds_scatter_into_zeros(self.module, sum))
+                || fp_contraction::reaches_reduce(self.module, users, after)
+                || sums.any(|&sum| fp_contraction::adds_scatter_into_zeros(self.module, sum))
         })
     }
 

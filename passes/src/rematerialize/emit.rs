@@ -78,7 +78,7 @@ impl Writer<'_, '_> {
                 *operand = match again.get(&at) {
                     Some(&again) => again,
                     None if self.layers.is_free(at) && !is_first => at,
-                    None if module.instruction(at).array().is_none() => at,
+                    None if !can_tie(module, at) => at,
                     None => *tied.entry(at).or_insert_with(|| self.ties.tie(at, after)),
                 };
             }

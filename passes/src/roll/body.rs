@@ -199,21 +199,21 @@ impl<'a> Body<'a> {
             let Role::Carried(from) = rolled.copies.columns[number].role else { continue };
             next[place] = self.value(from);
         }
-        for ((columns, accumulation), &place) in rolled.meets.accumulations.iter().zip(&places.accumulated) {
+        for ((columns, accumulation), &place) in rolled.live_outs.accumulations.iter().zip(&places.accumulated) {
             next[place] = self.join(columns, accumulation, self.parts[place]);
         }
-        for (stack, &place) in rolled.meets.stacks.iter().zip(&places.stacked) {
+        for (stack, &place) in rolled.live_outs.stacks.iter().zip(&places.stacked) {
             let value = self.value(stack.column);
             let old = self.module.instruction(stack.result);
             let dim = old.ints(&AttrKey::Dimensions).first().copied().unwrap_or(0) as usize;
             next[place] = self.store(self.parts[place], value, dim, stack.reversed);
         }
-        for (each, &place) in rolled.meets.each.iter().zip(&places.each) {
+        for (each, &place) in rolled.live_outs.each.iter().zip(&places.each) {
             let value = self.value(each.column);
             let row = self.row(value);
             next[place] = self.store(self.parts[place], row, 0, false);
         }
-        for (&column, &place) in rolled.meets.lasts.iter().zip(&places.lasts) {
+        for (&column, &place) in rolled.live_outs.last_copies.iter().zip(&places.last_copies) {
             next[place] = self.value(column);
         }
         next

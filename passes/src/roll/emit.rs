@@ -10,14 +10,14 @@ use smol_str::format_smolstr;
 
 use super::Rolled;
 use super::body::Body;
+use super::live_outs::{Stack, UsedCopies};
 use super::lockstep::Role;
-use super::meets::{Each, Stack};
 use super::sequence::{constant, neutral};
 use super::state::State;
 
 /// The patch that puts a loop in the place of the copies.
 pub(super) fn patch(module: &Module, rolled: &Rolled) -> Patch {
-    let owner = rolled.meets.owner(&rolled.copies);
+    let owner = rolled.live_outs.owner(&rolled.copies);
     let metadata = module.instruction(owner).attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata);
     let mut builder = Builder {
         module,
@@ -41,12 +41,12 @@ pub(super) fn patch(module: &Module, rolled: &Rolled) -> Patch {
 pub(super) struct Places {
     /// Columns of the role [`Role::Carried`].
     pub(super) carried: IndexMap<usize, usize>,
-    /// Accumulations, stacks and single values, in the order of [`super::meets::Meets`].
+    /// Accumulations, stacks and single values, in the order of [`super::live_outs::LiveOuts`].
     pub(super) accumulated: Vec<usize>,
     pub(super) stacked: Vec<usize>,
     pub(super) each: Vec<usize>,
     /// Columns of which only the last value is used.
-    pub(super) lasts: Vec<usize>,
+    pub(super) last_copies: Vec<usize>,
     /// Values that every copy reads.
     pub(super) shared: IndexMap<InstructionId, usize>,
 }
@@ -103,7 +103,7 @@ impl Builder<'_> {
                 self.places.carried.insert(number, place);
             }
         }
-        for (_, accumulation) in &rolled.meets.accumulations {
+        for (_, accumulation) in &rolled.live_outs.accumulations {
             let result = accumulation.links[accumulation.links.len() - 1];
             let shape = self.shape(result);
             let first = accumulation.start.unwrap_or_else(|| {
@@ -124,25 +124,25 @@ impl Builder<'_> {
 
     fn enter_collections(&mut self) {
         let rolled = self.rolled;
-        for stack in &rolled.meets.stacks {
+        for stack in &rolled.live_outs.stacks {
             let shape = self.stack_shape(stack);
             let first = self.blank(&shape);
             let place = self.state.push(format!("{}.so_far", self.name(stack.result)), shape, first);
             self.places.stacked.push(place);
         }
-        for each in &rolled.meets.each {
+        for each in &rolled.live_outs.each {
             let id = rolled.copies.columns[each.column].ids[0];
             let shape = self.every(id);
             let first = self.blank(&shape);
             let place = self.state.push(format!("{}.all", self.name(id)), shape, first);
             self.places.each.push(place);
         }
-        for &column in &rolled.meets.lasts {
+        for &column in &rolled.live_outs.last_copies {
             let id = rolled.copies.columns[column].ids[rolled.copies.len - 1];
             let shape = self.shape(id);
             let first = self.blank(&shape);
             let place = self.state.push(format!("{}.last", self.name(id)), shape, first);
-            self.places.lasts.push(place);
+            self.places.last_copies.push(place);
         }
     }
 
@@ -214,19 +214,19 @@ impl Builder<'_> {
     /// Lets later work use what the loop leaves.
     fn replace(&mut self, looping: InstructionId) {
         let (rolled, places) = (self.rolled, self.places.clone());
-        for ((_, accumulation), &place) in rolled.meets.accumulations.iter().zip(&places.accumulated) {
+        for ((_, accumulation), &place) in rolled.live_outs.accumulations.iter().zip(&places.accumulated) {
             let result = self.part(looping, place);
             self.patch.replace(accumulation.links[accumulation.links.len() - 1], result);
         }
-        for (stack, &place) in rolled.meets.stacks.iter().zip(&places.stacked) {
+        for (stack, &place) in rolled.live_outs.stacks.iter().zip(&places.stacked) {
             let result = self.part(looping, place);
             self.replace_stack(stack, result);
         }
-        for (each, &place) in rolled.meets.each.iter().zip(&places.each) {
+        for (each, &place) in rolled.live_outs.each.iter().zip(&places.each) {
             let all = self.part(looping, place);
             self.replace_each(each, all);
         }
-        for (&column, &place) in rolled.meets.lasts.iter().zip(&places.lasts) {
+        for (&column, &place) in rolled.live_outs.last_copies.iter().zip(&places.last_copies) {
             let result = self.part(looping, place);
             self.patch.replace(rolled.copies.columns[column].ids[rolled.copies.len - 1], result);
         }
@@ -245,7 +245,7 @@ impl Builder<'_> {
         self.patch.replace(stack.result, joined);
     }
 
-    fn replace_each(&mut self, each: &Each, all: InstructionId) {
+    fn replace_each(&mut self, each: &UsedCopies, all: InstructionId) {
         for &copy in &each.copies {
             let old = self.rolled.copies.columns[each.column].ids[copy];
             let every = self.every(old);

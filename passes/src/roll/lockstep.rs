@@ -6,7 +6,7 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, InstructionId, Module, Opcode};
 use indexmap::{IndexMap, IndexSet};
 
-use super::alike::Likeness;
+use super::isomorphism::Isomorphism;
 use super::{FEWEST_COPIES, bytes};
 use crate::Reason;
 
@@ -85,29 +85,34 @@ impl Copies {
     pub(super) fn grow(
         &mut self,
         module: &Module,
-        likeness: &mut Likeness,
+        isomorphism: &mut Isomorphism,
         ids: Vec<InstructionId>,
     ) -> Result<usize, Failure> {
         if let Some(&known) = self.index.get(&ids) {
             return Ok(known);
         }
         let before = self.columns.len();
-        let result = self.walk(module, likeness, ids);
+        let result = self.walk(module, isomorphism, ids);
         if result.is_err() {
             self.truncate(before);
         }
         result
     }
 
-    fn walk(&mut self, module: &Module, likeness: &mut Likeness, ids: Vec<InstructionId>) -> Result<usize, Failure> {
+    fn walk(
+        &mut self,
+        module: &Module,
+        isomorphism: &mut Isomorphism,
+        ids: Vec<InstructionId>,
+    ) -> Result<usize, Failure> {
         let root = self.place(ids);
         let mut next = root;
         let mut undecided = Vec::new();
         while next < self.columns.len() {
-            if !self.decide(module, likeness, next) {
+            if !self.decide(module, isomorphism, next) {
                 // What stays outside in every copy is never what the copy before computed.
-                if !likeness.movable(module.instruction(self.columns[next].ids[1])) {
-                    return Err(self.mismatch(module, likeness, next));
+                if !isomorphism.movable(module.instruction(self.columns[next].ids[1])) {
+                    return Err(self.mismatch(module, isomorphism, next));
                 }
                 undecided.push(next);
             }
@@ -117,7 +122,7 @@ impl Copies {
         for column in undecided {
             match self.copy_before(module, column) {
                 Some(from) => self.columns[column].role = Role::Carried(from),
-                None => return Err(self.mismatch(module, likeness, column)),
+                None => return Err(self.mismatch(module, isomorphism, column)),
             }
         }
         Ok(root)
@@ -148,7 +153,7 @@ impl Copies {
     }
 
     /// Finds the role of a column; `false` if it has none (yet).
-    fn decide(&mut self, module: &Module, likeness: &mut Likeness, number: usize) -> bool {
+    fn decide(&mut self, module: &Module, isomorphism: &mut Isomorphism, number: usize) -> bool {
         let ids = self.columns[number].ids.clone();
         if ids.iter().all(|&id| id == ids[0]) {
             self.columns[number].role = Role::Shared;
@@ -159,7 +164,8 @@ impl Copies {
             return true;
         }
         let first = ids[0];
-        if !likeness.movable(module.instruction(first)) || !ids[1..].iter().all(|&id| likeness.alike(module, first, id))
+        if !isomorphism.movable(module.instruction(first))
+            || !ids[1..].iter().all(|&id| isomorphism.alike(module, first, id))
         {
             return false;
         }
@@ -206,12 +212,12 @@ impl Copies {
     }
 
     /// Why a column has no role, and the longest run of copies that agree.
-    fn mismatch(&self, module: &Module, likeness: &mut Likeness, number: usize) -> Failure {
+    fn mismatch(&self, module: &Module, isomorphism: &mut Isomorphism, number: usize) -> Failure {
         let ids = &self.columns[number].ids;
         let mut best = 0..1;
         let mut start = 0;
         for at in 1..=ids.len() {
-            if at < ids.len() && agree(module, likeness, ids[at - 1], ids[at]) {
+            if at < ids.len() && agree(module, isomorphism, ids[at - 1], ids[at]) {
                 continue;
             }
             if at - start > best.len() {
@@ -251,8 +257,8 @@ impl Copies {
 }
 
 /// Whether two neighbours of a column can stand in one loop.
-fn agree(module: &Module, likeness: &mut Likeness, a: InstructionId, b: InstructionId) -> bool {
-    a == b || (likeness.movable(module.instruction(a)) && likeness.alike(module, a, b))
+fn agree(module: &Module, isomorphism: &mut Isomorphism, a: InstructionId, b: InstructionId) -> bool {
+    a == b || (isomorphism.movable(module.instruction(a)) && isomorphism.alike(module, a, b))
 }
 
 /// Scalar constants with a written value.

@@ -7,10 +7,10 @@ use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::Bytes;
 use indexmap::IndexMap;
 
-use super::alike::Likeness;
 use super::chains::{Chain, Chains, joined_values};
+use super::isomorphism::Isomorphism;
+use super::live_outs::LiveOuts;
 use super::lockstep::{Copies, Failure, worth_a_loop};
-use super::meets::Meets;
 use super::scope::Scope;
 use super::sequence::neutral;
 use super::{FEWEST_COPIES, Rolled, bytes, is_heavy};
@@ -33,23 +33,23 @@ struct Seed {
 }
 
 /// Everything that can be said about unrolled copies in one computation.
-pub(super) fn search(context: &Context<'_>, likeness: &mut Likeness, scope: Scope) -> Vec<Finding> {
+pub(super) fn search(context: &Context<'_>, isomorphism: &mut Isomorphism, scope: Scope) -> Vec<Finding> {
     let module = context.module;
-    let cones = likeness.cones(module, scope.computation);
-    let works = likeness.works(module, scope.computation);
+    let cones = isomorphism.cones(module, scope.computation);
+    let works = isomorphism.works(module, scope.computation);
     let chains = Chains::new(module, context.users, scope.computation, &cones);
     let size = module.computation(scope.computation).instructions.len();
     let mut work = size.saturating_mul(WORK_PER_INSTRUCTION);
     let mut covered = SideTable::new(false);
     let mut findings = Vec::new();
-    for seed in seeds(module, likeness, &chains, &cones, scope.computation) {
+    for seed in seeds(module, isomorphism, &chains, &cones, scope.computation) {
         if work == 0 || seed.values.iter().all(|&id| covered[id]) {
             continue;
         }
-        match line_up(context, likeness, &chains, &seed, &mut work) {
+        match line_up(context, isomorphism, &chains, &seed, &mut work) {
             Ok(rolled) => {
                 rolled.copies.computed().flat_map(|(_, column)| &column.ids).for_each(|&id| covered.set(id, true));
-                rolled.meets.links().for_each(|id| covered.set(id, true));
+                rolled.live_outs.links().for_each(|id| covered.set(id, true));
                 findings.push(if scope.sharded { sharded(module, &rolled) } else { rolled.finding(context, &works) });
             }
             Err(Some(missed)) => findings.push(*missed),
@@ -63,7 +63,7 @@ pub(super) fn search(context: &Context<'_>, likeness: &mut Likeness, scope: Scop
 /// The copies of a seed, or of the longest part of it that lines up.
 fn line_up(
     context: &Context<'_>,
-    likeness: &mut Likeness,
+    isomorphism: &mut Isomorphism,
     chains: &Chains,
     seed: &Seed,
     work: &mut usize,
@@ -73,7 +73,7 @@ fn line_up(
     let mut missed = None;
     for _ in 0..MOST_TRIMS {
         let mut copies = Copies::new(values.len());
-        let grown = copies.grow(module, likeness, values.to_vec());
+        let grown = copies.grow(module, isomorphism, values.to_vec());
         *work = work.saturating_sub(values.len() * (copies.columns.len() + 1));
         let failure = match grown {
             Ok(_) if seed.recurrence && !copies.is_recurrence() => return Err(None),
@@ -81,8 +81,8 @@ fn line_up(
             Ok(_) if !copies.computed().any(|(_, column)| is_heavy(module.instruction(column.ids[0]).opcode)) => {
                 return Err(None);
             }
-            Ok(_) => match Meets::new(context, likeness, chains, &mut copies) {
-                Ok(meets) => return Ok(Rolled { copies, meets }),
+            Ok(_) => match LiveOuts::new(context, isomorphism, chains, &mut copies) {
+                Ok(live_outs) => return Ok(Rolled { copies, live_outs }),
                 Err(reason) => Failure { reason, run: 0..0 },
             },
             Err(failure) => failure,
@@ -108,26 +108,26 @@ fn sharded(module: &Module, rolled: &Rolled) -> Finding {
     let copies = rolled.copies.len;
     let message = format!("{copies} copies of the same work, whose values may lie across devices");
     let reason = Reason { code: "sharded", message };
-    let instruction = rolled.meets.owner(&rolled.copies);
+    let instruction = rolled.live_outs.owner(&rolled.copies);
     Finding { instruction, grade: Grade::Bitwise, wasted: rolled.wasted(module), outcome: Outcome::Missed(reason) }
 }
 
 /// Values that meet in a chain, a `concatenate` or the results, in rows that are computed alike.
 pub(super) fn meeting(
     context: &Context<'_>,
-    likeness: &Likeness,
+    isomorphism: &Isomorphism,
     computation: ComputationId,
 ) -> Vec<Vec<InstructionId>> {
-    let cones = likeness.cones(context.module, computation);
+    let cones = isomorphism.cones(context.module, computation);
     let chains = Chains::new(context.module, context.users, computation, &cones);
-    let seeds = seeds(context.module, likeness, &chains, &cones, computation);
+    let seeds = seeds(context.module, isomorphism, &chains, &cones, computation);
     seeds.into_iter().filter(|seed| !seed.recurrence).map(|seed| seed.values).collect()
 }
 
 /// Where copies may meet, the most telling places first.
 fn seeds(
     module: &Module,
-    likeness: &Likeness,
+    isomorphism: &Isomorphism,
     chains: &Chains,
     cones: &SideTable<InstructionId, u64>,
     computation: ComputationId,
@@ -151,7 +151,7 @@ fn seeds(
     }
     let position: SideTable<InstructionId, usize> = positions(module, computation);
     for depth in DEPTHS {
-        let near = likeness.neighbours(module, computation, depth);
+        let near = isomorphism.neighbours(module, computation, depth);
         let arrays = module.instructions_of(computation).filter(|(_, inst)| inst.array().is_some()).map(|(id, _)| id);
         let mut recurring: Vec<Vec<InstructionId>> = classes(arrays, &near);
         recurring.sort_by_key(|values| Reverse(values.last().map_or(0, |&last| position[last])));

@@ -7,21 +7,21 @@ use indexmap::IndexMap;
 
 use super::{bytes, constants, finding};
 use crate::recompute::tie::{Ties, can_tie, can_wait_for};
-use crate::roll::{Likeness, Repetition, Works};
+use crate::roll::{Isomorphism, Repetition, Works};
 use crate::{Context, Finding, Grade, Outcome};
 
 /// A value counts as large if it has this share of the largest one of its piece, or more.
 const SHARE: u64 = 8;
 
 /// One finding for each row of pieces.
-pub(super) fn find(context: &Context<'_>, likeness: &Likeness, computation: ComputationId) -> Vec<Finding> {
+pub(super) fn find(context: &Context<'_>, isomorphism: &Isomorphism, computation: ComputationId) -> Vec<Finding> {
     let module = context.module;
-    let rows = crate::roll::alike_results(context, likeness, computation);
+    let rows = crate::roll::alike_results(context, isomorphism, computation);
     if rows.is_empty() {
         return Vec::new();
     }
     let constant = constants(module, computation);
-    let works = crate::roll::works(module, likeness, computation);
+    let works = crate::roll::works(module, isomorphism, computation);
     rows.into_iter().filter_map(|results| tie_row(context, computation, (&constant, &works), &results)).collect()
 }
 

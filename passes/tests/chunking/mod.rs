@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod graphs;
-pub(crate) mod outward;
 pub(crate) mod programs;
+pub(crate) mod seeded_planner;
 
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};

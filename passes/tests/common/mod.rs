@@ -54,7 +54,7 @@ pub(crate) fn estimate(total: Bytes, timeline: Vec<Bytes>) -> Estimate {
         constants: Bytes::ZERO,
         temporaries: total,
         thread_local: Bytes::ZERO,
-        hidden: Bytes::ZERO,
+        hidden_scratch: Bytes::ZERO,
         floor: Bytes::ZERO,
         peak: Peak::default(),
         largest: Vec::new(),

@@ -11,7 +11,7 @@ use super::super::in_place;
 use super::deep::{DeepCopy, deep_copy, position_of, positions};
 use crate::assignment::classes::Classes;
 use crate::assignment::order::Users;
-use crate::assignment::places::{Place, Places};
+use crate::assignment::shape_positions::{ShapePosition, ShapePositions};
 use crate::assignment::values::Values;
 
 /// Adds the copies.
@@ -38,7 +38,7 @@ pub(super) fn run(graph: &mut Graph) {
 /// What the module was like before any copy was added.
 struct Before<'a> {
     snapshot: &'a Snapshot,
-    places: Places<'a>,
+    places: ShapePositions<'a>,
     values: Values,
 }
 
@@ -46,19 +46,19 @@ impl<'a> Before<'a> {
     fn of(snapshot: &'a Snapshot) -> Self {
         let classes = Classes::of(&snapshot.module);
         let users = Users::of(&snapshot.module, &classes);
-        let places = Places::of(&snapshot.module, &classes, &users);
+        let places = ShapePositions::of(&snapshot.module, &classes, &users);
         let values = Values::of(&snapshot.module, &classes, &users, &places);
         Self { snapshot, places, values }
     }
 
-    fn place(&self, id: InstructionId) -> Option<Place> {
+    fn place(&self, id: InstructionId) -> Option<ShapePosition> {
         self.places.root(self.snapshot.in_module(id)?)
     }
 
     /// Per position of a loop's state: whether the body changes it.
     fn changed_by_loop(&self, id: InstructionId, init: InstructionId, count: usize) -> Vec<bool> {
         let (Some(loop_), Some(init)) = (self.place(id), self.place(init)) else { return vec![false; count] };
-        let value = |place: Place, k: usize| self.values.at(place.plus(k as u32));
+        let value = |place: ShapePosition, k: usize| self.values.at(place.plus(k as u32));
         (0..count).map(|k| value(loop_, k) != value(init, k)).collect()
     }
 

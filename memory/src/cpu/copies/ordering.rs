@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::assignment::flow::Flow;
 use crate::assignment::values::ValueId;
-use crate::reach::Reach;
+use crate::reachability::Reachability;
 
 /// What is known about the order of `a` and `b`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Ordering<'a> {
     /// Position in the post-order of the instruction's computation.
     position: SideTable<InstructionId, u32>,
     /// What depends on what, by computation and position; analysed when first asked for.
-    reach: RefCell<SideTable<ComputationId, Option<Rc<Reach>>>>,
+    reach: RefCell<SideTable<ComputationId, Option<Rc<Reachability>>>>,
 }
 
 impl<'a> Ordering<'a> {
@@ -141,9 +141,9 @@ impl<'a> Ordering<'a> {
         reach.needs_to_run(at as usize, wanted as usize)
     }
 
-    fn reach_in(&self, computation: ComputationId) -> Reach {
+    fn reach_in(&self, computation: ComputationId) -> Reachability {
         let list = &self.module.computation(computation).instructions;
-        Reach::of(list.len(), |index, needs| {
+        Reachability::of(list.len(), |index, needs| {
             let inst = self.module.instruction(list[index]);
             needs.extend(inst.operands.iter().chain(inst.control_predecessors()).map(|&before| self.position[before]));
         })

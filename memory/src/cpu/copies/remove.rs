@@ -14,7 +14,7 @@ use super::uses::{PlacedUse, is_root_of, placed_uses};
 use crate::assignment::aliases::Buffers;
 use crate::assignment::flow::Flow;
 use crate::assignment::values::ValueId;
-use crate::both::both;
+use crate::parallel::join;
 
 /// Removes copies until none can go. The copy instructions stay behind without users. Returns a skeleton of the graph, if one was made.
 pub(super) fn run(graph: &mut Graph) -> Option<Skeleton> {
@@ -26,7 +26,7 @@ pub(super) fn run(graph: &mut Graph) -> Option<Skeleton> {
     let snapshot = &skeleton.snapshot;
     let flow = Flow::beside(&snapshot.module, &skeleton.paths);
     let large = snapshot.module.is_large();
-    let (buffers, ordering) = both(large, || Buffers::of(&flow), || Ordering::of(&flow));
+    let (buffers, ordering) = join(large, || Buffers::of(&flow), || Ordering::of(&flow));
     let lists = Lists::of(&flow, &buffers, &ordering);
     let copies = copies(graph, snapshot, &flow);
     let mut remover = Remover { snapshot, flow: &flow, ordering, lists, copies };

@@ -14,14 +14,14 @@ use super::deep::{deep_copy, position_of};
 use super::uses::placed_uses;
 use crate::assignment::aliases::Buffers;
 use crate::assignment::flow::Flow;
-use crate::assignment::places::Place;
+use crate::assignment::shape_positions::ShapePosition;
 use crate::assignment::values::ValueId;
 
 /// Adds the copies. Takes a skeleton of the graph from before.
 pub(super) fn run(graph: &mut Graph, earlier: Option<Skeleton>) {
     let skeleton = graph.skeleton(earlier);
     let wanted = Special::new(&skeleton).collect();
-    skeleton.snapshot.module.drop_aside();
+    skeleton.snapshot.module.drop_in_background();
     for (id, positions) in wanted {
         let users = graph.users(id);
         let copied = deep_copy(graph, id, Some(&positions));
@@ -58,7 +58,7 @@ impl<'a> Special<'a> {
         self.wanted
     }
 
-    fn want(&mut self, place: Place) {
+    fn want(&mut self, place: ShapePosition) {
         let owner = self.flow.places.owner(place);
         let count = self.flow.places.count(owner) as usize;
         let positions = self.wanted.entry(self.snapshot.to_graph[owner.index()]).or_insert_with(|| vec![false; count]);
@@ -118,7 +118,7 @@ impl<'a> Special<'a> {
         let shape = module.shape(root);
         let donated: Vec<usize> =
             module.input_output_aliases().iter().filter_map(|alias| position_of(shape, &alias.output)).collect();
-        let mut seen: IndexMap<u32, Place> = IndexMap::default();
+        let mut seen: IndexMap<u32, ShapePosition> = IndexMap::default();
         for (position, place) in self.flow.places.of_instruction(root).enumerate() {
             let Some(value) = self.flow.values.at(place) else { continue };
             if self.is_read_only(value) {

@@ -3,7 +3,7 @@
 use hlo_ir::InstructionId;
 
 use crate::assignment::flow::Flow;
-use crate::assignment::places::Place;
+use crate::assignment::shape_positions::ShapePosition;
 use crate::assignment::uses::reads;
 use crate::assignment::values::ValueId;
 
@@ -43,5 +43,5 @@ pub(super) fn placed_uses(flow: &Flow<'_>, value: ValueId) -> Vec<PlacedUse> {
 
 /// Whether a value appears at a root of `computation`.
 pub(super) fn is_root_of(flow: &Flow<'_>, value: ValueId, root: InstructionId) -> bool {
-    flow.values.positions(value).any(|place: Place| flow.places.owner(place) == root)
+    flow.values.positions(value).any(|place: ShapePosition| flow.places.owner(place) == root)
 }

@@ -77,7 +77,7 @@ fn merge_instructions(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
         return false;
     }
     let order = cx.post_order(computation);
-    let mut seen = Seen { known: IndexMap::default(), passed: vec![false; cx.slots(computation)] };
+    let mut seen = Representatives { known: IndexMap::default(), passed: vec![false; cx.slots(computation)] };
     let mut changed = false;
     for id in order {
         if !cx.is_alive(id) {
@@ -118,14 +118,14 @@ fn all_differ(cx: &Cx<'_>, computation: ComputationId) -> bool {
 }
 
 /// Instructions that may stand for later ones.
-struct Seen {
+struct Representatives {
     /// By hash.
     known: IndexMap<u64, SmallVec<[Kept; 1]>>,
     /// By slot, those that were not entered because nothing else reads one of their operands.
     passed: Vec<bool>,
 }
 
-impl Seen {
+impl Representatives {
     /// The earlier instruction that is equal to `id`; if there is none, `id` may be that to later ones.
     fn find_or_enter(&mut self, cx: &Cx<'_>, id: Id) -> Option<Id> {
         let bucket = self.known.entry(hash(cx, id)).or_default();

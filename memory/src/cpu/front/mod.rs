@@ -20,20 +20,20 @@ mod build;
 mod calls;
 mod caveats;
 mod conditional;
+mod constant_folding;
 mod cse;
 mod cx;
-mod decompose;
 mod dims;
 mod expand;
 mod float;
-mod fold;
+mod gemv_and_transpose_folding;
 mod index;
-mod late;
 mod layout;
 mod loops;
-mod mover;
+mod reshape_decomposer;
+mod reshape_mover;
 mod spmd;
-mod tree;
+mod tree_reduction;
 mod untuple;
 mod value;
 mod visit;
@@ -50,11 +50,11 @@ const MOST_ROUNDS: usize = 25;
 
 /// Stages D and E: layouts, and what depends on them.
 pub(crate) fn assign_layouts(graph: &mut Graph) {
-    graph.move_to_spare();
+    graph.move_to_prefaulted_lists();
     graph.make_room();
     let mut cx = Cx::new(graph);
     layout::run(&mut cx);
-    decompose::run(&mut cx);
+    reshape_decomposer::run(&mut cx);
 }
 
 /// Stages A to C: everything before layouts.
@@ -104,18 +104,18 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     index::expand_single_scatters(&mut cx);
     index::simplify_scatters(&mut cx);
     repeat(&mut cx, &SIMPLIFICATION, &mut idle);
-    late::widen_vectors(&mut cx);
+    gemv_and_transpose_folding::widen_vectors(&mut cx);
     if cpu {
         expand::bitcasts_of_other_sizes(&mut cx);
     }
     expand::call_top_k(&mut cx);
-    late::fold_transposes(&mut cx);
+    gemv_and_transpose_folding::fold_transposes(&mut cx);
     if target == Target::Gpu {
         expand::pad_for_library(&mut cx);
     }
     cse::run(&mut cx);
     if cpu {
-        late::drop_barriers(&mut cx);
+        gemv_and_transpose_folding::drop_barriers(&mut cx);
     }
     tuples::run(&mut cx);
     calls::flatten(&mut cx);
@@ -132,14 +132,14 @@ const SIMPLIFICATION: [Pass; 13] = [
     |cx| dce::run(cx),
     index::expand_single_gathers,
     index::simplify_gathers,
-    tree::run,
+    tree_reduction::run,
     loops::hoist_invariants,
     |cx| tuples::run(cx),
     loops::sink_constants,
     loops::simplify,
     |cx| dce::run(cx),
-    mover::run,
-    fold::run,
+    reshape_mover::run,
+    constant_folding::run,
     conditional::simplify,
 ];
 

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::super::graph::Graph;
 use super::super::traits;
 use super::rules::Fuser;
-use crate::reach::Reach;
+use crate::reachability::Reachability;
 
 /// The producers of `computation` that must not be fused into any consumer.
 pub(super) fn globally_unfusible(
@@ -89,7 +89,7 @@ struct Paths<'a> {
     barred: &'a IndexSet<InstructionId>,
     producer: InstructionId,
     /// What depends on what.
-    reach: &'a Reach,
+    reach: &'a Reachability,
     /// Whether the producer can be fused into an instruction on all paths.
     known: IndexMap<InstructionId, bool>,
 }
@@ -132,8 +132,8 @@ impl Paths<'_> {
 }
 
 /// What depends on what in a computation, by place in its post-order.
-fn reach_in(graph: &Graph, order: &[InstructionId], position: &[u32]) -> Reach {
-    Reach::of(order.len(), |place, needs| {
+fn reach_in(graph: &Graph, order: &[InstructionId], position: &[u32]) -> Reachability {
+    Reachability::of(order.len(), |place, needs| {
         let id = order[place];
         let before = graph.operands(id).iter().chain(graph.control_predecessors(id));
         needs.extend(before.map(|&other| position[graph.slot(other)]));

@@ -8,17 +8,17 @@ use hlo_ir::module::Operands;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
 use smol_str::SmolStr;
 
-use super::birth::Births;
+use super::creation_order::CreationOrder;
 use super::export::{Export, Source};
-use super::room::Room;
-use super::{Graph, Rare, Schedule, Seen, Working};
-use crate::both::{ahead, both, drop_aside};
+use super::prefaulted_instructions::PrefaultedInstructions;
+use super::{Graph, OpcodeSet, Rare, Schedule, Working};
 use crate::names::Names;
+use crate::parallel::{drop_in_background, join, prefetch};
 
 /// Where a module comes from, which decides the order of its instruction lists: the text has lost it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// A program on its way into the compiler; see [`Births`]. It goes there through StableHLO, which has no control dependencies.
+    /// A program on its way into the compiler; see [`CreationOrder`]. It goes there through StableHLO, which has no control dependencies.
     Program,
     /// A dump between two passes: parameters first, then as the text has it.
     Dump,
@@ -47,10 +47,10 @@ impl Graph {
             controls: IndexMap::default(),
             bodies: Arena::new(),
             entry: module.entry(),
-            seen: Seen::default(),
-            rare: [Seen::default(); Rare::COUNT],
+            seen: OpcodeSet::default(),
+            rare: [OpcodeSet::default(); Rare::COUNT],
             fused: Vec::new(),
-            calls: Seen::default(),
+            calls: OpcodeSet::default(),
             words: Vec::new(),
             shapes: IndexSet::default(),
             effects: false,
@@ -75,7 +75,7 @@ impl Graph {
             computations.set(id, Some(graph.add_computation(module.computation(id).name.clone())));
         }
         let mut map = SideTable::new(None);
-        let births = Births::of(module);
+        let births = CreationOrder::of(module);
         for &id in module.computation_ids() {
             let target = computations[id].expect("every live computation was added");
             let order = match origin {
@@ -88,7 +88,7 @@ impl Graph {
             }
         }
         graph.entry = computations[module.entry()].expect("the entry is a live computation");
-        graph.order_spare();
+        graph.prefault_lists();
         graph
     }
 
@@ -111,7 +111,7 @@ impl Graph {
         let count = self.outside_fusions().iter().map(|&id| self.len(id)).sum::<usize>();
         if count >= LARGE {
             let all = self.computation_order().iter().map(|&id| self.len(id)).sum::<usize>();
-            *self.room.take_turn() = Room::order(vec![7 * count / 8, 7 * all / 4]);
+            *self.room.take_turn() = PrefaultedInstructions::order(vec![7 * count / 8, 7 * all / 4]);
         }
     }
 
@@ -126,7 +126,7 @@ impl Graph {
         map: &mut SideTable<InstructionId, Option<InstructionId>>,
     ) {
         let copied = |&id: &InstructionId| module.instruction(id).clone();
-        ahead(order, copied, |&id, mut inst| {
+        prefetch(order, copied, |&id, mut inst| {
             for operand in &mut inst.operands {
                 *operand = map[*operand].expect("text defines operands before users");
             }
@@ -178,7 +178,7 @@ impl Graph {
         // First where they stand, because that is where their operands stand; then nothing is left but to move them.
         let half = insts.len() / 2;
         let (earlier, later) = insts.split_at_mut(half);
-        both(self.is_large(), || export.settle_from(half, later), || export.settle_from(0, earlier));
+        join(self.is_large(), || export.settle_from(half, later), || export.settle_from(0, earlier));
         let hollow = Instruction::new(SmolStr::default(), Shape::Token.into(), Opcode::Tuple, []);
         let mut instructions = export.room();
         // An instruction stands in one computation, so it is asked for once.
@@ -190,7 +190,7 @@ impl Graph {
         let module = export.finish(self.header(true), self.stack_tables.clone(), instructions).module;
         // To be freed with the rest.
         self.insts = Arena::from(insts);
-        drop_aside(self.is_large(), self);
+        drop_in_background(self.is_large(), self);
         module
     }
 

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 use super::users::Users;
-use super::{Body, Control, Graph, Place, REMOVED, Rare};
+use super::{Body, Control, Graph, ListPosition, REMOVED, Rare};
 
 impl Graph {
     /// Appends an instruction to a computation and to the user lists of its operands. Control predecessors among its attributes are ignored;
@@ -30,7 +30,7 @@ impl Graph {
         self.insts.push(inst);
         self.inputs.push(operands);
         self.users.push(Users::new());
-        let id = self.places.push(Place { parent: computation, slot });
+        let id = self.places.push(ListPosition { parent: computation, slot });
         if let Some(number) = number {
             self.enter_parameter(computation, id, number);
         }
@@ -108,7 +108,7 @@ impl Graph {
 
     /// Keeps the list of instructions that call computations.
     pub(super) fn note_calls(&mut self, id: InstructionId) {
-        let Place { parent, slot } = self.places[id];
+        let ListPosition { parent, slot } = self.places[id];
         if slot == REMOVED || self.insts[id].called_computations().next().is_none() {
             return;
         }

@@ -1,6 +1,6 @@
 //! Making a module of the graph: first which instruction stands where, then the instructions, on two threads if they are many.
 
-use crate::both::both;
+use crate::parallel::join;
 use hlo_ir::arena::{Arena, Id as _, SideTable};
 use hlo_ir::module::{ModuleParts, Operands, StackTables, TextStyle};
 use hlo_ir::shape::ShapeRef;
@@ -134,7 +134,7 @@ impl<'g> Export<'g> {
         // The other thread has to fetch the memory it writes to, so it gets the smaller part.
         let (here, aside) = self.to_graph.split_at(if large { count * 3 / 5 } else { count });
         let (later, ()) =
-            both(large, || aside.iter().map(made).collect::<Vec<_>>(), || room.extend(here.iter().map(made)));
+            join(large, || aside.iter().map(made).collect::<Vec<_>>(), || room.extend(here.iter().map(made)));
         room.extend(later);
         room
     }

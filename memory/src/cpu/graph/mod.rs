@@ -7,17 +7,17 @@
 //!
 //! Source: `HloComputation`, `HloInstruction`, `HloModule` (xla/hlo/ir).
 
-mod birth;
 mod convert;
+mod creation_order;
 mod edit;
 mod export;
 mod fuse;
+mod opcode_set;
 mod order;
 mod outline;
-mod room;
-mod seen;
+mod prefaulted_instructions;
+mod prefaulted_lists;
 mod skeleton;
-mod spare;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -35,11 +35,10 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 pub(crate) use convert::{Origin, Snapshot};
+pub(crate) use opcode_set::OpcodeSet;
 pub(crate) use order::Order;
 use order::Walk;
-use room::Room;
-use seen::Seen;
-pub(crate) use seen::Seen as OpcodeSet;
+use prefaulted_instructions::PrefaultedInstructions;
 pub(crate) use skeleton::Skeleton;
 pub(crate) use users::Users;
 
@@ -51,7 +50,7 @@ pub(crate) type Ids = SmallVec<[InstructionId; 8]>;
 
 /// Where an instruction stands.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ListPosition {
     /// The computation it stands in.
     parent: ComputationId,
     /// Position in the list of its computation; [`REMOVED`] once it was taken out.
@@ -124,7 +123,7 @@ struct Body {
     /// The parameters by number.
     parameters: Vec<InstructionId>,
     /// The opcodes that its instructions ever had.
-    seen: Seen,
+    seen: OpcodeSet,
     /// Slots of instructions that call computations, ascending; some may be removed by now.
     calling: Vec<u32>,
     /// The post-order, while no edge has changed since it was asked for.
@@ -143,7 +142,7 @@ impl Body {
             name,
             list: Vec::new(),
             parameters: Vec::new(),
-            seen: Seen::default(),
+            seen: OpcodeSet::default(),
             calling: Vec::new(),
             post_order: OnceLock::new(),
             live: 0,
@@ -169,7 +168,7 @@ pub(crate) struct Graph {
     /// Users in XLA's order.
     users: Arena<InstructionId, Users>,
     /// Where each instruction stands.
-    places: Arena<InstructionId, Place>,
+    places: Arena<InstructionId, ListPosition>,
     /// The opcode of each instruction once more: most questions are about it.
     opcodes: Vec<Opcode>,
     /// What each instruction produces once more: asked for nearly as often, and eight stand where half an instruction does.
@@ -187,14 +186,14 @@ pub(crate) struct Graph {
     bodies: Arena<ComputationId, Body>,
     entry: ComputationId,
     /// The opcodes that instructions ever had.
-    seen: Seen,
+    seen: OpcodeSet,
     /// The opcodes of instructions that ever had one of the attributes of [`Rare`].
-    rare: [Seen; Rare::COUNT],
+    rare: [OpcodeSet; Rare::COUNT],
     /// Once more the computation of each fusion: it is asked for often, and attributes are far away. Other instructions have none; the table ends
     /// with the last fusion.
     fused: Vec<Option<ComputationId>>,
     /// The opcodes of instructions that ever called a computation.
-    calls: Seen,
+    calls: OpcodeSet,
     /// Words that attributes of fusions hold, each once.
     words: Vec<Arc<str>>,
     /// Every shape that was made: equal ones share memory, because that is what reading shapes waits for.
@@ -211,9 +210,9 @@ pub(crate) struct Graph {
     /// The order of computations, while no call has changed since it was asked for.
     order: OnceLock<Order<ComputationId>>,
     /// For the modules to be made of the graph.
-    room: Working<Room>,
+    room: Working<PrefaultedInstructions>,
     /// For what the graph will hold.
-    spare: Working<spare::Coming>,
+    spare: Working<prefaulted_lists::PendingLists>,
     /// Those of them that are not the body of a fusion, once that was asked for.
     outside: OnceLock<Order<ComputationId>>,
 }

@@ -9,10 +9,10 @@ use smol_str::SmolStr;
 use super::convert::Snapshot;
 use super::export::{Export, Source};
 use super::skeleton::for_aliases;
-use super::{Graph, Seen};
+use super::{Graph, OpcodeSet};
 
 /// Opcodes that hand on values of what they read or call, or may do so.
-const FORWARDING: Seen = Seen::of(&[
+const FORWARDING: OpcodeSet = OpcodeSet::of(&[
     Opcode::AddDependency,
     Opcode::AllReduceDone,
     Opcode::Bitcast,
@@ -31,7 +31,7 @@ const FORWARDING: Seen = Seen::of(&[
 ]);
 
 /// Opcodes that may hand on what computations make which nothing else runs, or are not known: where there are any, everything counts.
-const OPEN: Seen = Seen::of(&[
+const OPEN: OpcodeSet = OpcodeSet::of(&[
     Opcode::AllGatherDone,
     Opcode::AllGatherStart,
     Opcode::AsyncDone,

@@ -11,9 +11,9 @@ use smol_str::SmolStr;
 
 use super::convert::Snapshot;
 use super::export::{Export, Source};
-use super::{Graph, Order, Seen};
+use super::{Graph, OpcodeSet, Order};
 use crate::assignment::elementwise::{BodyPaths, KnownPaths, Paths};
-use crate::both::{both, drop_aside};
+use crate::parallel::{drop_in_background, join};
 
 /// A snapshot, and what it leaves out.
 pub(crate) struct Skeleton {
@@ -96,7 +96,7 @@ impl Old {
 
 /// Opcodes with which a body is kept as it is: those that work in place, that are elementwise for some operands only, or that hold a body of
 /// their own.
-const KEPT: Seen = Seen::of(&[
+const KEPT: OpcodeSet = OpcodeSet::of(&[
     Opcode::AllReduceStart,
     Opcode::AsyncDone,
     Opcode::AsyncStart,
@@ -154,14 +154,14 @@ impl Graph {
             }
         };
         let paths = || known.unwrap_or_else(|| self.paths_through_all(&order, plain));
-        let (paths, ()) = both(self.is_large() && !is_known, paths, fill);
+        let (paths, ()) = join(self.is_large() && !is_known, paths, fill);
         let known = |id: InstructionId| if fused[self.parent(id)] { None } else { old.get(id) };
         let source = |id: InstructionId| match known(id) {
             Some(inst) => Source { inst, names_ours: false, alone: false },
             None => Source::ours(for_aliases(self.inst(id))),
         };
         let instructions = export.make(export.room(), source);
-        drop_aside(self.is_large(), old);
+        drop_in_background(self.is_large(), old);
         let snapshot = export.finish(self.header(false), StackTables::default(), instructions);
         Skeleton { snapshot, paths, bodies, order, version: self.version }
     }

@@ -10,12 +10,12 @@ use super::super::graph::Graph;
 use crate::{Bytes, Target, size};
 
 /// The buffers that a value lies in: its own, and those of the elements of a tuple.
-struct Place {
+struct BufferTree {
     own: usize,
     elements: Vec<Rc<Self>>,
 }
 
-impl Place {
+impl BufferTree {
     fn collect(&self, found: &mut Vec<usize>) {
         found.push(self.own);
         self.elements.iter().for_each(|element| element.collect(found));
@@ -45,7 +45,7 @@ impl Buffers {
             used: vec![Vec::new(); slots],
             live_out: Vec::new(),
         };
-        let mut places: Vec<Option<Rc<Place>>> = vec![None; slots];
+        let mut places: Vec<Option<Rc<BufferTree>>> = vec![None; slots];
         for id in graph.post_order(computation) {
             let slot = graph.slot(id);
             buffers.note_uses(graph, id, &places);
@@ -61,7 +61,7 @@ impl Buffers {
 
     /// Notes what the operands of an instruction lie in. What takes an element of a tuple uses that element alone here: XLA counts all of them, which grows with
     /// the square of the elements.
-    fn note_uses(&mut self, graph: &Graph, id: InstructionId, places: &[Option<Rc<Place>>]) {
+    fn note_uses(&mut self, graph: &Graph, id: InstructionId, places: &[Option<Rc<BufferTree>>]) {
         let used = &mut self.used[graph.slot(id)];
         if let (Opcode::GetTupleElement, [tuple]) = (graph.opcode(id), graph.operands(id)) {
             let place = place_of(places, graph, *tuple);
@@ -80,9 +80,9 @@ impl Buffers {
         &mut self,
         graph: &Graph,
         id: InstructionId,
-        places: &[Option<Rc<Place>>],
+        places: &[Option<Rc<BufferTree>>],
         size: fn(&Shape) -> Option<Bytes>,
-    ) -> Rc<Place> {
+    ) -> Rc<BufferTree> {
         let first = self.sizes.len();
         let of = |operand: usize| place_of(places, graph, graph.operand(id, operand));
         let place = match graph.opcode(id) {
@@ -96,7 +96,7 @@ impl Buffers {
             }
             Opcode::Tuple => {
                 let elements = (0..graph.operands(id).len()).map(of).collect();
-                Place { own: self.add(graph.shape(id), size), elements }
+                BufferTree { own: self.add(graph.shape(id), size), elements }
             }
             _ => self.fresh(graph.shape(id), size),
         };
@@ -108,13 +108,13 @@ impl Buffers {
     }
 
     /// New buffers for a value and all its elements.
-    fn fresh(&mut self, shape: &Shape, size: fn(&Shape) -> Option<Bytes>) -> Place {
+    fn fresh(&mut self, shape: &Shape, size: fn(&Shape) -> Option<Bytes>) -> BufferTree {
         let own = self.add(shape, size);
         let elements = match shape {
             Shape::Tuple(elements) => elements.iter().map(|element| Rc::new(self.fresh(element, size))).collect(),
             _ => Vec::new(),
         };
-        Place { own, elements }
+        BufferTree { own, elements }
     }
 
     fn add(&mut self, shape: &Shape, size: fn(&Shape) -> Option<Bytes>) -> usize {
@@ -150,6 +150,6 @@ impl Buffers {
     }
 }
 
-fn place_of(places: &[Option<Rc<Place>>], graph: &Graph, id: InstructionId) -> Rc<Place> {
+fn place_of(places: &[Option<Rc<BufferTree>>], graph: &Graph, id: InstructionId) -> Rc<BufferTree> {
     places[graph.slot(id)].clone().expect("operands come first")
 }

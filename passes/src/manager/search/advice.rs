@@ -7,8 +7,8 @@ use hlo_ir::Module;
 use hlo_memory::{Bytes, Estimator};
 
 use super::Search;
-use super::again::is_far;
 use super::freedom::Freedom;
+use super::restarts::is_far;
 use crate::manager::watch::Nobody;
 use crate::manager::{Remark, RemarkKind, remarks};
 use crate::{Grade, Options, Pass};
@@ -81,7 +81,7 @@ impl Search<'_> {
 fn is_wanted(search: &Search<'_>) -> bool {
     let (options, end) = (search.options, &search.now);
     let asked = options.advise && options.bisect_limit.is_none() && !search.passes.is_empty();
-    asked && !search.fits() && is_far(end) && end.charged() - end.floor >= search.least()
+    asked && !search.fits() && is_far(end) && end.total_with_scratch() - end.floor >= search.least()
 }
 
 /// One remark for each flag, or both, that would lower the peak of `search`'s end by more than any fewer of them; `input` is the module as it was given.

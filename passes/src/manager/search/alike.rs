@@ -8,24 +8,24 @@ use hlo_memory::{Bytes, Estimate};
 
 use super::super::RunError;
 use super::super::trial;
-use super::known::label;
 use super::steps::{Made, Step};
+use super::trial_cache::label;
 use super::{Candidate, MOST_STEPS, Search};
 use crate::{Outcome, PassKind};
 
 impl Search<'_> {
-    /// Makes `first` and, if it pays, its likes as well: those that its pass found beside it, of the same bytes, for which the same is to be done, at
+    /// Makes `first` and, if the total falls, its likes as well: those that its pass found beside it, of the same bytes, for which the same is to be done, at
     /// places that none of the others changes. They stay if they lower the peak further. `false`, and nothing changed, if there is no estimate of the first.
     pub(super) fn take_with_likes(&mut self, first: Candidate) -> Result<bool, RunError> {
-        let beside = self.said.recall(PassKind::Rewrite).unwrap_or_default();
+        let beside = self.findings.recall(PassKind::Rewrite).unwrap_or_default();
         let maker = first.pass;
         let likes: Vec<Candidate> = beside.into_iter().filter(|other| are_alike(&first, other)).collect();
         if !self.take(first)? {
             return Ok(false);
         }
-        let pays = self.paid == self.steps.len();
+        let commits = self.committed == self.steps.len();
         // A budget may be met by some of them.
-        if pays && !likes.is_empty() && self.options.budget.is_none() {
+        if commits && !likes.is_empty() && self.options.budget.is_none() {
             self.take_likes(likes, maker);
         }
         Ok(true)
@@ -39,13 +39,13 @@ impl Search<'_> {
             return;
         }
         let lowers = |search: &Self, estimate: &Estimate| {
-            estimate.charged() + search.least() < now.charged() && !search.rises(estimate)
+            estimate.total_with_scratch() + search.least() < now.total_with_scratch() && !search.rises(estimate)
         };
         match self.measure() {
             Ok(estimate) if lowers(self, &estimate) && self.slowdown_by(maker).is_none() => {
-                self.share(now.charged() - estimate.charged(), start);
+                self.share(now.total_with_scratch() - estimate.total_with_scratch(), start);
                 self.now = estimate;
-                self.pay();
+                self.commit();
             }
             _ => {
                 self.roll_back(start);
@@ -83,7 +83,7 @@ impl Search<'_> {
         self.origins.extend(&origins, claim.instruction, grade.is_inexact());
         self.statistics.passes[again.pass].made += 1;
         self.observer.applied(self.steps.len() + 1, &rewrite, self.module);
-        let before = self.said.step();
+        let before = self.findings.step();
         let made = Made { rewrite, pass: again.pass, instruction: claim.instruction, candidate: again };
         self.steps.push(Step { undo, before, made });
     }

@@ -6,7 +6,7 @@ use hlo_ir::edit::Patch;
 use hlo_memory::{Bytes, Estimate};
 
 use super::super::RunError;
-use super::{Candidate, MOST_STEPS, Score, Search, lazy};
+use super::{Candidate, MOST_STEPS, Score, Search, candidate_order};
 use crate::PassKind;
 
 /// Enabling changes that are compared at a time, in modules of at most so many instructions.
@@ -39,7 +39,7 @@ impl Search<'_> {
         }
     }
 
-    /// Enabling changes to look behind, once those are made that [come first](crate::Pass::comes_first): on credit, as others are.
+    /// Enabling changes to look behind, once those are made that [come first](crate::Pass::comes_first): tentatively, as others are.
     fn changes_behind_first(&mut self) -> Result<Vec<Candidate>, RunError> {
         let changes = self.gather(PassKind::Enabling);
         let (first, others): (Vec<_>, Vec<_>) =
@@ -61,7 +61,7 @@ impl Search<'_> {
         plain: Score,
         measured: &[(usize, Patch)],
     ) -> Result<Option<Candidate>, RunError> {
-        let key = lazy::key(&change);
+        let key = candidate_order::key(&change);
         if !self.is_small() && self.in_vain.contains(&key) {
             return Ok(None);
         }
@@ -147,15 +147,16 @@ impl Search<'_> {
                 Some(plain) => score.beats(plain, least),
                 // What saves next to nothing is not worth a change of its own beside it.
                 None => {
-                    score.total >= estimate.charged()
-                        || score.total + Bytes(estimate.charged().get() / 100) <= estimate.charged()
+                    score.total >= estimate.total_with_scratch()
+                        || score.total + Bytes(estimate.total_with_scratch().get() / 100)
+                            <= estimate.total_with_scratch()
                 }
             };
             if enough {
                 return Ok(Some((score, candidate)));
             }
             if let Some(plain) = plain {
-                self.note_fork_behind(Score { rises: false, ..self.score(&estimate) }, plain, (score, candidate));
+                self.note_restart_behind(Score { rises: false, ..self.score(&estimate) }, plain, (score, candidate));
             }
         }
         self.roll_back(taken);

@@ -21,7 +21,7 @@ impl Search<'_> {
 
     /// Everything that the passes of one kind have to say about the module as it is now.
     pub(in super::super) fn findings(&mut self, kind: PassKind) -> Vec<Candidate> {
-        if let Some(known) = self.said.recall(kind) {
+        if let Some(known) = self.findings.recall(kind) {
             return known;
         }
         if self.searches_left == 0 {
@@ -31,7 +31,7 @@ impl Search<'_> {
         self.searches_left -= 1;
         let recomputes = self.recomputes;
         let found = self.ask(|_, pass| pass.kind() == kind && (recomputes || !pass.recomputes()));
-        self.said.note(kind, &found);
+        self.findings.note(kind, &found);
         found
     }
 
@@ -43,7 +43,7 @@ impl Search<'_> {
             module: self.module,
             users: &users,
             estimate: &self.now,
-            before: self.before.charged(),
+            before: self.before.total_with_scratch(),
             repeats: self.repeats,
             options: &self.told,
             origins: Some(&self.origins),

@@ -7,7 +7,7 @@ use hlo_memory::Bytes;
 
 use super::super::RunError;
 use super::Search;
-use super::again::is_far;
+use super::restarts::is_far;
 use crate::{Grade, Options};
 
 /// A part of what the user allows.
@@ -60,7 +60,7 @@ impl Search<'_> {
     /// Searches with little freedom first, and with more where that leaves memory far above the floor, or misses a budget. The lowest end stays; of several,
     /// the one that needed least.
     pub(super) fn descend_freely(&mut self) -> Result<(), RunError> {
-        let (start, trials) = (self.mark(), self.trials_left);
+        let (start, trials) = (self.checkpoint(), self.trials_left);
         let mut lowest: Option<(Bytes, Freedom)> = None;
         let mut last = None;
         let mut order_counts = true;
@@ -98,7 +98,7 @@ impl Search<'_> {
     /// Searches with this much freedom, and gives the loops their final form. Whether anything was made before values were computed again.
     fn descend_with(&mut self, freedom: Freedom) -> Result<bool, RunError> {
         self.allow(freedom);
-        let start = self.mark();
+        let start = self.checkpoint();
         self.descend_repeatedly()?;
         self.descend_with_repeats()?;
         let made_loops = self.made().count() > start.step_count();
@@ -118,7 +118,7 @@ impl Search<'_> {
     pub(super) fn allow(&mut self, freedom: Freedom) {
         self.told = freedom.of(self.options);
         (self.repeats, self.recomputes, self.limited) = (false, freedom.recomputes_first, false);
-        self.said.forget();
+        self.findings.forget();
     }
 }
 

@@ -23,7 +23,7 @@ impl Search<'_> {
         if !self.left_out.is_empty() {
             self.roll_back(limit);
             self.now = self.measure()?;
-            self.pay();
+            self.commit();
         }
         Ok(())
     }

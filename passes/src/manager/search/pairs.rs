@@ -23,14 +23,14 @@ impl Search<'_> {
     /// Where no rewrite helps by itself: makes one of those that reckon to save most, and returns one that helps behind it. The module is left as it is
     /// if there are none.
     pub(super) fn best_of_two(&mut self) -> Result<Option<Candidate>, RunError> {
-        if !self.is_small() || !super::again::is_far(&self.now) {
+        if !self.is_small() || !super::restarts::is_far(&self.now) {
             return Ok(None);
         }
         let (taken, estimate) = (self.steps.len(), self.now.clone());
         for first in self.first_of_two() {
             if self.take(first)?
                 && let Some((score, second)) = self.best(&[])?
-                && score.total + self.least().max(Bytes(1)) <= self.paid_estimate.charged()
+                && score.total + self.least().max(Bytes(1)) <= self.committed_estimate.total_with_scratch()
             {
                 return Ok(Some(second));
             }
@@ -43,13 +43,13 @@ impl Search<'_> {
     /// Where no rewrite helps by itself: makes one of those that reckon to save most together with [its likes](super::alike), all but the last, which it
     /// returns. The module is left as it is if they do not help together.
     pub(super) fn best_of_likes(&mut self) -> Option<Candidate> {
-        if !super::again::is_far(&self.now) {
+        if !super::restarts::is_far(&self.now) {
             return None;
         }
         let (taken, estimate) = (self.steps.len(), self.now.clone());
         for all in self.groups_of_likes() {
             self.make_unmeasured(all, taken);
-            if self.steps.len() > taken + 1 && self.pays_now() {
+            if self.steps.len() > taken + 1 && self.lowers_the_peak() {
                 let last = self.steps.last().map(|step| step.made.candidate.clone());
                 self.roll_back(self.steps.len() - 1);
                 return last;
@@ -60,8 +60,8 @@ impl Search<'_> {
         None
     }
 
-    /// Whether the module as it is now needs less than after the last step that paid.
-    fn pays_now(&mut self) -> bool {
+    /// Whether the module as it is now needs less than after the last committed step.
+    fn lowers_the_peak(&mut self) -> bool {
         if self.trials_left == 0 {
             self.limited = true;
             return false;
@@ -69,7 +69,9 @@ impl Search<'_> {
         self.trials_left -= 1;
         let estimate = self.measure();
         let least = self.least().max(Bytes(1));
-        estimate.is_ok_and(|now| now.charged() + least <= self.paid_estimate.charged() && !self.rises(&now))
+        estimate.is_ok_and(|now| {
+            now.total_with_scratch() + least <= self.committed_estimate.total_with_scratch() && !self.rises(&now)
+        })
     }
 
     /// Rewrites that are alike, those first that reckon to save most together, if that is worth it.
@@ -83,7 +85,7 @@ impl Search<'_> {
         }
         let wasted =
             |group: &[Candidate]| group.iter().map(|one| one.finding.wasted.get()).fold(0, u64::saturating_add);
-        let least = self.now.charged().get() / GAIN;
+        let least = self.now.total_with_scratch().get() / GAIN;
         groups.retain(|group| group.len() > 1 && wasted(group) >= least);
         groups.sort_by_key(|group| Reverse(wasted(group)));
         groups.truncate(MOST_FIRST);
@@ -93,7 +95,7 @@ impl Search<'_> {
     /// Rewrites that were tried and did not help, but hardly harm.
     fn first_of_two(&mut self) -> Vec<Candidate> {
         let mut first = self.gather(PassKind::Rewrite);
-        let now = self.now.charged();
+        let now = self.now.total_with_scratch();
         let harmless = |candidate: &Candidate| match self.trial(candidate) {
             Some(Trial::Total(total)) => *total <= now + Bytes(now.get() / RISE),
             _ => false,

@@ -18,7 +18,7 @@ impl Search<'_> {
     pub(super) fn allow_recomputation(&mut self) -> bool {
         let changes = !std::mem::replace(&mut self.recomputes, true) && self.could_recompute();
         if changes {
-            self.said.forget();
+            self.findings.forget();
         }
         changes
     }

@@ -70,9 +70,14 @@ impl Search<'_> {
     /// Makes one change if the result needs little more, and searches on behind it: a second run must find nothing. The change is put back
     /// where the search goes on and does not lead below what was needed without it. Whether the search went on.
     fn spend(&mut self, candidate: Candidate) -> Result<bool, RunError> {
-        let start = self.mark();
-        let most = most(self.before.charged(), self.now.charged(), self.passes[candidate.pass].share_of_peak());
-        let is_cheap = |search: &Self, estimate: &Estimate| estimate.charged() <= most && !search.rises(estimate);
+        let start = self.checkpoint();
+        let most = most(
+            self.before.total_with_scratch(),
+            self.now.total_with_scratch(),
+            self.passes[candidate.pass].share_of_peak(),
+        );
+        let is_cheap =
+            |search: &Self, estimate: &Estimate| estimate.total_with_scratch() <= most && !search.rises(estimate);
         if !self.take_if(candidate, is_cheap)? {
             return Ok(false);
         }
@@ -81,7 +86,8 @@ impl Search<'_> {
             self.descend_repeatedly()?;
         }
         let went_on = self.steps.len() > faster;
-        let in_vain = went_on && self.now.charged() + self.least().max(Bytes(1)) > start.charged();
+        let in_vain =
+            went_on && self.now.total_with_scratch() + self.least().max(Bytes(1)) > start.total_with_scratch();
         // What a change takes may miss a budget; what the search finds behind it may meet it all the same.
         if in_vain || overruns(self.options.peak(&self.now), self.options.peak(start.estimate()), self.options.budget) {
             if in_vain {
@@ -99,7 +105,7 @@ impl Search<'_> {
             let kept = self.steps_before_speed();
             self.roll_back(kept);
             self.now = self.measure()?;
-            self.pay();
+            self.commit();
             self.speed_up()?;
         }
         Ok(())
@@ -118,11 +124,11 @@ impl Search<'_> {
         let faster = self.now.clone();
         let aside = self.set_aside(kept);
         self.now = self.measure()?;
-        self.pay();
+        self.commit();
         let said = say(self)?;
         self.put_back(aside)?;
         self.now = faster;
-        self.pay();
+        self.commit();
         Ok(said)
     }
 
@@ -137,9 +143,9 @@ impl Search<'_> {
         let aside = self.steps.split_off(kept);
         for step in aside.iter().rev() {
             step.undo.clone().revert(self.module);
-            self.said.step_back(step.before);
+            self.findings.step_back(step.before);
         }
-        let state = self.said.state();
+        let state = self.findings.state();
         self.tried.retain(|tried| tried.state <= state);
         self.origins.truncate(self.module.instruction_count());
         aside
@@ -153,7 +159,7 @@ impl Search<'_> {
             if let Outcome::Rewrite { patch, .. } = &made.candidate.finding.outcome {
                 let undo = trial::apply(self.module, claim, patch.clone(), self.options)?;
                 self.origins.extend(patch, claim.instruction, made.rewrite.grade.is_inexact());
-                let before = self.said.step();
+                let before = self.findings.step();
                 self.steps.push(Step { undo, before, made });
             }
         }

@@ -65,10 +65,10 @@ impl Search<'_> {
     }
 
     /// All steps so far are worth keeping.
-    pub(super) fn pay(&mut self) {
-        self.paid = self.steps.len();
-        self.paid_state = self.said.state();
-        self.paid_estimate = self.now.clone();
+    pub(super) fn commit(&mut self) {
+        self.committed = self.steps.len();
+        self.committed_state = self.findings.state();
+        self.committed_estimate = self.now.clone();
     }
 
     /// Takes back all steps but the first `count`.
@@ -77,7 +77,7 @@ impl Search<'_> {
         while self.steps.len() > count {
             if let Some(step) = self.steps.pop() {
                 step.undo.revert(self.module);
-                self.said.step_back(step.before);
+                self.findings.step_back(step.before);
                 self.tried.retain(|tried| tried.state <= step.before);
                 self.statistics.passes[step.made.pass].put_back += 1;
             }

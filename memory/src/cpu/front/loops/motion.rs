@@ -46,7 +46,7 @@ fn is_light(cx: &Cx<'_>, id: Id) -> bool {
 
 /// Where an instruction of the body stands.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Motion {
     Inside,
     /// Invariant, but not worth hoisting by itself.
     Could,
@@ -59,11 +59,11 @@ fn hoist(cx: &mut Cx<'_>, at: &Loop) -> bool {
     if !plain || trips::trip_count(cx, at).is_some_and(|trips| trips <= 1) {
         return false;
     }
-    let mut place = SideTable::new(Place::Inside);
+    let mut place = SideTable::new(Motion::Inside);
     let mut any = false;
     for (index, &operand) in cx.operands(at.root(cx)).iter().enumerate() {
         if at.passes(cx, index) && cx.array(operand).is_some() {
-            place.set(operand, Place::Could);
+            place.set(operand, Motion::Could);
             any = true;
         }
     }
@@ -76,13 +76,13 @@ fn hoist(cx: &mut Cx<'_>, at: &Loop) -> bool {
         if cx.has_side_effect(id)
             || cx.has_control(id)
             || matches!(cx.opcode(id), Opcode::AfterAll | Opcode::Parameter)
-            || !cx.operands(id).iter().all(|&operand| place[operand] != Place::Inside || cx.is_constant(operand))
+            || !cx.operands(id).iter().all(|&operand| place[operand] != Motion::Inside || cx.is_constant(operand))
         {
             continue;
         }
         if is_light(cx, id) {
             if !cx.is_constant(id) {
-                place.set(id, Place::Could);
+                place.set(id, Motion::Could);
             }
             continue;
         }
@@ -95,7 +95,7 @@ fn hoist(cx: &mut Cx<'_>, at: &Loop) -> bool {
     let outside: Vec<Id> = inside
         .iter()
         .filter_map(|&id| match place[id] {
-            Place::Hoisted(copy) => Some(copy),
+            Motion::Hoisted(copy) => Some(copy),
             _ => None,
         })
         .collect();
@@ -106,8 +106,8 @@ fn hoist(cx: &mut Cx<'_>, at: &Loop) -> bool {
 /// Copies an instruction and what it needs in front of the loop.
 ///
 /// Source: `WhileUtil::CreateLoopInvariantCopy`.
-fn copy_out(cx: &mut Cx<'_>, at: &Loop, id: Id, place: &mut SideTable<Id, Place>) -> Id {
-    if let Place::Hoisted(copy) = place[id] {
+fn copy_out(cx: &mut Cx<'_>, at: &Loop, id: Id, place: &mut SideTable<Id, Motion>) -> Id {
+    if let Motion::Hoisted(copy) = place[id] {
         return copy;
     }
     let operands: Vec<Id> = cx
@@ -117,7 +117,7 @@ fn copy_out(cx: &mut Cx<'_>, at: &Loop, id: Id, place: &mut SideTable<Id, Place>
         .map(|operand| if operand == at.body_state { at.init } else { copy_out(cx, at, operand, place) })
         .collect();
     let copy = cx.copy_to(cx.parent(at.id), id, &operands);
-    place.set(id, Place::Hoisted(copy));
+    place.set(id, Motion::Hoisted(copy));
     copy
 }
 

@@ -1,0 +1,149 @@
+//! Loops that alternate between tables which fit a cache one by one only: how many rows their blocks need, and which scatters get loops of their own.
+//!
+//! A table of some MiB stays in the caches while a kernel walks it. Where a block reads one table and adds into another, each of them evicts the other, and every
+//! block fetches the lines again. So blocks of such loops are as large as memory allows, and where they would save little there is no loop. Tables that fit together
+//! do not conflict, and those larger than any cache were fetched anyway. Two scatters that share little but indices run faster in loops of their own for the same
+//! reason. The measurements stand in docs/measured/log.md.
+
+use hlo_ir::{InstructionId, Opcode};
+use hlo_memory::size::shape_size;
+use hlo_memory::{Bytes, Target};
+use indexmap::IndexSet;
+
+use super::region::{Block, Part, Region, Source};
+use super::sink::{Kind, Sink};
+use super::sum::Sum;
+use crate::Context;
+use crate::flow::{is_fusible, is_transcendental, producer};
+use crate::small_programs::asks_for_memory;
+
+/// Bytes of tables that fit the caches one by one, and not together.
+const REACH: u64 = 8 << 20;
+/// Bytes that come from memory at once.
+pub(super) const LINE: u64 = 64;
+/// How often a turn should use each line of a table: fetching it takes about as long as two uses of one that is there.
+const USES: u64 = 64;
+/// Bytes of tables that stay near a processor, in its second cache or in part of the third.
+const NEAR: u64 = 4 << 20;
+/// Most operations on a row that both loops do. (Wrapped indices of three columns are some 20; where doing them twice begins to cost more was not measured.)
+const FEW_OPERATIONS: usize = 64;
+/// Part of the arguments and results, as a divisor, that blocks may take for it.
+const SHARE: u64 = 4;
+/// Most bytes of blocks that are made larger for it...
+const BLOCK: u64 = 64 << 20;
+/// ...unless this part of the arguments and results, as a divisor, is more: little more than a hundredth.
+const LARGE_SHARE: u64 = 80;
+/// Bytes that loops must spare to be worth the turns, if nobody asks for memory: less is at hand wherever XLA runs...
+const WORTH: Bytes = Bytes(256 << 20);
+/// ...unless they spare so many for each update: that pays for the lines. (With 4.2 million rows, small blocks that spared 7 to 15 bytes each ran at 0.49
+/// to 0.84 of the original's speed, those that spared 19, 31, 50 and 63 at 0.95, 0.88, 0.89 and 0.95.)
+const PAYS: u64 = 16;
+/// What is said where they spare less.
+pub(super) const NOT_WORTH: &str = "would turn between tables that fit the processor's caches one by one only, and save little for that; \
+                                    `--chunk-bytes`, a smaller `--min-saving` or a `--budget` asks for memory all the same";
+
+/// Fewest rows of a block, of which each takes `row_bytes`: 1 where tables do not matter, or memory matters more.
+pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Region, row_bytes: u64) -> i64 {
+    let Some(largest) = conflicting_bytes(context, sinks, region).filter(|_| !asks_for_memory(context)) else {
+        return 1;
+    };
+    let updates = updates(sinks);
+    let floor = context.estimate.floor.get();
+    let affordable = (floor / SHARE).min(BLOCK.max(floor / LARGE_SHARE)) / row_bytes.max(1);
+    (USES * largest / LINE / updates).min(affordable).max(1) as i64
+}
+
+/// Bytes that loops must spare for the turns that they take between tables: none where they take none, or where memory is asked for.
+pub(super) fn worth<'l>(context: &Context<'_>, loops: impl Iterator<Item = (&'l [&'l Sink], &'l Region)>) -> Bytes {
+    let conflicting_bytes = loops.filter(|(sinks, region)| conflicting_bytes(context, sinks, region).is_some());
+    let places = |sinks: &[&Sink]| sinks.iter().map(|sink| sink.rows.max(1) as u64).max().unwrap_or(1) * updates(sinks);
+    let bytes = conflicting_bytes.map(|(sinks, _)| places(sinks).saturating_mul(PAYS)).fold(0, u64::saturating_add);
+    if asks_for_memory(context) { Bytes::ZERO } else { WORTH.min(Bytes(bytes)) }
+}
+
+/// Updates of a row.
+fn updates(sinks: &[&Sink]) -> u64 {
+    sinks.iter().map(|sink| sink.inner).max().unwrap_or(1).max(1) as u64
+}
+
+/// Whether a loop would take turns, and is made without them only if memory is asked for.
+pub(super) fn needs_permission(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> bool {
+    conflicting_bytes(context, sinks, region).is_some() && !asks_for_memory(context)
+}
+
+/// Bytes of the largest table if a loop gathers and scatters in turns, and its tables fit the caches one by one only.
+fn conflicting_bytes(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> Option<u64> {
+    let bytes = |id: InstructionId| shape_size(context.module.shape(id)).map_or(u64::MAX, Bytes::get);
+    let sizes = |tables: IndexSet<InstructionId>| tables.into_iter().map(bytes).collect::<Vec<u64>>();
+    let (read, written) = (sizes(gathered(context, region)), sizes(scattered(sinks)));
+    let sum = |sizes: &[u64]| sizes.iter().copied().fold(0, u64::saturating_add);
+    let (of_read, of_written) = (sum(&read), sum(&written));
+    let together = of_read.saturating_add(of_written) >= REACH && of_read.min(of_written) >= REACH / 4;
+    // A wider update pays for finding its place.
+    let narrow = sinks.iter().all(|sink| update_bytes(context, sink) < LINE);
+    let largest = read.into_iter().chain(written).max()?;
+    (context.options.target == Target::Cpu && together && narrow && largest <= REACH).then_some(largest)
+}
+
+/// Whether two scatters that could share a loop had better have one each: they turn between tables, and what they share is read and computed in little
+/// time.
+pub(super) fn should_split(context: &Context<'_>, loops: [(&Sink, &Region); 2]) -> bool {
+    let tables = loops.iter().flat_map(|(sink, region)| gathered(context, region).into_iter().chain([sink.inst]));
+    let tables: IndexSet<InstructionId> = tables.collect();
+    let sizes = tables.iter().filter_map(|&table| shape_size(context.module.shape(table)));
+    let far = sizes.sum::<Bytes>().get() > NEAR;
+    loops.iter().all(|(sink, _)| may_split(context, sink)) && far && shares_little(context, loops)
+}
+
+/// Whether a sink is a scatter that an access to its table makes slow, and which no sum ties to others.
+pub(super) fn may_split(context: &Context<'_>, sink: &Sink) -> bool {
+    let scatters = matches!(sink.kind, Kind::Scatter { .. }) && sink.sum == Sum::None;
+    context.options.target == Target::Cpu && scatters && update_bytes(context, sink) < LINE
+}
+
+/// Whether what both loops need is read and computed for each row in less time than a table takes.
+fn shares_little(context: &Context<'_>, [(sink, one), (_, other)]: [(&Sink, &Region); 2]) -> bool {
+    let module = context.module;
+    let rows = sink.rows.max(1) as u64;
+    let shared = || one.blocks.iter().filter(|(block, _)| other.blocks.contains_key(*block));
+    let computed = || shared().filter(|(_, source)| matches!(source, Source::Computed(_))).map(|(block, _)| block);
+    let read = shared().filter(|(_, source)| matches!(source, Source::Read(_)));
+    let read: IndexSet<InstructionId> = read.map(|(block, _)| block.value.inst).collect();
+    let bytes = read.iter().filter_map(|&value| shape_size(module.shape(value))).sum::<Bytes>().get();
+    // What could come out differently in two loops is computed in one.
+    let rounded = one.rounded(module);
+    let cheap = |block: &Block| {
+        let op = producer(module, block.value.inst).0;
+        let opcode = module.instruction(op).opcode;
+        is_fusible(opcode) && !is_transcendental(opcode) && !rounded.contains(&op)
+    };
+    bytes < rows * LINE && computed().all(cheap) && computed().count() <= FEW_OPERATIONS
+}
+
+/// Bytes of one update of a scatter.
+fn update_bytes(context: &Context<'_>, sink: &Sink) -> u64 {
+    let updates = context.module.instruction(sink.inst).operands.last();
+    let bytes = updates.and_then(|&updates| shape_size(context.module.shape(updates))).map_or(0, Bytes::get);
+    bytes / (sink.rows.max(1) as u64).saturating_mul(sink.inner.max(1) as u64)
+}
+
+/// Tables that the loop gathers from.
+fn gathered(context: &Context<'_>, region: &Region) -> IndexSet<InstructionId> {
+    let table = |(block, source): (&Block, &Source)| match source {
+        Source::Computed(parts) => match parts.first() {
+            Some(Part::Whole(table)) if opcode(context, block) == Opcode::Gather => Some(table.inst),
+            _ => None,
+        },
+        Source::Read(_) | Source::ReadThrough(..) => None,
+    };
+    region.blocks.iter().filter_map(table).collect()
+}
+
+fn opcode(context: &Context<'_>, block: &Block) -> Opcode {
+    context.module.instruction(producer(context.module, block.value.inst).0).opcode
+}
+
+/// Tables that the loop scatters into.
+fn scattered(sinks: &[&Sink]) -> IndexSet<InstructionId> {
+    sinks.iter().filter(|sink| matches!(sink.kind, Kind::Scatter { .. })).map(|sink| sink.inst).collect()
+}
