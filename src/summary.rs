@@ -28,13 +28,14 @@ pub(crate) fn text(module: &str, report: &RunReport, peak: Option<Bytes>, machin
 
 fn headline(module: &str, report: &RunReport) -> String {
     let whole = if report.before.of_all_devices { ", of all devices together" } else { "" };
-    let trust = format!("{}{whole}", report.before.model.name());
+    let [first, last] = [&report.before, &report.after].map(|estimate| estimate.model.name());
     let (before, after, floor) = (report.before.total, report.after.total, report.after.floor);
     let hidden = hidden(report);
     if report.rewrites.is_empty() {
-        return format!("{module}: peak {before} (floor {floor}, {trust}){hidden}, nothing rewritten\n");
+        return format!("{module}: peak {before} (floor {floor}, {first}{whole}){hidden}, nothing rewritten\n");
     }
-    format!("{module}: peak {before} -> {after} (floor {floor}, {trust}){hidden}\n")
+    let trust = if first == last { last.to_owned() } else { format!("{first} before, {last} after") };
+    format!("{module}: peak {before} -> {after} (floor {floor}, {trust}{whole}){hidden}\n")
 }
 
 /// Whether the program fits the memory of a machine, with all that the compiler may need beyond the estimate; what has no peak does not.

@@ -38,9 +38,8 @@ fn check(path: &Path) {
 
 #[test]
 fn a_weaker_grade_or_a_budget_never_ends_higher_in_the_corpus() {
-    let folders = ["chunk", "loop-residuals", "loop-inputs", "own-slice", "tie", "direct-index", "row-index"];
-    for folder in folders {
-        for name in common::programs(folder) {
+    for folder in common::full() {
+        for name in common::programs(&folder) {
             check(&common::root().join(format!("corpus/{folder}/{name}.before.hlo")));
         }
     }

@@ -105,8 +105,17 @@ impl<'a> Literal<'a> {
         } else {
             is_float(element_type, token)
         };
-        if fits { Ok(()) } else { Err(format!("`{token}` is not a value of type {}", element_type.name())) }
+        if fits { Ok(()) } else { Err(no_value(element_type, token)) }
     }
+}
+
+/// The complaint about a word that is no value; of a long one, such as a bracket that is never closed, the beginning.
+pub(crate) fn no_value(element_type: ElementType, token: &str) -> String {
+    const MOST: usize = 40;
+    let line = token.lines().next().unwrap_or_default();
+    let begins: String = line.chars().take(MOST).collect();
+    let rest = if begins.len() < token.len() { "..." } else { "" };
+    format!("`{begins}{rest}` is not a value of type {}", element_type.name())
 }
 
 /// Compares the braces of a literal with the dimensions of its shape.

@@ -8,7 +8,7 @@
 //! %w = f32[V,D] dot(%scores, %x),              =>  %t = f32[D,V] dot(%x, %scores),
 //!        lhs_contracting_dims={0},                        lhs_contracting_dims={0},
 //!        rhs_contracting_dims={0}                         rhs_contracting_dims={0}
-//!                                                  %kept = f32[D,V] call(%t), to_apply=%hand_on
+//!                                                  %kept = f32[D,V] call(%t), to_apply=%identity
 //!                                                  %w = f32[V,D] transpose(%kept), dimensions={1,0}
 //! ```
 //!

@@ -1,6 +1,6 @@
 //! Calls that XLA does not inline: what stands before one is computed by kernels of its own.
 //!
-//! XLA fuses what it likes with what reads it. A call of a computation that only hands on its parameter, marked `inlineable="false"`, ends a
+//! XLA fuses what it likes with what reads it. A call of a computation that only forwards its parameter, marked `inlineable="false"`, ends a
 //! kernel: the value stands in memory behind it (`xla/service/call_inliner.cc`).
 
 use hlo_ir::edit::Patch;
@@ -24,20 +24,20 @@ pub(crate) fn is_worth_a_kernel(module: &Module, block: InstructionId) -> bool {
     size::shape_size(module.shape(block)).is_some_and(|bytes| bytes >= LEAST_KERNEL)
 }
 
-/// Lets an instruction take an operand from a call that hands it on, which keeps what computes it out of the kernel that reads it.
-pub(crate) fn hand_on(module: &Module, reader: InstructionId, operand: usize, patch: &mut Patch) {
+/// Lets an instruction take an operand from a call that forwards it, which keeps what computes it out of the kernel that reads it.
+pub(crate) fn read_through_identity(module: &Module, reader: InstructionId, operand: usize, patch: &mut Patch) {
     let inst = module.instruction(reader);
     let handed = inst.operands[operand];
     let mut block = module.instruction(handed).clone();
     block.operands = [handed].into_iter().collect();
     let mut changed = inst.clone();
-    changed.operands[operand] = call_that_hands_on(patch, inst.parent, &block);
+    changed.operands[operand] = identity_call(patch, inst.parent, &block);
     patch.rewrite(reader, changed);
 }
 
-/// A call that hands on the only operand of `block`, with its name, shape and metadata.
-pub(crate) fn call_that_hands_on(patch: &mut Patch, parent: ComputationId, block: &Instruction) -> InstructionId {
-    let body = patch.add_computation(format!("{}.hand_on", block.name));
+/// A call that forwards the only operand of `block`, with its name, shape and metadata.
+pub(crate) fn identity_call(patch: &mut Patch, parent: ComputationId, block: &Instruction) -> InstructionId {
+    let body = patch.add_computation(format!("{}.identity", block.name));
     let own = Instruction::new("block", block.shape.clone(), Opcode::Parameter, []);
     patch.add(body, own.with_payload(Payload::Parameter(0)));
     let mut call = Instruction::new("kept", block.shape.clone(), Opcode::Call, [block.operands[0]]);

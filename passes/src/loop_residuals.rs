@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Which rows are stacked is chosen anew (`cut.rs`): the fewest bytes from which all rows that are read follow, by elementwise operations and data
-//! movement, from rows of stacks, from what the loop only hands on, from the row that the step reads of an array it hands on, and from the number
+//! movement, from rows of stacks, from what the loop only forwards, from the row that the step reads of an array it forwards, and from the number
 //! of the step. A value that has no stack yet gets one where that takes fewer bytes: what a step begins with instead of all that it computes, the
 //! sums of rows instead of what they are spread to. What a step begins with is what the step before made: row `t - 1` of that, or, in the first
 //! step, what the loop begins with. So a recurrent network stacks its state once, and not before and behind each step. The operations are written

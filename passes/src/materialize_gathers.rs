@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! %g = f32[4096] gather(%table, %rows)              =>   %g = f32[4096] gather(%table, %rows)
-//!                                                        %kept = f32[4096] call(%g), to_apply=%hand_on
+//!                                                        %kept = f32[4096] call(%g), to_apply=%identity
 //! %n = f32[4096] negate(%g)                              %n = f32[4096] negate(%kept)
 //! %o = f32[8192] concatenate(%n, %n)                     %o = f32[8192] concatenate(%n, %n)
 //! ```
@@ -27,7 +27,7 @@ use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 use indexmap::{IndexMap, IndexSet};
 
 use crate::flow::{float_product, is_rounded};
-use crate::fusion_barrier::call_that_hands_on;
+use crate::fusion_barrier::identity_call;
 use crate::kernel_functions;
 use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
 use crate::{Context, Finding, Grade, Pass, PassKind};
@@ -94,7 +94,7 @@ fn keep(module: &Module, reader: InstructionId, gathers: &IndexSet<InstructionId
     for &gather in gathers {
         let mut block = module.instruction(gather).clone();
         block.operands = [gather].into_iter().collect();
-        let kept = call_that_hands_on(patch, block.parent, &block);
+        let kept = identity_call(patch, block.parent, &block);
         changed.operands.iter_mut().filter(|operand| **operand == gather).for_each(|operand| *operand = kept);
     }
     patch.rewrite(reader, changed);
@@ -163,8 +163,8 @@ ENTRY %main {{
         patch(&module, &|_| true).apply(&mut module).expect("the patch fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
         let text = text::print(&module);
-        assert!(text.contains("%kept = f32[64] call(%g), to_apply=%g.hand_on"), "{text}");
-        assert!(text.contains("%kept.1 = f32[64] call(%h), to_apply=%h.hand_on"), "{text}");
+        assert!(text.contains("%kept = f32[64] call(%g), to_apply=%g.identity"), "{text}");
+        assert!(text.contains("%kept.1 = f32[64] call(%h), to_apply=%h.identity"), "{text}");
         assert!(text.contains("%n = f32[64] multiply(%kept, %kept.1)"), "{text}");
         assert!(patch(&module, &|_| true).is_empty(), "once is enough");
     }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! %c = f32[256,1024] cosine(%x)                      =>   %c = f32[256,1024] cosine(%x)
-//!                                                         %kept = f32[256,1024] call(%c), to_apply=%hand_on
+//!                                                         %kept = f32[256,1024] call(%c), to_apply=%identity
 //! %p = f32[256,1024] multiply(%c, %y)                     %p = f32[256,1024] multiply(%kept, %y)
 //! %r = f32[256] reduce(%p, %zero), dimensions={1}         %r = f32[256] reduce(%p, %zero), dimensions={1}
 //! %q = f32[256,1024] divide(%c, %z)                       %q = f32[256,1024] divide(%kept, %z)
@@ -28,7 +28,7 @@ use hlo_ir::graph::Users;
 use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 
 use crate::flow::is_fusible;
-use crate::fusion_barrier::{call_that_hands_on, is_worth_a_kernel};
+use crate::fusion_barrier::{identity_call, is_worth_a_kernel};
 use crate::roll::fp_contraction::reaches_reduce;
 use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
 use crate::{Context, Finding, Grade, Pass, PassKind};
@@ -103,7 +103,7 @@ fn is_read_by_several(module: &Module, users: &Users, id: InstructionId) -> bool
 fn keep(module: &Module, id: InstructionId, patch: &mut Patch) {
     let mut block = module.instruction(id).clone();
     block.operands = [id].into_iter().collect();
-    let kept = call_that_hands_on(patch, block.parent, &block);
+    let kept = identity_call(patch, block.parent, &block);
     patch.replace(id, kept);
 }
 
@@ -163,7 +163,7 @@ ENTRY %main (x: {state}) -> {state} {{
         patch(&module, &|_| true, false).apply(&mut module).expect("the patch fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
         let text = text::print(&module);
-        assert!(text.contains("%kept = f32[20480] call(%sin), to_apply=%sin.hand_on"), "{text}");
+        assert!(text.contains("%kept = f32[20480] call(%sin), to_apply=%sin.identity"), "{text}");
         assert!(text.contains("%z = f32[20480] multiply(%kept, %b)"), "{text}");
         assert!(text.contains("%y = f32[20480] subtract(%z, %kept)"), "{text}");
         assert!(patch(&module, &|_| true, true).is_empty(), "once is enough");

@@ -12,7 +12,7 @@
 //! %p = f32[1024,64] dot(%x, %b),                    =>   %p.1 = f32[64,1024] dot(%b, %x),
 //!        lhs_contracting_dims={0},                            lhs_contracting_dims={0},
 //!        rhs_contracting_dims={0}                             rhs_contracting_dims={0}
-//!                                                        %kept = f32[64,1024] call(%p.1), to_apply=%hand_on
+//!                                                        %kept = f32[64,1024] call(%p.1), to_apply=%identity
 //!                                                        %p = f32[1024,64] transpose(%kept), dimensions={1,0}
 //! ```
 //!

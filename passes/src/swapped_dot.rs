@@ -4,7 +4,7 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, DotDims, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 use hlo_memory::{Bytes, size};
 
-use crate::fusion_barrier::call_that_hands_on;
+use crate::fusion_barrier::identity_call;
 
 /// Reads what `product` was from a product with swapped operands.
 pub(crate) fn swap(module: &Module, product: InstructionId, patch: &mut Patch) {
@@ -25,7 +25,7 @@ pub(crate) fn swap(module: &Module, product: InstructionId, patch: &mut Patch) {
     patch.stems_from(changed, product);
     let mut block = patch.instruction(module, changed).clone();
     block.operands = [changed].into_iter().collect();
-    let kept = call_that_hands_on(patch, inst.parent, &block);
+    let kept = identity_call(patch, inst.parent, &block);
     let order = Attribute::ints(AttrKey::Dimensions, back.map(|dim| dim as i64));
     let mut transpose = Instruction::new(inst.name.clone(), inst.shape.clone(), Opcode::Transpose, [kept]).with(order);
     transpose.attributes.extend(inst.attributes.iter().filter(|attribute| attribute.key == AttrKey::Metadata).cloned());

@@ -12,7 +12,7 @@
 //! ROOT %d = dot(%x, %w)                      ROOT %d = dot(%x, %late)
 //! ```
 //!
-//! The `select` waits for `%x` and hands on `%w` untouched: `clamp(0, t, 0)` is zero for every `t`, but no pass of XLA looks through it, and
+//! The `select` waits for `%x` and forwards `%w` untouched: `clamp(0, t, 0)` is zero for every `t`, but no pass of XLA looks through it, and
 //! control dependencies and barriers are gone before XLA:CPU schedules. The tie stands at an input of the region it delays, where it is
 //! fused into the first user and needs no memory of its own. XLA:GPU and XLA:TPU schedule with barriers, so an `opt-barrier` of `%w` and `%x` stands in its
 //! place there, which moves nothing.
@@ -21,7 +21,7 @@
 //! waits for the other operand. *Recomputation*, on XLA:CPU: the large value behind an `opt-barrier` waits for the latest value in it. *Copies*: of
 //! independent pieces of the same work, each waits for the one before.
 //!
-//! Sound because a `select` or a barrier hands on every bit, and because a value is never tied to something computed from it. Grade: bitwise; hlo-exact
+//! Sound because a `select` or a barrier forwards every bit, and because a value is never tied to something computed from it. Grade: bitwise; hlo-exact
 //! where the tie comes between a float product and a sum, or reads a product or a scatter into zeros that a sum takes in, because there
 //! the compiler may decide anew whether to make one operation of the two; also where a reduction follows on what is waited for.
 //!
@@ -72,7 +72,7 @@ impl Pass for Tie {
 fn finding(context: &Context<'_>, instruction: InstructionId, wasted: Bytes, ties: Ties<'_>, note: String) -> Finding {
     let grade = if ties.may_contract(context.users) { Grade::HloExact } else { Grade::Bitwise };
     let condition = Condition {
-        text: "no value is tied to something computed from it, and the tie hands on every bit".to_owned(),
+        text: "no value is tied to something computed from it, and the tie forwards every bit".to_owned(),
         discharged_by: "structure",
     };
     let outcome = Outcome::Rewrite { patch: ties.patch, note, conditions: vec![condition] };

@@ -9,7 +9,7 @@
 //! ```text
 //! %w = f32[16,128,128] broadcast(%c), dimensions={0}   =>   %w = f32[16,128,128] broadcast(%c), dimensions={0}
 //! %p = f32[16,128,128] multiply(%x, %w)                     %p = f32[16,128,128] multiply(%x, %w)
-//!                                                           %kept = f32[16,128,128] call(%p), to_apply=%hand_on
+//!                                                           %kept = f32[16,128,128] call(%p), to_apply=%identity
 //! %r = f32[128,128] reduce(%p, %zero), dimensions={0}       %r = f32[128,128] reduce(%kept, %zero), dimensions={0}
 //! ```
 //!
@@ -27,7 +27,7 @@ use hlo_ir::graph::Users;
 use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::size;
 
-use crate::fusion_barrier::{LEAST_KERNEL, hand_on};
+use crate::fusion_barrier::{LEAST_KERNEL, read_through_identity};
 use crate::speed::{self, Change, New, Words};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
@@ -71,7 +71,7 @@ fn patch(module: &Module, new: New<'_>) -> Change {
     Change::in_loops(module, new, |change, sum, inst| {
         if sums_first_dimension(module, inst) && alone(inst.operands[0]) {
             change.at(sum);
-            hand_on(module, sum, 0, &mut change.patch);
+            read_through_identity(module, sum, 0, &mut change.patch);
         }
     })
 }
@@ -174,7 +174,7 @@ ENTRY %main {{
         let (mut module, patch) = found(&program(WEIGHTED, FIRST), true);
         patch.apply(&mut module).expect("the patch fits");
         let text = text::print(&module);
-        assert!(text.contains("%kept = f32[16,32,32] call(%p), to_apply=%p.hand_on"), "{text}");
+        assert!(text.contains("%kept = f32[16,32,32] call(%p), to_apply=%p.identity"), "{text}");
         assert!(text.contains("reduce(%kept, %zero)"), "{text}");
         assert!(is_kept(&WEIGHTED.replace("multiply(%x, %w)", "multiply(%w, %x)")));
         assert!(is_kept(&WEIGHTED.replace("multiply", "divide")));

@@ -13,7 +13,7 @@ fn falls(source: &str, chunk_bytes: u64) -> bool {
     report.after.total < report.before.total
 }
 
-/// What waits is handed on by a selection from zeros, which is not done to complex numbers.
+/// What waits is forwarded by a selection from zeros, which is not done to complex numbers.
 #[test]
 fn no_complex_number_is_made_to_wait() {
     assert!(falls(include_str!("legal_programs/complex_scatter.hlo"), 1000));

@@ -150,7 +150,7 @@ fn floats_that_a_compiler_may_join_are_only_nearly_the_same() {
 
 #[test]
 fn floats_that_a_compiler_looks_through_are_only_nearly_the_same() {
-    // What the step does with a row, and how it hands on `%more`.
+    // What the step does with a row, and how it forwards `%more`.
     let reduced = "%flat = f32[8] reshape(%row)\n  %nought = f32[] constant(0)\n  %total = f32[] reduce(%flat, %nought), dimensions={0}, to_apply=%plus\n  %all = f32[8] broadcast(%total), dimensions={}\n  %more = f32[8] maximum(%sum, %all)";
     let plus = "%plus (u: f32[], v: f32[]) -> f32[] {\n  %u = f32[] parameter(0)\n  %v = f32[] parameter(1)\n  ROOT %w = f32[] add(%u, %v)\n}\n\n%body (p:";
     let grade = |work: &str, of: &str, reduces: bool| {

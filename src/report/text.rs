@@ -114,6 +114,7 @@ pub(crate) fn gain(rewrite: &Rewrite) -> String {
     let Rewrite { saved, taken, .. } = rewrite;
     match (rewrite.kind, *taken > Bytes::ZERO) {
         (PassKind::Speed, true) => format!("takes {taken} for speed"),
+        (PassKind::Speed, false) if *saved > Bytes::ZERO => format!("for speed, saves {saved}"),
         (PassKind::Speed, false) => "for speed, takes nothing".to_owned(),
         (_, true) => format!("takes {taken}"),
         (_, false) => format!("saves {saved}"),

@@ -87,7 +87,7 @@ fn bits(element_type: ElementType, token: &str) -> Fit<u64> {
     let known = Literal::new(token, &scalar).bits().and_then(|bits| bits.first().copied());
     known
         .or_else(|| float::small_bits(element_type, token))
-        .ok_or_else(|| format!("`{token}` is not a value of type {}", element_type.name()))
+        .ok_or_else(|| crate::literal::no_value(element_type, token))
 }
 
 fn write_complex(element_type: ElementType, tokens: &[&str], message: &mut pb::Literal) -> Fit<()> {

@@ -1,4 +1,4 @@
-//! Removal of phis through which only one value can arrive: a tuple element that a loop hands on unchanged is its initial value.
+//! Removal of phis through which only one value can arrive: a tuple element that a loop forwards unchanged is its initial value.
 //!
 //! Source: `PhiGraph::Optimize` (xla/service/hlo_phi_graph.cc).
 

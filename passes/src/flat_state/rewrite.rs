@@ -176,7 +176,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// What an operation hands on that changes nothing.
+    /// What an operation forwards that changes nothing.
     fn unchanged(&self, inst: &Instruction, operands: &[Tree]) -> Option<Tree> {
         let [Tree::Leaf(operand)] = operands else { return None };
         let plain = inst.attribute(&AttrKey::Sharding).is_none() && inst.control_predecessors().is_empty();

@@ -139,7 +139,7 @@ impl<'a> Sources<'a> {
             _ => Vec::new(),
         }
     }
-    /// The initial value of an element of the state of a loop, if the body hands it on as it is.
+    /// The initial value of an element of the state of a loop, if the body forwards it as it is.
     fn carried(&self, looping: InstructionId, element: i64) -> Option<InstructionId> {
         let looping = self.module.instruction(looping);
         let of_tuple = |id| {

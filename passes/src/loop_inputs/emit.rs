@@ -74,7 +74,7 @@ impl Writer<'_> {
         inner.values().try_for_each(|reads| self.change(reads, &carried))
     }
 
-    /// Leaves that the loop hands on already stay where they are, the first of the others take the places of the values.
+    /// Leaves that the loop forwards already stay where they are, the first of the others take the places of the values.
     fn state(&mut self, reads: &[Read<'_>], outside: &Carried) -> Option<State> {
         let module = self.module;
         let reader = reads.first()?.1;

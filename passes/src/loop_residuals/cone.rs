@@ -22,9 +22,9 @@ pub(super) struct Moment {
 pub(super) enum Node {
     /// The row of a stack that stays, by index, under another shape perhaps.
     Row(usize),
-    /// An element of the state that is only handed on: the instruction that made it before the loop.
+    /// An element of the state that is only forwarded: the instruction that made it before the loop.
     Given(InstructionId),
-    /// The row that the step reads of an array that is only handed on.
+    /// The row that the step reads of an array that is only forwarded.
     GivenRow(InstructionId),
     /// The number of the step.
     Counter,

@@ -14,7 +14,7 @@ use indexmap::IndexSet;
 
 use super::stacks::Stacks;
 use crate::Options;
-use crate::fusion_barrier::hand_on;
+use crate::fusion_barrier::read_through_identity;
 
 /// Keeps the rows of `dropped` in memory that are put together for one gather.
 pub(super) fn keep(module: &Module, patch: &mut Patch, stacks: &Stacks, dropped: &[usize], options: &Options) {
@@ -25,7 +25,7 @@ pub(super) fn keep(module: &Module, patch: &mut Patch, stacks: &Stacks, dropped:
     let rows: IndexSet<InstructionId> = dropped.iter().map(|&at| stacks.list[at].row.inst).collect();
     for row in rows {
         if let Some(gather) = only_gather(module, &users, row) {
-            hand_on(module, gather, 1, patch);
+            read_through_identity(module, gather, 1, patch);
         }
     }
 }

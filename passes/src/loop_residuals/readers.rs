@@ -29,7 +29,7 @@ pub(super) struct Reader {
     pub(super) body: ComputationId,
     /// The body's parameter.
     pub(super) parameter: InstructionId,
-    /// For each element that it hands on: the instruction that made its initial value.
+    /// For each element that it forwards: the instruction that made its initial value.
     pub(super) given: Vec<(usize, InstructionId)>,
     /// Its reads.
     pub(super) reads: Vec<Read>,

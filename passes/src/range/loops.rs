@@ -1,7 +1,7 @@
 //! Invariants of `while` loops.
 //!
 //! One element of a loop's state is described by the first of these that holds:
-//! - *carried*: the body hands it on untouched, so it is the initial value;
+//! - *carried*: the body forwards it untouched, so it is the initial value;
 //! - *counter*: the body adds a positive step and the condition says `i < bound`, so it lies between its start and the bound;
 //! - *closed*: a set that holds the initial value and that the body does not leave, tried with a few growing candidates.
 

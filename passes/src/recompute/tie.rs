@@ -1,4 +1,4 @@
-//! The tie itself: a value that is handed on untouched, but only once another value is there.
+//! The tie itself: a value that is forwarded untouched, but only once another value is there.
 //!
 //! XLA:GPU and XLA:TPU schedule in front of the pass that removes optimization barriers (`cse_barrier_expander` behind scheduling in XLA:GPU's dumps), and a
 //! barrier moves no data. XLA:CPU removes them before it schedules, so that a `select` stands there, by a predicate that is never true.
@@ -27,7 +27,7 @@ pub(crate) fn can_wait_for(module: &Module, id: InstructionId) -> bool {
     array.is_some_and(|array| array.elements().is_some_and(|count| count > 0))
 }
 
-/// Whether this value can be handed on by a `select`.
+/// Whether this value can be forwarded by a `select`.
 pub(crate) fn can_tie(module: &Module, id: InstructionId) -> bool {
     let array = module.instruction(id).array();
     array.is_some_and(|array| !array.is_dynamic() && !array.element_type.is_complex())

@@ -33,7 +33,9 @@ pub(super) fn dot(inst: &Instruction, arrays: &[&Tensor]) -> Tensor {
         };
         let products = indices(&sizes);
         if free::is_free(shape.element_type) {
-            return products.iter().map(product).fold(0, |sum, (a, b)| free::mix(shape.element_type, &[sum, a, b]));
+            // A product gives the same bits in either order.
+            let term = |sum, (a, b): (i64, i64)| free::mix(shape.element_type, &[sum, a.min(b), a.max(b)]);
+            return products.iter().map(product).fold(0, term);
         }
         products.iter().map(product).fold(0, |sum: i64, (a, b)| sum.wrapping_add(a.wrapping_mul(b)))
     })

@@ -69,14 +69,38 @@ pub(super) fn element(module: &Module, inst: &Instruction, operands: &[i64]) -> 
     if let (Opcode::Add, true, &[a, b]) = (inst.opcode, SUMS.get() && is_free(element_type), operands) {
         return fit(element_type, a.wrapping_add(b) as u64);
     }
-    let parts: Vec<i64> =
-        [name(inst), element_type.bits().into()].into_iter().chain(operands.iter().copied()).collect();
+    if let Some(other) = beside_neutral(inst.opcode, element_type, operands) {
+        return other;
+    }
+    let mut operands = operands.to_vec();
+    if matches!(inst.opcode, Opcode::Add | Opcode::Multiply | Opcode::Maximum | Opcode::Minimum) {
+        // These give the same bits in either order.
+        operands.sort_unstable();
+    }
+    let parts: Vec<i64> = [name(inst), element_type.bits().into()].into_iter().chain(operands).collect();
     let term = mix(ElementType::F64, &parts);
     if is_free(element_type) {
         return mix(element_type, &[term]);
     }
     // A number near the bounds of small arrays, as a program that computes indices from floats would get.
     term.rem_euclid(24) - 4
+}
+
+/// What an operation gives back with every bit, because the other operand is its neutral element.
+fn beside_neutral(opcode: Opcode, element_type: ElementType, operands: &[i64]) -> Option<i64> {
+    let neutral = match opcode {
+        Opcode::Add => "-0",
+        Opcode::Multiply => "1",
+        Opcode::Maximum => "-inf",
+        Opcode::Minimum => "inf",
+        _ => return None,
+    };
+    let neutral = constant(element_type, neutral);
+    match operands {
+        &[a, b] if b == neutral => Some(a),
+        &[a, b] if a == neutral => Some(b),
+        _ => None,
+    }
 }
 
 /// A literal.

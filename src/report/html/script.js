@@ -273,7 +273,7 @@ if (data.before.details.hidden_scratch.length) section("Inside library fusions",
   list(data.before.details.hidden_scratch.map((item) => `${size(item.bytes)} in ${item.instruction} of ${item.computation}${item.source ? " at " + item.source : ""}`)));
 if (data.before.details.what_if.length) section("What if", list(data.before.details.what_if.map((item) => `${size(item.saved_bytes)} less: ${item.note}`)));
 const gain = (item) => item.kind === "speed"
-  ? (item.taken_bytes ? `takes ${size(item.taken_bytes)} for speed` : "for speed, takes nothing")
+  ? (item.taken_bytes ? `takes ${size(item.taken_bytes)} for speed` : `for speed, ${item.saved_bytes ? "saves " + size(item.saved_bytes) : "takes nothing"}`)
   : (item.taken_bytes ? `takes ${size(item.taken_bytes)}` : `saves ${size(item.saved_bytes)}`);
 if (rewritten) section("Rewrites", list(data.rewrites.map((item) => `${item.pass} ${item.instruction}${item.source ? " at " + item.source : ""}: ${gain(item)}, ${item.grade}: ${item.note}`)));
 if (data.curve) section("Memory against time", make("div", { class: "panel" }, tradeoff(data.curve)), table([

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::cpu::graph::Origin;
 
-    /// Of the four elements of each loop's state the first is handed on, the second counts, the third and fourth change places; the second loop
+    /// Of the four elements of each loop's state the first is forwarded, the second counts, the third and fourth change places; the second loop
     /// gets one value at both of these.
     const LOOPS: &str = "HloModule m
 

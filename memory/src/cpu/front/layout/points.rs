@@ -118,7 +118,7 @@ impl Points {
         start..end
     }
 
-    /// Whether an instruction hands on arrays of its operands instead of making its own.
+    /// Whether an instruction forwards arrays of its operands instead of making its own.
     pub(super) fn forwards(cx: &Cx<'_>, id: Id) -> bool {
         matches!(cx.opcode(id), Opcode::Tuple | Opcode::GetTupleElement | Opcode::OptBarrier)
     }

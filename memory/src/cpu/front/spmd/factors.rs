@@ -91,7 +91,7 @@ pub(super) fn of(cx: &Cx<'_>, id: Id) -> Vec<Factor> {
     }
 }
 
-/// The factors of a value that is handed on as it is.
+/// The factors of a value that is forwarded as it is.
 pub(super) fn identity(dims: &[i64], operands: usize) -> Vec<Factor> {
     let all = |(dim, &size): (usize, &i64)| Factor {
         result: Some(dim),

@@ -226,7 +226,7 @@ impl Partitioner<'_, '_> {
         Some(self.like(id, shape, &[]))
     }
 
-    /// What is handed on, an array or a tuple, each element in the sharding of what `value` names.
+    /// What is forwarded, an array or a tuple, each element in the sharding of what `value` names.
     fn handed_on(&mut self, from: Id, value: impl Fn(usize) -> Value) -> Option<Id> {
         if self.cx.array(from).is_some() {
             let wanted = self.shardings.get(self.cx, value(0));

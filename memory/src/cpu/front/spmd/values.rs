@@ -1,4 +1,4 @@
-//! What of a program carries a sharding: arrays, followed through tuples, loops and branches, and the places where one is handed on.
+//! What of a program carries a sharding: arrays, followed through tuples, loops and branches, and the places where one is forwarded.
 //!
 //! Constants, and broadcasts of one number, have a sharding at each use of their own.
 //!
@@ -24,7 +24,7 @@ pub(super) enum Value {
 /// Where arrays meet: an instruction, or an element of a loop, a branch or a barrier.
 pub(super) struct Node {
     pub(super) at: Id,
-    /// Whether values are only handed on.
+    /// Whether values are only forwarded.
     pub(super) is_edge: bool,
     pub(super) operands: Vec<Value>,
     pub(super) results: Vec<Value>,
