@@ -24,7 +24,7 @@
 //! something that depends on the step, because there the compiler may decide anew whether to contract the two; hlo-exact also where a sum
 //! takes in a scatter into zeros, because XLA merges the two if nothing else reads the scatter, and where a reduction follows on what leaves the
 //! loop, because XLA:CPU hands it to a library together with what is computed before it; where a small reduction of floats leaves a step, which
-//! XLA sums otherwise in one kernel with its likes; where a float of 16 bits does, which XLA:CPU rounds only where it goes to memory; and where a
+//! XLA sums in another order in one kernel with its equals; where a float of 16 bits does, which XLA:CPU rounds only where it goes to memory; and where a
 //! step computes floats with a constant of its own, which XLA joins with others or folds while it is known.
 //!
 //! Stays away from scheduled modules and from instructions with side effects or control dependencies. Remarks say why copies stay:

@@ -174,7 +174,8 @@ pub(crate) fn generated(list: &str, explain: impl Fn(&str) -> String) -> Vec<(Pa
     }
     index.push_str(
         "\nA `rewrite` is kept if the estimated peak falls, a `clean-up` if it does not rise; the default pipeline keeps most clean-ups only where a rewrite \
-         then gains. A `form` is another spelling of the module. An `analysis` changes nothing and makes remarks.\n",
+         then gains, and reports those as `enabling`. A change for `speed` is made once the search has ended, in what rewrites made, and may take a little memory. A `form` is another \
+         spelling of the module. An `analysis` changes nothing and makes remarks.\n",
     );
     pages.push(("docs/passes.md".into(), index));
     pages.push(("docs/rules.md".into(), rules()));
@@ -198,8 +199,9 @@ fn rules() -> String {
         case.captures_iter(&tests).map(|case| (case[1].to_owned(), case[2].to_owned(), case[3].to_owned())).collect();
     let mut page = "# Rules of dimension flow\n\n<!-- Made by DOCS_UPDATE=1 cargo test --test docs from the sources; not edited by hand. -->\n\n\
                     Which rows of its operands a block of rows of a result needs: one rule per opcode, in `passes/src/flow`. `passes/tests/flow.rs` holds every \
-                    rule against an interpreter, on random instructions: `cargo test -p hlo-passes --test flow`. The functions in the last column draw them, \
-                    in `passes/tests/flow_cases`. Elementwise opcodes share the rule `elementwise`; an opcode without a rule is a barrier.\n\n\
+                    rule against an interpreter, on random instructions (`blocks_of_the_result_come_from_blocks_of_the_operands`, with a snapshot of what each rule answers): \
+                    `cargo test -p hlo-passes --test flow`. The functions in the last column draw the instructions, in `passes/tests/flow_cases`. Elementwise \
+                    opcodes share the rule `elementwise`. Loops end in front of an opcode without a rule.\n\n\
                     | Opcode | Rule | Cases |\n|---|---|---|\n"
         .to_owned();
     for found in rule.captures_iter(&sources) {
