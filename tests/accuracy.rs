@@ -99,6 +99,32 @@ fn blocks_of_16_bits_are_computed_in_32_where_the_library_does_so() {
     }
 }
 
+/// Rows of `bf16` that are divided by their root mean square, weighted by their own hyperbolic tangents, and multiplied.
+const NORMALIZED: &str = "  %x = bf16[4096,64] parameter(0)
+  %y = bf16[64,1024] parameter(1)
+  %v = bf16[1024,64] parameter(2)
+  %p = bf16[4096,1024] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %zero = f32[] constant(0)
+  %f = f32[4096,1024] convert(%p)
+  %q = f32[4096,1024] multiply(%f, %f)
+  %t = f32[4096] reduce(%q, %zero), dimensions={1}, to_apply=%sum
+  %n = f32[] constant(1024)
+  %ns = f32[4096] broadcast(%n), dimensions={}
+  %m = f32[4096] divide(%t, %ns)
+  %w = f32[4096] rsqrt(%m)
+  %u = bf16[4096] convert(%w)
+  %us = bf16[4096,1024] broadcast(%u), dimensions={0}
+  %g = bf16[4096,1024] multiply(%p, %us)
+  %h = bf16[4096,1024] tanh(%g)
+  %k = bf16[4096,1024] multiply(%g, %h)
+  ROOT %o = bf16[4096,64] dot(%k, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+
+/// Kind: 16 bits that blocks would round more often than the program, here in a normalization without a softmax.
+#[test]
+fn blocks_of_a_normalization_are_rounded_no_more_often() {
+    stays_accurate("normalized", &source(NORMALIZED), 256 << 10);
+}
+
 #[test]
 fn a_bitwise_run_leaves_what_the_library_keeps_in_32_bits_alone() {
     let text = source(&(softmax("multiply") + WEIGHTED));
@@ -131,6 +157,39 @@ fn rectified(opcode: &str) -> String {
 fn no_block_goes_to_the_library_that_drops_nan() {
     for opcode in ["maximum", "minimum"] {
         stays_accurate("rectified", &rectified(opcode), 64 << 10);
+    }
+}
+
+/// Scores between 0 and 6 as a clamp, or between 0 and 1 as a maximum and a minimum, with the largest of each row and sums of what is made of them.
+fn bounded(between: &str) -> String {
+    source(&format!(
+        "  %x = f32[512,64] parameter(0)
+  %y = f32[64,1024] parameter(1)
+  %b = f32[1024] parameter(2)
+  %z = f32[] constant(0)
+  %low = f32[] constant(-inf)
+  %p = f32[512,1024] dot(%x, %y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %bs = f32[512,1024] broadcast(%b), dimensions={{1}}
+  %q = f32[512,1024] add(%p, %bs)
+{between}
+  %m = f32[512] reduce(%r, %low), dimensions={{1}}, to_apply=%most
+  %e = f32[512,1024] cosine(%r)
+  %u = f32[1024] reduce(%e, %z), dimensions={{0}}, to_apply=%sum
+  ROOT %all = (f32[512], f32[1024]) tuple(%m, %u)"
+    ))
+}
+
+/// Kind: NaN and infinities in what a program bounds by other means than one maximum.
+#[test]
+fn bounds_on_both_sides_keep_their_nan() {
+    let clamp = "  %six = f32[] constant(6)\n  %r = f32[512,1024] clamp(%z, %q, %six)";
+    let picks = "  %zs = f32[512,1024] broadcast(%z), dimensions={}
+  %one = f32[] constant(1)
+  %ones = f32[512,1024] broadcast(%one), dimensions={}
+  %above = f32[512,1024] maximum(%zs, %q)
+  %r = f32[512,1024] minimum(%above, %ones)";
+    for (name, between) in [("clamped", clamp), ("bounded", picks)] {
+        stays_accurate(name, &bounded(between), 64 << 10);
     }
 }
 
@@ -308,6 +367,45 @@ fn initial_values_of_small_blocks_count_once() {
     }
 }
 
+/// Sums of rows of two dimensions that start from a number, and sums that are scattered as soon as they are made.
+const STARTED: [(&str, &str); 2] = [
+    (
+        "initial-two",
+        "  %x = f32[1024] parameter(0)
+  %y = f32[16] parameter(1)
+  %xs = f32[1024,16,16] broadcast(%x), dimensions={0}
+  %ys = f32[1024,16,16] broadcast(%y), dimensions={2}
+  %p = f32[1024,16,16] multiply(%xs, %ys)
+  %s = f32[1024,16,16] sine(%p)
+  %i = f32[] constant(50)
+  ROOT %r = f32[1024] reduce(%s, %i), dimensions={1,2}, to_apply=%sum",
+    ),
+    (
+        "initial-scattered",
+        "  %t = f32[128] parameter(0)
+  %x = f32[4096] parameter(1)
+  %y = f32[64] parameter(2)
+  %k = s32[4096,1] parameter(3)
+  %xs = f32[4096,64] broadcast(%x), dimensions={0}
+  %ys = f32[4096,64] broadcast(%y), dimensions={1}
+  %p = f32[4096,64] multiply(%xs, %ys)
+  %s = f32[4096,64] sine(%p)
+  %i = f32[] constant(50)
+  %r = f32[4096] reduce(%s, %i), dimensions={1}, to_apply=%sum
+  ROOT %o = f32[128] scatter(%t, %k, %r), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%most",
+    ),
+];
+
+/// Kind: an initial value that small blocks would count several times, in sums over two dimensions and inside of a loop over updates.
+#[test]
+fn initial_values_of_other_small_sums_count_once() {
+    for (name, lines) in STARTED {
+        let text = source(lines);
+        let answer = asked(name, "same", &text, &rewrite(&text, 4 << 10).text);
+        assert!(answer["tolerated"] == json!(true), "{answer}");
+    }
+}
+
 #[test]
 fn products_keep_two_rows_where_one_would_be_added_up_term_by_term() {
     for columns in [8, 64] {
@@ -324,6 +422,34 @@ fn products_keep_two_rows_where_one_would_be_added_up_term_by_term() {
         let outcome = rewrite(&text, 16 << 10);
         assert!(outcome.text.contains(&format!("f32[2,{columns}] dot(")), "{}", outcome.text);
         let answer = asked("rows", "same", &text, &outcome.text);
+        assert!(answer["tolerated"] == json!(true), "{answer}");
+    }
+}
+
+/// Kind: blocks of one row that are multiplied with a matrix for each of a batch, or with a vector.
+#[test]
+fn products_of_a_batch_keep_two_rows_and_a_vector_takes_one() {
+    let batch = "  %x = f32[4,64] parameter(0)
+  %y = f32[10000] parameter(1)
+  %v = f32[4,10000,8] parameter(2)
+  %xs = f32[4,64,10000] broadcast(%x), dimensions={0,1}
+  %ys = f32[4,64,10000] broadcast(%y), dimensions={2}
+  %p = f32[4,64,10000] add(%xs, %ys)
+  %s = f32[4,64,10000] cosine(%p)
+  ROOT %r = f32[4,64,8] dot(%s, %v), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}";
+    let vector = "  %x = f32[256] parameter(0)
+  %y = f32[10000] parameter(1)
+  %v = f32[10000] parameter(2)
+  %xs = f32[256,10000] broadcast(%x), dimensions={0}
+  %ys = f32[256,10000] broadcast(%y), dimensions={1}
+  %p = f32[256,10000] multiply(%xs, %ys)
+  %s = f32[256,10000] sine(%p)
+  ROOT %r = f32[256] dot(%v, %s), lhs_contracting_dims={0}, rhs_contracting_dims={1}";
+    for (name, lines, shape) in [("rows-of-a-batch", batch, "f32[4,2,8]"), ("rows-by-a-vector", vector, "f32[1]")] {
+        let text = source(lines);
+        let outcome = rewrite(&text, 16 << 10);
+        assert!(outcome.text.contains(&format!("{shape} dot(")), "{}", outcome.text);
+        let answer = asked(name, "same", &text, &outcome.text);
         assert!(answer["tolerated"] == json!(true), "{answer}");
     }
 }
