@@ -55,3 +55,20 @@ fn what_once_ended_higher_does_not() {
         }
     }
 }
+
+/// Kind: more freedom that ended higher, where a budget is missed, met or nearly met, alone and with sums in blocks.
+#[test]
+fn budgets_and_grades_together_never_end_higher() {
+    for name in ["likelihood", "pool_gradient", "stitched_halves"] {
+        let text = common::text(format!("tests/silence/{name}.hlo"));
+        let (exact, split) = (peak(&text, Grade::HloExact, None), peak(&text, Grade::Reassociate, None));
+        assert!(split < exact, "{name}: {exact} by default, {split} with reassociate");
+        for percent in [5, 50, 95] {
+            let budget = Bytes(exact.get() / 100 * percent);
+            let alone = peak(&text, Grade::HloExact, Some(budget));
+            assert!(alone <= exact, "{name}: {exact} by default, {alone} for {budget}");
+            let both = peak(&text, Grade::Reassociate, Some(budget));
+            assert!(both <= split.max(budget), "{name}: {split} with reassociate, {both} with {budget} too");
+        }
+    }
+}

@@ -169,6 +169,39 @@ fn noise_of_the_original_is_told_from_a_mistake() {
     }
 }
 
+/// A program whose results are noise on any data: what a product of thousands is past its nearest integer.
+const PAST_INTEGERS: &str = "HloModule m
+
+ENTRY %main {
+  %x = f32[4096,256] parameter(0)
+  %y = f32[256,1024] parameter(1)
+  %v = f32[1024,8] parameter(2)
+  %p = f32[4096,1024] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %k = f32[] constant(10000)
+  %ks = f32[4096,1024] broadcast(%k), dimensions={}
+  %m = f32[4096,1024] multiply(%p, %ks)
+  %n = f32[4096,1024] round-nearest-even(%m)
+  %d = f32[4096,1024] subtract(%m, %n)
+  %e = f32[4096,1024] exponential(%d)
+  ROOT %r = f32[4096,8] dot(%e, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+";
+
+/// Kind: other results where the original is as far from double precision, here on tamer data too, which is said.
+#[test]
+fn what_is_noise_on_tamer_data_too_is_said_to_be_undecided() {
+    let folder = session::workspace("verify-undecided");
+    let (input, result) = (folder.join("before.hlo"), folder.join("after.hlo"));
+    std::fs::write(&input, PAST_INTEGERS).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hlo-opt"));
+    command.args(["--verify-with-xla", "--chunk-bytes=256KiB", "-o"]).arg(&result).arg(input);
+    let output =
+        command.env("HLO_OPT_PYTHON", session::python()).env("PYTHONPATH", root().join("python")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(3) && said.contains("nothing tells a mistake from rounding"), "{said}");
+    assert!(!result.exists(), "something was written");
+}
+
 #[test]
 fn older_versions_of_jax_pass_too() {
     // The referee runs with one XLA, the newest.

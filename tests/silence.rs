@@ -67,6 +67,29 @@ fn nothing_large_is_silent_in_programs_of_others() {
     }
 }
 
+/// Kind: large buffers without a word, in a likelihood that gathers from its log-softmax, the gradient of a pool, a state of nested tuples, branches, the call of
+/// another compiler, and what is stitched from halves.
+#[test]
+fn nothing_large_is_silent_in_programs_of_one_kind_each() {
+    assert!(texts(&common::root().join("tests/silence")).len() >= 6, "the programs lie beside this test");
+    check("tests/silence");
+}
+
+/// Kind: what a weaker grade would save, said where the first thing tried is slower, and in bytes that are reached.
+#[test]
+fn what_is_possible_is_said_of_a_likelihood_too() {
+    let text = common::text("tests/silence/likelihood.hlo");
+    let run = |exactness| {
+        let options = Options { exactness, ..Options::default() };
+        optimize(&text, &Pipeline::standard(), &options).expect("it is legal").report
+    };
+    let (plain, split) = (run(hlo_opt::Grade::HloExact), run(hlo_opt::Grade::Reassociate));
+    let offers: Vec<_> = plain.remarks.iter().filter(|remark| remark.code == "more-freedom").collect();
+    let of = |flag: &str| offers.iter().find(|offer| offer.message.contains(flag)).map(|offer| offer.bytes);
+    assert!(of("a --budget").is_some(), "{offers:?}");
+    assert_eq!(of("--exactness=reassociate"), Some(plain.after.total - split.after.total), "{offers:?}");
+}
+
 #[test]
 fn what_another_grade_would_give_is_said_with_its_bytes() {
     let text =

@@ -49,6 +49,75 @@ ENTRY e {
 }
 ";
 
+/// Random numbers whose doubles are added up by segment.
+const BITS_IN_SEGMENTS: &str = "
+add {
+  a = u64[] parameter(0)
+  b = u64[] parameter(1)
+  ROOT s = u64[] add(a, b)
+}
+ENTRY e {
+  k = u64[3] parameter(0)
+  i = s32[400,1] parameter(1)
+  r = (u64[3], u64[400,25]) rng-bit-generator(k), algorithm=rng_philox
+  n = u64[3] get-tuple-element(r), index=0
+  b = u64[400,25] get-tuple-element(r), index=1
+  z = u64[] constant(0)
+  zs = u64[8,25] broadcast(z), dimensions={}
+  two = u64[] constant(2)
+  twos = u64[400,25] broadcast(two), dimensions={}
+  m = u64[400,25] multiply(b, twos)
+  s = u64[8,25] scatter(zs, i, m), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+  ROOT t = (u64[3], u64[8,25]) tuple(n, s)
+}
+";
+
+/// A loop that draws numbers in each step and hands the state of the generator on.
+const BITS_IN_A_LOOP: &str = "
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+body {
+  s = (s32[], u64[2], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  k = u64[2] get-tuple-element(s), index=1
+  x = f32[64] get-tuple-element(s), index=2
+  r = (u64[2], u32[64,100]) rng-bit-generator(k), algorithm=rng_default
+  n = u64[2] get-tuple-element(r), index=0
+  b = u32[64,100] get-tuple-element(r), index=1
+  f = f32[64,100] convert(b)
+  z = f32[] constant(0)
+  d = f32[64] reduce(f, z), dimensions={1}, to_apply=add
+  y = f32[64] add(x, d)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT next = (s32[], u64[2], f32[64]) tuple(j, n, y)
+}
+more {
+  s = (s32[], u64[2], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(10)
+  ROOT l = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  k = u64[2] parameter(0)
+  x = f32[64] parameter(1)
+  zero = s32[] constant(0)
+  b = (s32[], u64[2], f32[64]) tuple(zero, k, x)
+  w = (s32[], u64[2], f32[64]) while(b), condition=more, body=body
+  ROOT r = f32[64] get-tuple-element(w), index=2
+}
+";
+
+/// Kind: random numbers that are scattered into segments, of other words and from another state, or drawn in a loop.
+#[test]
+fn philox_fuses_before_a_scatter_and_in_a_loop() {
+    assert_eq!(total(BITS_IN_SEGMENTS), 83_364);
+    assert_eq!(total(BITS_IN_A_LOOP), 26_560);
+}
+
 #[test]
 fn philox_is_arithmetic_that_fuses() {
     assert_eq!(total(BITS_32), 120_116);
@@ -118,6 +187,111 @@ fn derivatives_that_nobody_reads_stay_beside_their_value() {
     assert_eq!(total(&chain), 16_141);
 }
 
+/// Two loops one behind the other, of which the last one's values are read.
+const LOOPS_IN_A_ROW: &str = "
+more {
+  state = (s32[], f32[1000], f32[1000], f32[1000]) parameter(0)
+  step = s32[] get-tuple-element(state), index=0
+  limit = s32[] constant(10)
+  ROOT less = pred[] compare(step, limit), direction=LT
+}
+first {
+  state = (s32[], f32[1000], f32[1000], f32[1000]) parameter(0)
+  step = s32[] get-tuple-element(state), index=0
+  value = f32[1000] get-tuple-element(state), index=1
+  slope = f32[1000] get-tuple-element(state), index=2
+  bend = f32[1000] get-tuple-element(state), index=3
+  one = s32[] constant(1)
+  next = s32[] add(step, one)
+  sine = f32[1000] sine(value)
+  cosine = f32[1000] cosine(value)
+  steeper = f32[1000] multiply(cosine, slope)
+  bent = f32[1000] add(bend, steeper)
+  ROOT done = (s32[], f32[1000], f32[1000], f32[1000]) tuple(next, sine, steeper, bent)
+}
+second {
+  state = (s32[], f32[1000], f32[1000], f32[1000]) parameter(0)
+  step = s32[] get-tuple-element(state), index=0
+  value = f32[1000] get-tuple-element(state), index=1
+  slope = f32[1000] get-tuple-element(state), index=2
+  bend = f32[1000] get-tuple-element(state), index=3
+  one = s32[] constant(1)
+  next = s32[] add(step, one)
+  grown = f32[1000] exponential(value)
+  steeper = f32[1000] multiply(grown, slope)
+  bent = f32[1000] multiply(bend, steeper)
+  ROOT done = (s32[], f32[1000], f32[1000], f32[1000]) tuple(next, grown, steeper, bent)
+}
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[1000] parameter(0)
+  y = f32[1000] parameter(1)
+  z = f32[1000] parameter(2)
+  begin = (s32[], f32[1000], f32[1000], f32[1000]) tuple(zero, x, y, z)
+  l = (s32[], f32[1000], f32[1000], f32[1000]) while(begin), condition=more, body=first
+  a = f32[1000] get-tuple-element(l), index=1
+  b = f32[1000] get-tuple-element(l), index=2
+  c = f32[1000] get-tuple-element(l), index=3
+  again = (s32[], f32[1000], f32[1000], f32[1000]) tuple(zero, a, b, c)
+  k = (s32[], f32[1000], f32[1000], f32[1000]) while(again), condition=more, body=second
+  ROOT result = f32[1000] get-tuple-element(k), index=1
+}
+";
+
+/// A loop in a branch whose condition reads what its result does not; nobody reads the trace.
+const TRACED: &str = "
+more {
+  state = (s32[], f32[1000], f32[1000], f16[1000]) parameter(0)
+  step = s32[] get-tuple-element(state), index=0
+  error = f32[1000] get-tuple-element(state), index=2
+  zero = s32[] constant(0)
+  first = f32[1] slice(error), slice={[0:1]}
+  none = f32[] reshape(first)
+  limit = f32[] constant(10)
+  ROOT less = pred[] compare(none, limit), direction=LT
+}
+body {
+  state = (s32[], f32[1000], f32[1000], f16[1000]) parameter(0)
+  step = s32[] get-tuple-element(state), index=0
+  value = f32[1000] get-tuple-element(state), index=1
+  error = f32[1000] get-tuple-element(state), index=2
+  trace = f16[1000] get-tuple-element(state), index=3
+  one = s32[] constant(1)
+  next = s32[] add(step, one)
+  sine = f32[1000] sine(value)
+  worse = f32[1000] add(error, sine)
+  short = f16[1000] convert(worse)
+  traced = f16[1000] add(trace, short)
+  ROOT done = (s32[], f32[1000], f32[1000], f16[1000]) tuple(next, sine, worse, traced)
+}
+yes {
+  x = f32[1000] parameter(0)
+  zero = s32[] constant(0)
+  h = f16[1000] convert(x)
+  begin = (s32[], f32[1000], f32[1000], f16[1000]) tuple(zero, x, x, h)
+  l = (s32[], f32[1000], f32[1000], f16[1000]) while(begin), condition=more, body=body
+  ROOT a = f32[1000] get-tuple-element(l), index=1
+}
+no {
+  x = f32[1000] parameter(0)
+  ROOT a = f32[1000] cosine(x)
+}
+ENTRY e {
+  c = pred[] parameter(0)
+  x = f32[1000] parameter(1)
+  ROOT result = f32[1000] conditional(c, x, x), true_computation=yes, false_computation=no
+}
+";
+
+/// Kind: elements of a state that nobody reads, where another loop or the condition seems to read them.
+#[test]
+fn what_only_loops_hand_on_is_dropped_and_what_a_condition_reads_stays() {
+    assert_eq!(total(LOOPS_IN_A_ROW), 16_277);
+    let slopes = LOOPS_IN_A_ROW.replace("get-tuple-element(k), index=1", "get-tuple-element(k), index=2");
+    assert_eq!(total(&slopes), 24_280);
+    assert_eq!(total(TRACED), 16_225);
+}
+
 /// A sort of which one array is read, whose size is set to what it is.
 const SORTED: &str = "
 less {
@@ -163,4 +337,33 @@ ENTRY e {
 fn arrays_that_nobody_reads_are_not_sorted_along() {
     assert_eq!(total(SORTED), 160_035);
     assert_eq!(total(SORTED_BY), 240_029);
+}
+
+/// The places of the largest of each column, cut to ten and set to that size, behind a tuple that nobody else reads.
+const TOP: &str = "
+greater {
+  a = s16[] parameter(0)
+  b = s16[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=GT
+}
+ENTRY e {
+  x = s16[300,100] parameter(0)
+  i = s32[300,100] iota(), iota_dimension=0
+  s = (s16[300,100], s32[300,100]) sort(x, i), dimensions={0}, is_stable=true, to_apply=greater
+  v = s32[300,100] get-tuple-element(s), index=1
+  c = s32[10,100] slice(v), slice={[0:10], [0:100]}
+  n = s32[] constant(10)
+  w = s32[10,100] set-dimension-size(c, n), dimensions={0}
+  u = s16[300,100] get-tuple-element(s), index=0
+  t = (s16[300,100], s32[10,100]) tuple(u, w)
+  ROOT r = s32[10,100] get-tuple-element(t), index=1
+}
+";
+
+/// Kind: a sort of which a part is read, behind a size that is set to what it is.
+#[test]
+fn the_part_of_a_sort_that_is_read_stays_behind_its_size() {
+    assert_eq!(total(TOP), 244_061);
 }

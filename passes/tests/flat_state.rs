@@ -201,6 +201,49 @@ ENTRY %main (a: f32[4], e: f32[3,4]) -> (f32[4], f32[3,4]) {
     assert_eq!(module.parameters(module.entry()).len(), 2);
 }
 
+/// The loop of one branch; the other branch gives what it was given. What both take is a tuple in a tuple.
+const IN_A_BRANCH: &str = "
+%lists (t: ((f32[4], f32[4]), f32[3,4])) -> f32[3,4] {
+  %t = ((f32[4], f32[4]), f32[3,4]) parameter(0)
+  %t.pair = (f32[4], f32[4]) get-tuple-element(%t), index=0
+  %x = f32[4] get-tuple-element(%t.pair), index=0
+  %w = f32[4] get-tuple-element(%t.pair), index=1
+  %empty = f32[3,4] get-tuple-element(%t), index=1
+  %zero = s32[] constant(0)
+";
+
+const OTHER_BRANCH: &str = "  %t.rest = (f32[4], (f32[3,4], s32[]), f32[4]) get-tuple-element(%loop), index=1
+  %t.list = (f32[3,4], s32[]) get-tuple-element(%t.rest), index=1
+  ROOT %t.out = f32[3,4] get-tuple-element(%t.list), index=0
+}
+
+%keeps (k: ((f32[4], f32[4]), f32[3,4])) -> f32[3,4] {
+  %k = ((f32[4], f32[4]), f32[3,4]) parameter(0)
+  ROOT %k.out = f32[3,4] get-tuple-element(%k), index=1
+}
+
+ENTRY %main (c: pred[], a: f32[4], e: f32[3,4]) -> f32[3,4] {
+  %which = pred[] parameter(0)
+  %a = f32[4] parameter(1)
+  %e = f32[3,4] parameter(2)
+  %twice = (f32[4], f32[4]) tuple(%a, %a)
+  %given = ((f32[4], f32[4]), f32[3,4]) tuple(%twice, %e)
+  ROOT %result = f32[3,4] conditional(%which, %given, %given), true_computation=%lists, false_computation=%keeps
+}
+";
+
+/// Kind: stacks in the nested tuples of a state, where the loop is in a branch.
+#[test]
+fn a_loop_in_a_branch_is_changed_there() {
+    let inner = &TRIPLE[TRIPLE.find("  %list = ").expect("it is there")..TRIPLE.find("  %count = ").expect("too")];
+    let loops = &TRIPLE[..TRIPLE.find("\nENTRY").expect("it is there")];
+    let (module, changes) = flatten(parse(&format!("{loops}{IN_A_BRANCH}{inner}{OTHER_BRANCH}")));
+    let printed = text::print(&module);
+    assert_eq!(changes, 1);
+    assert!(printed.contains("%loop = (s32[], f32[4], f32[3,4], s32[], f32[4]) while("), "{printed}");
+    assert_eq!(printed.matches("((f32[4], f32[4]), f32[3,4]) parameter(0)").count(), 2, "branches take what they took");
+}
+
 #[test]
 fn loops_that_must_stay_say_why() {
     let looping = "while(%begin), condition=%condition, body=%body";

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Fake, LargestArray, diff, parse};
 use hlo_ir::{Opcode, text};
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::inline_calls::InlineCalls;
 use hlo_passes::manager::{RunReport, by_names, default_pipeline, run};
 use hlo_passes::{Context, Finding, Options, Pass};
@@ -364,4 +364,110 @@ fn what_stands_inside_a_call_counts() {
     assert_eq!(inlined(LARGE_INSIDE, pairs), ["inlined outer"]);
     // Against temporaries of which the pairs are no sixteenth, the call hides nothing that matters.
     assert!(inlined(LARGE_INSIDE, 17 * pairs).is_empty());
+}
+
+/// What lies behind a call: the smallest number of each row of all pairs.
+const PAIRS: &str = "HloModule m
+
+%sum {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+
+%less {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %l = pred[] compare(%a, %b), direction=LT
+}
+
+%pairs {
+  %x = f32[8192] parameter(0)
+  %xs = f32[8192,8192] broadcast(%x), dimensions={0}
+  %ys = f32[8192,8192] broadcast(%x), dimensions={1}
+  %p = f32[8192,8192] multiply(%xs, %ys)
+  %c = f32[8192,8192] cosine(%p)
+  %s = f32[8192,8192] sort(%c), dimensions={1}, to_apply=%less
+  %first = f32[8192,1] slice(%s), slice={[0:8192], [0:1]}
+  ROOT %r = f32[8192] reshape(%first)
+}
+";
+
+/// The call is in one of two branches, with the call of another computation around it.
+const IN_A_BRANCH: &str = "
+%wrap {
+  %x = f32[8192] parameter(0)
+  %y = f32[8192] call(%x), to_apply=%pairs
+  ROOT %n = f32[8192] negate(%y)
+}
+
+%yes {
+  %x = f32[8192] parameter(0)
+  ROOT %y = f32[8192] call(%x), to_apply=%wrap
+}
+
+%no {
+  ROOT %x = f32[8192] parameter(0)
+}
+
+ENTRY %main {
+  %c = pred[] parameter(0)
+  %x = f32[8192] parameter(1)
+  ROOT %r = f32[8192] conditional(%c, %x, %x), true_computation=%yes, false_computation=%no
+}
+";
+
+/// The call decides whether a loop goes on.
+const IN_A_CONDITION: &str = "
+%more {
+  %x = f32[8192] parameter(0)
+  %y = f32[8192] call(%x), to_apply=%pairs
+  %z = f32[] constant(0)
+  %s = f32[] reduce(%y, %z), dimensions={0}, to_apply=%sum
+  ROOT %l = pred[] compare(%s, %z), direction=LT
+}
+
+%body {
+  %x = f32[8192] parameter(0)
+  ROOT %y = f32[8192] sine(%x)
+}
+
+ENTRY %main {
+  %x = f32[8192] parameter(0)
+  ROOT %w = f32[8192] while(%x), condition=%more, body=%body
+}
+";
+
+/// The call takes a tuple and gives one.
+const WITH_A_TUPLE: &str = "
+%both {
+  %t = (f32[8192], f32[8192]) parameter(0)
+  %a = f32[8192] get-tuple-element(%t), index=0
+  %b = f32[8192] get-tuple-element(%t), index=1
+  %x = f32[8192] call(%a), to_apply=%pairs
+  ROOT %r = (f32[8192], f32[8192]) tuple(%x, %b)
+}
+
+ENTRY %main {
+  %x = f32[8192] parameter(0)
+  %y = f32[8192] parameter(1)
+  %t = (f32[8192], f32[8192]) tuple(%x, %y)
+  %r = (f32[8192], f32[8192]) call(%t), to_apply=%both
+  %a = f32[8192] get-tuple-element(%r), index=0
+  %b = f32[8192] get-tuple-element(%r), index=1
+  ROOT %s = f32[8192] add(%a, %b)
+}
+";
+
+/// Kind: large values inside of calls, as nested `jax.jit` makes them, where the caller is a branch or a condition, or passes a tuple.
+#[test]
+fn large_values_in_calls_are_computed_in_blocks_wherever_they_are_called() {
+    for caller in [IN_A_BRANCH, IN_A_CONDITION, WITH_A_TUPLE] {
+        let mut module = parse(&format!("{PAIRS}{caller}"));
+        assert_eq!(hlo_ir::verify::verify(&module), []);
+        let options = Options { advise: false, ..Options::default() };
+        let report = run(&mut module, &default_pipeline(), &options, &ModelEstimator::default()).expect("it is sound");
+        assert!(report.before.total > Bytes(256 << 20), "{}", report.before.total);
+        assert!(report.after.total < Bytes(4 << 20), "{} after {:?}", report.after.total, report.rewrites);
+    }
 }

@@ -5,8 +5,9 @@ mod common;
 use common::{diff, estimate, parse, replaced};
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
-use hlo_memory::{Bytes, Target};
+use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::loop_inputs::LoopInputs;
+use hlo_passes::manager::{default_pipeline, run};
 use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
 
 /// The loop adds up rows of `wide`, which is computed from bytes.
@@ -294,4 +295,28 @@ fn scattered_rows_are_not_read_again_and_again() {
     let twice: Vec<_> =
         once.into_iter().chain([("%bound = s32[] constant(4)", "%bound = s32[] constant(8)")]).collect();
     assert!(find(&with(&twice)).is_empty());
+}
+
+/// Kind: passes that cost small programs run time; here one that computes 28 or 64 MiB of rows where they are read.
+#[test]
+fn small_programs_keep_their_inputs_unless_memory_is_asked_for() {
+    let passes = |rows: usize, options: &Options| {
+        let (shape, bound) = (format!("[{rows},1024]"), format!("constant({rows})"));
+        let mut module = with(&[
+            ("[4,8]", &shape),
+            ("s32[8]", "s32[1024]"),
+            ("s32[1,8]", "s32[1,1024]"),
+            ("={1,8}", "={1,1024}"),
+            ("constant(4)", &bound),
+        ]);
+        let options = Options { advise: false, ..options.clone() };
+        let report = run(&mut module, &default_pipeline(), &options, &ModelEstimator::default()).expect("it is sound");
+        let made = report.rewrites.iter().map(|rewrite| rewrite.pass).collect::<Vec<_>>();
+        (made, report.remarks.iter().any(|remark| remark.pass == "loop-inputs" && remark.code == "small-gain"))
+    };
+    let (plain, made) = (Options::default(), vec!["loop-inputs"]);
+    assert_eq!(passes(7168, &plain), (Vec::new(), true), "the system's allocator keeps so much from run to run");
+    assert_eq!(passes(16384, &plain), (made.clone(), false));
+    assert_eq!(passes(7168, &Options { min_saving: Bytes(1), ..plain.clone() }), (made.clone(), false));
+    assert_eq!(passes(7168, &Options { budget: Some(Bytes(8 << 20)), ..plain }), (made, false));
 }

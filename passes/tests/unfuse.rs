@@ -135,6 +135,82 @@ fn side_effects_of_a_fusion_move_out_of_it() {
     assert_eq!((printed.matches(" outfeed(").count(), printed.matches(" fusion(").count()), (2, 0), "{printed}");
 }
 
+/// A loop that tells the host a number in each step; the token of the fusion is one of the state.
+const TELLS_IN_A_LOOP: &str = "HloModule m, is_scheduled=true
+
+tell {
+  p = f32[3]{0} parameter(0)
+  t = token[] parameter(1)
+  n = f32[3]{0} negate(p)
+  ROOT o = token[] outfeed(n, t), outfeed_shape=f32[3]{0}
+}
+
+body {
+  s = (s32[], f32[3]{0}, token[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[3]{0} get-tuple-element(s), index=1
+  t = token[] get-tuple-element(s), index=2
+  f = token[] fusion(x, t), kind=kLoop, calls=tell
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT next = (s32[], f32[3]{0}, token[]) tuple(j, x, f)
+}
+
+more {
+  s = (s32[], f32[3]{0}, token[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(4)
+  ROOT l = pred[] compare(i, n), direction=LT
+}
+
+ENTRY main {
+  x = f32[3]{0} parameter(0)
+  zero = s32[] constant(0)
+  t = token[] after-all()
+  begin = (s32[], f32[3]{0}, token[]) tuple(zero, x, t)
+  w = (s32[], f32[3]{0}, token[]) while(begin), condition=more, body=body
+  ROOT r = f32[3]{0} get-tuple-element(w), index=1
+}
+";
+
+/// Fusions in each other, without a reader, that ask the host and draw random numbers.
+const ASKS_AND_DRAWS: &str = "HloModule m, is_scheduled=true
+
+draw {
+  t = token[] after-all()
+  i = (f32[4]{0}, token[]) infeed(t)
+  v = f32[4]{0} get-tuple-element(i), index=0
+  lo = f32[] constant(0)
+  hi = f32[] constant(1)
+  r = f32[4]{0} rng(lo, hi), distribution=rng_uniform
+  ROOT s = f32[4]{0} add(r, v)
+}
+
+nested {
+  q = f32[4]{0} parameter(0)
+  d = f32[4]{0} fusion(), kind=kLoop, calls=draw
+  ROOT m = f32[4]{0} multiply(q, d)
+}
+
+ENTRY main {
+  x = f32[4]{0} parameter(0)
+  f = f32[4]{0} fusion(x), kind=kLoop, calls=nested
+  ROOT r = f32[4]{0} negate(x)
+}
+";
+
+/// Kind: side effects of a fusion that would be doubled or lost: in a loop, and where nobody reads the result.
+#[test]
+fn side_effects_in_loops_and_of_unread_fusions_happen_as_often() {
+    let (told, report) = unfused(TELLS_IN_A_LOOP);
+    assert_eq!((report.rewrites.len(), told.matches(" outfeed(").count(), told.matches(" fusion(").count()), (1, 1, 0));
+    let state = told.find("ROOT next").expect("the loop has a state");
+    assert!(told[..state].contains(" outfeed("), "it is told in the body: {told}");
+    let (asked, report) = unfused(ASKS_AND_DRAWS);
+    let count = |opcode| asked.matches(opcode).count();
+    assert_eq!((report.rewrites.len(), count(" infeed("), count(" rng("), count(" fusion(")), (1, 1, 1, 0), "{asked}");
+}
+
 #[test]
 fn the_contract_with_the_caller_stays() {
     let header = "HloModule m, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }, \
@@ -198,6 +274,58 @@ fn what_has_no_plain_form_is_refused_with_a_reason() {
         "  %a = token[] after-all()\n  %x = f32[8]{0} parameter(0)\n  %o = token[] outfeed(%x, %a)\n  ROOT %p = token[] outfeed(%x, %a), control-predecessors={%o}",
     );
     assert_eq!(refusal(&ordered), "control");
+}
+
+/// A fusion that takes the memory of a padded array of two dimensions for a larger one.
+const PADDED_IN_A_FUSION: &str = "HloModule m, is_scheduled=true
+
+f {
+  p = f32[3,130]{1,0:T(8,128)} parameter(0)
+  n = f32[3,130]{1,0:T(8,128)} negate(p)
+  ROOT b = f32[8,256]{1,0:T(8,128)} bitcast(n)
+}
+
+ENTRY main {
+  x = f32[3,130]{1,0:T(8,128)} parameter(0)
+  ROOT r = f32[8,256]{1,0:T(8,128)} fusion(x), kind=kLoop, calls=f
+}
+";
+
+/// A loop that takes the memory of bytes for more of them, and takes it back.
+const PADDED_IN_A_LOOP: &str = "HloModule m, is_scheduled=true
+
+body {
+  s = (s32[]{:T(128)}, s8[40]{0:T(512)(128)(4,1)}) parameter(0)
+  i = s32[]{:T(128)} get-tuple-element(s), index=0
+  x = s8[40]{0:T(512)(128)(4,1)} get-tuple-element(s), index=1
+  b = s8[80]{0:T(512)(128)(4,1)} bitcast(x)
+  c = s8[40]{0:T(512)(128)(4,1)} bitcast(b)
+  one = s32[]{:T(128)} constant(1)
+  j = s32[]{:T(128)} add(i, one)
+  ROOT next = (s32[]{:T(128)}, s8[40]{0:T(512)(128)(4,1)}) tuple(j, c)
+}
+
+more {
+  s = (s32[]{:T(128)}, s8[40]{0:T(512)(128)(4,1)}) parameter(0)
+  i = s32[]{:T(128)} get-tuple-element(s), index=0
+  n = s32[]{:T(128)} constant(4)
+  ROOT l = pred[]{:T(512)} compare(i, n), direction=LT
+}
+
+ENTRY main {
+  x = s8[40]{0:T(512)(128)(4,1)} parameter(0)
+  zero = s32[]{:T(128)} constant(0)
+  begin = (s32[]{:T(128)}, s8[40]{0:T(512)(128)(4,1)}) tuple(zero, x)
+  w = (s32[]{:T(128)}, s8[40]{0:T(512)(128)(4,1)}) while(begin), condition=more, body=body
+  ROOT r = s8[40]{0:T(512)(128)(4,1)} get-tuple-element(w), index=1
+}
+";
+
+/// Kind: bitcasts between tiled arrays of different sizes, inside of what is taken apart and in a loop.
+#[test]
+fn bitcasts_of_padded_arrays_are_refused_wherever_they_stand() {
+    assert_eq!(refusal(PADDED_IN_A_FUSION), "padded-bitcast");
+    assert_eq!(refusal(PADDED_IN_A_LOOP), "padded-bitcast");
 }
 
 #[test]

@@ -300,6 +300,16 @@ def test_explanations_name_the_users_lines():
         f.memory_report()
 
 
+def test_explanations_name_the_owners_before_and_after():
+    """Where each buffer is less than a twentieth of the peak, some are named all the same; behind a rewrite, those of the rewritten program are."""
+    array = jax.ShapeDtypeStruct((100, 100), jnp.float32)
+    text = hlo_opt.jit(lambda *xs: sum(jnp.sin(x) for x in xs)).explain(*[array] * 40)
+    assert text.split("at the peak:\n")[1].startswith("    39.06 KiB f32[100,100]")
+    text = hlo_opt.jit(lambda x: jnp.sort(jnp.cos(x[:, None] + x[None]), axis=1)[:, 0]).explain(jax.ShapeDtypeStruct((4096,), jnp.float32))
+    before, after = text.split("at the peak now:\n")
+    assert "f32[4096,4096]" in before and after.startswith("    ") and "f32[4096,4096]" not in after
+
+
 def two_sinks(table, rows, ids, others, places):
     return scattered(table, rows, ids), scattered(table * 2, jnp.cos(others), places)
 

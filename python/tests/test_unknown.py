@@ -24,12 +24,31 @@ def test_upper_halves_come_back(dtype):
     assert text.count("chlo.mulhi") == 1 and "mhlo.unknown" not in text
 
 
+def in_a_loop(a, b):
+    """Upper halves in the branches of a loop, of vectors and of numbers."""
+    def step(k, c):
+        return jax.lax.cond(c[0] > 7, lambda c: jax.lax.mulhi(c, b) + k.astype(c.dtype), lambda c: c + jax.lax.mulhi(c[0], b[0]), c)
+
+    return jax.lax.fori_loop(0, 3, step, a)
+
+
+@pytest.mark.parametrize("dtype", [jnp.uint32, jnp.int32, jnp.int16, jnp.uint8])
+def test_upper_halves_in_loops_and_branches_come_back(dtype):
+    shape = jax.ShapeDtypeStruct((1000,), dtype)
+    module = jax.jit(in_a_loop).lower(shape, shape).compiler_ir("hlo").as_hlo_module()
+    text = compiler.stablehlo(compiler.computation(compiler.parse(module.to_string())))
+    # Each branch stands in the conditional and once more as a function of its own.
+    assert text.count("chlo.mulhi") == 4 and "mhlo.unknown" not in text
+
+
 def test_what_may_be_something_else_stays():
     program = computation(jnp.uint32)
     two = '"mhlo.unknown"(%0, %1) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>\n' * 2
     assert unknown.spelled(two, program) == two
     float_ = '"mhlo.unknown"(%0, %1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>'
     assert unknown.spelled(float_, program) == float_
+    twice = f'"func.func"() <{{sym_name = "main"}}>\n{two}'
+    assert unknown.spelled(twice, program) == twice
 
 
 def test_philox_is_rewritten_with_equal_results(recwarn):

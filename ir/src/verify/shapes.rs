@@ -161,12 +161,14 @@ pub(super) fn check_literal(inst: &Instruction) -> Result<(), String> {
     }
 }
 
-/// Help for an array constant with one value outside of braces, as in `f32[2,3] constant(1.5)`: XLA takes it, but not as most people mean it.
+/// Help for an array constant with one value outside of braces, as in `f32[2,3] constant(1.5)`: XLA takes it, but not as most people mean it. An array
+/// without elements has no place for it, and XLA refuses it too.
 ///
 /// Source: `HloParserImpl::ParseDenseLiteral`, which puts values one after the other into an array of zeros and counts them only in braces.
 pub(super) fn lone_value(array: &ArrayShape, inst: &Instruction) -> Option<String> {
     let value = inst.literal()?.trim();
-    if array.is_scalar() || array.element_type.is_complex() || value.is_empty() || value.contains(['{', '}', ',']) {
+    let takes_none = array.is_scalar() || array.dims.contains(&0) || array.element_type.is_complex();
+    if takes_none || value.is_empty() || value.contains(['{', '}', ',']) {
         return None;
     }
     Some(format!(

@@ -46,7 +46,7 @@ def same(before, after, count=3, seed=0):
     runners, text = pair(before, after)
     answer = {"before": before, "after": after, "cases": 0, "bitwise": True, "max_rel_error": 0.0,
               "differing_bytes": 0, "nan_payload_only": False, "first_difference": None, "tolerated": True,
-              "as_near_the_truth": True, "own_error": 0.0, "tamed": 0}
+              "as_near_the_truth": True, "own_error": 0.0, "tamed": 0, "undecided": False}
     worst, judge = 0.0, None
     for case in range(count):
         data = cases.inputs(runners[0].shapes, text, case, seed)
@@ -64,7 +64,8 @@ def same(before, after, count=3, seed=0):
         answer["tolerated"] = tolerated
     answer["max_rel_error"] = worst
     if judge:
-        answer["as_near_the_truth"], answer["own_error"] = judge.verdict.near, judge.verdict.noise
+        verdict = judge.verdict
+        answer["as_near_the_truth"], answer["own_error"], answer["undecided"] = verdict.near, verdict.noise, verdict.undecided
     return answer
 
 
@@ -85,8 +86,10 @@ class Judge:
         data = [cases.tamed(array) for array in data]
         left, right = (runner.results(data) for runner in self.runners)
         comparable = compare.compare(left, right)["max_rel_error"] < compare.NOT_COMPARABLE
-        if not (comparable and self.verdict.weigh(truth.results(self.wide, data), left, right)):
+        if not comparable:
             self.verdict.refuse()
+        elif not self.verdict.weigh(truth.results(self.wide, data), left, right):
+            self.verdict.refuse(undecided=True)
         return True
 
 

@@ -59,7 +59,7 @@ class Verdict:
     """What all data sets say together: of two draws of the same noise one can be more than twice the other, of the worst of several that is rare."""
 
     def __init__(self):
-        self.errors, self.told, self.noise = {}, True, 0.0
+        self.errors, self.told, self.noise, self.undecided = {}, True, 0.0, False
 
     def weigh(self, true, before, after):
         """Notes one data set. False if the original is noise on it, so that it says nothing."""
@@ -72,9 +72,9 @@ class Verdict:
             self.errors[number] = (max(one, own), max(other, new), dtype)
         return True
 
-    def refuse(self):
-        """One data set shows a difference that no rounding explains, or nothing at all."""
-        self.told = False
+    def refuse(self, undecided=False):
+        """One data set shows a difference that no rounding explains, or, undecided, nothing at all."""
+        self.told, self.undecided = False, undecided and (self.told or self.undecided)
 
     @property
     def near(self):

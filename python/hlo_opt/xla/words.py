@@ -28,8 +28,10 @@ def comparison(found):
         return f"different: {first['message']}"
     where = f"result {first['result']}{first['index']}: {first['before']} became {first['after']} (data set {first['case']})"
     nan = ", NaN payloads only" if found["nan_payload_only"] else ""
+    noise = (f"; the original is noise, on tamer data too ({found['own_error']:.3g} of the scale from double precision), "
+             "so that nothing tells a mistake from rounding") if found.get("undecided") else ""
     return (f"different: {where}; {first['elements']} elements of that result differ{nan}; "
-            f"largest relative error {found['max_rel_error']:.3g}")
+            f"largest relative error {found['max_rel_error']:.3g}{noise}")
 
 
 def truth(found):
