@@ -4,6 +4,7 @@
 //! order whatever the layout. Commas may be missing. `{...}` stands for a constant that the dump left out: its values are not
 //! known. `-0` of a float type is read as negative zero, which is what XLA's printer means by it (XLA's own parser reads +0).
 
+use crate::diagnostic::shortened;
 use crate::shape::ArrayShape;
 use crate::{ElementType, Instruction, Opcode};
 
@@ -109,13 +110,9 @@ impl<'a> Literal<'a> {
     }
 }
 
-/// The complaint about a word that is no value; of a long one, such as a bracket that is never closed, the beginning.
+/// The complaint about a word that is no value.
 pub(crate) fn no_value(element_type: ElementType, token: &str) -> String {
-    const MOST: usize = 40;
-    let line = token.lines().next().unwrap_or_default();
-    let begins: String = line.chars().take(MOST).collect();
-    let rest = if begins.len() < token.len() { "..." } else { "" };
-    format!("`{begins}{rest}` is not a value of type {}", element_type.name())
+    format!("`{}` is not a value of type {}", shortened(token), element_type.name())
 }
 
 /// Compares the braces of a literal with the dimensions of its shape.
@@ -140,7 +137,8 @@ impl Nesting<'_> {
             }
             "}" => self.close(),
             _ if self.counts.len() < self.dims.len() => {
-                Err(format!("`{token}` stands at nesting level {}, not {}", self.counts.len(), self.dims.len()))
+                let (level, dims) = (self.counts.len(), self.dims.len());
+                Err(format!("`{}` stands at nesting level {level}, not {dims}", shortened(token)))
             }
             _ => {
                 self.scalars += 1;

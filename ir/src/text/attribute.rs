@@ -74,7 +74,8 @@ fn value<'a>(
         _ => plain(form, at),
     };
     match typed {
-        Ok((rest, value)) if ends_value(rest) => Ok((rest, value)),
+        // A closed group ends by itself, whatever follows.
+        Ok((rest, value)) if ends_value(rest) || at.starts_with('{') => Ok((rest, value)),
         Err(error @ nom::Err::Failure(_)) if !matches!(form, AttrForm::Int) => Err(error),
         _ => raw(state, at),
     }
