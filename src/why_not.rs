@@ -9,14 +9,9 @@ use crate::report::{remark_text, rewrite_text};
 /// of its page follows that says when it stays away.
 pub(crate) fn text(pass: &dyn Pass, outcome: &Optimized, alone: impl FnOnce() -> Option<Optimized>) -> String {
     let report = &outcome.report;
-    let mut out = format!(
-        "{} on {}: peak {} -> {}, floor {}\n",
-        pass.name(),
-        outcome.module,
-        report.before.total,
-        report.after.total,
-        report.after.floor
-    );
+    let (before, after) = (report.before.total, report.after.total);
+    let peak = if before == after { before.to_string() } else { format!("{before} -> {after}") };
+    let mut out = format!("{} on {}: peak {peak}, floor {}\n", pass.name(), outcome.module, report.after.floor);
     let (rewrites, remarks) = of_pass(pass, outcome);
     let silent = rewrites.is_empty() && remarks.is_empty();
     out += &rewrites;

@@ -1,5 +1,6 @@
 """How far the rough models of XLA:GPU and XLA:TPU are off: the compiler's totals and ours of programs as they are written and as they are rewritten, as a table. Times are those of
-`python -m hlo_opt.xla time`, a roofline over what the compiler makes, beside the program as written.
+`python -m hlo_opt.xla time`, a roofline over what the compiler makes, beside the program as written; `?` where a loop
+runs nobody knows how often, or where the program does not compile as it is written.
 
     rough_models.py gpu|tpu FOLDER [--tool target/release/hlo-opt]
 
@@ -19,6 +20,7 @@ import device_rewrites  # noqa: E402
 import xla  # noqa: E402
 
 GRADES = "hlo-exact", "reassociate"
+FIRST = "as written"
 MIB = 1 << 20
 
 
@@ -32,14 +34,14 @@ def main():
     for before in sorted(options.folder.glob("*.hlo")):
         written = None
         for form, module in forms(before, options):
-            total, seconds = compiler.figure(module, "total_bytes"), compiler.figure(module, "seconds")
-            written = written or seconds
+            total, seconds = compiler.figure(module, "total_bytes"), known_seconds(compiler, module)
+            written = seconds if form == FIRST else written
             ours, more = model(module, options)
             if total is None:
                 print(f"| {before.stem} | {form} | does not compile | {ours / MIB:.1f} | {more / MIB:.1f} | |", flush=True)
                 continue
             rows.append((total, ours, more))
-            print(f"| {before.stem} | {form} | {total / MIB:.1f} | {ours / MIB:.1f} | {more / MIB:.1f} | {seconds / written:.2f} |", flush=True)
+            print(f"| {before.stem} | {form} | {total / MIB:.1f} | {ours / MIB:.1f} | {more / MIB:.1f} | {beside(seconds, written)} |", flush=True)
     print(f"\n{summary(rows)}")
 
 
@@ -61,7 +63,7 @@ def summary(rows):
 
 def forms(before, options):
     """The module as it is written, and as each grade rewrites it, without forms that are there already."""
-    found = [("as written", before)]
+    found = [(FIRST, before)]
     for grade in GRADES:
         after = options.folder / "rewritten" / f"{grade}.{before.name}"
         if not after.exists():
@@ -70,6 +72,16 @@ def forms(before, options):
         if all(after.read_text(encoding="utf-8") != other.read_text(encoding="utf-8") for _, other in found):
             found.append((grade, after))
     return found
+
+
+def known_seconds(compiler, module):
+    """The estimated time, unless there is a loop whose iterations nobody knows."""
+    seconds = compiler.figure(module, "seconds")
+    return None if seconds is None or compiler.figure(module, "unknown_loops") else seconds
+
+
+def beside(seconds, written):
+    return f"{seconds / written:.2f}" if seconds and written else "?"
 
 
 def model(module, options):
