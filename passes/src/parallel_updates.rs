@@ -79,10 +79,10 @@ fn patch(module: &Module, new: New<'_>) -> Change {
         let patch = &mut change.patch;
         match rounded(module, &users, inst.operands[1]) {
             Rounded::No if takes_work(module, &users, inst.operands[1]) => {
-                read_through_identity(module, write, 1, patch)
+                read_through_identity(module, write, 1, patch);
             }
             Rounded::Here(convert) if takes_work(module, &users, convert) => {
-                read_through_identity(module, convert, 0, patch)
+                read_through_identity(module, convert, 0, patch);
             }
             Rounded::Before(cast) if is_worth_a_kernel(module, cast) => read_wide_through_identity(module, cast, patch),
             _ => return,

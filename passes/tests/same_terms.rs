@@ -25,7 +25,9 @@ const MERGED: [&str; 1] = ["loop-residuals-small/fires-index-stack.before.hlo"];
 /// Programs of the corpus that are small enough to be interpreted.
 fn programs() -> Vec<PathBuf> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus");
-    let read = |folder: &Path| fs::read_dir(folder).expect("the corpus is readable").map(|entry| entry.unwrap().path());
+    let read = |folder: &Path| {
+        fs::read_dir(folder).expect("the corpus is readable").map(|entry| entry.expect("its entries too").path())
+    };
     let folders = read(&corpus).filter(|path| path.to_str().is_some_and(|path| path.ends_with("-small")));
     let files = folders.flat_map(|folder| fs::read_dir(folder).expect("the corpus is readable"));
     let mut files: Vec<PathBuf> = files.map(|entry| entry.expect("its entries too").path()).collect();

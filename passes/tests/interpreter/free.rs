@@ -96,9 +96,9 @@ fn beside_neutral(opcode: Opcode, element_type: ElementType, operands: &[i64]) -
         _ => return None,
     };
     let neutral = constant(element_type, neutral);
-    match operands {
-        &[a, b] if b == neutral => Some(a),
-        &[a, b] if a == neutral => Some(b),
+    match *operands {
+        [a, b] if b == neutral => Some(a),
+        [a, b] if a == neutral => Some(b),
         _ => None,
     }
 }
