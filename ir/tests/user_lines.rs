@@ -7,12 +7,12 @@ use hlo_ir::text;
 const STACKS: &str = r#"HloModule m
 
 FileNames
-1 "/home/me/train.py"
+1 "project/train.py"
 2 "/opt/conda/lib/python3.10/site-packages/optax/_src/base.py"
-3 "/home/me/site/model.py"
-4 "/home/me/.venv/lib/python3.12/site-packages/flax/nnx/nn/linear.py"
+3 "project/site/model.py"
+4 "project/.venv/lib/python3.12/site-packages/flax/nnx/nn/linear.py"
 5 "C:\\work\\net.py"
-6 "C:\\Users\\me\\env\\Lib\\site-packages\\equinox\\nn\\_linear.py"
+6 "C:\\env\\Lib\\site-packages\\equinox\\nn\\_linear.py"
 7 "<frozen runpy>"
 8 "/usr/lib/python3/dist-packages/numpyro/infer.py"
 

@@ -207,7 +207,7 @@ fn tables_take_no_turns_for_little() {
         (report.rewrites.len(), said.collect::<Vec<_>>().join("\n"))
     };
     let (loops, why) = said(&program(8));
-    assert!(loops == 0 && why.contains("would turn between tables"), "{why}");
+    assert!(loops == 0 && why.contains("would alternate between tables"), "{why}");
     assert_eq!(notes_of_small(&program(8)), ["64 blocks of 131072 rows"], "memory is asked for");
     assert_eq!(said(&program(16)).0, 1, "no table fits the caches, in one block or in many");
     assert_eq!(said(GRADIENT).0, 0, "nor where it is found from the largest values");
@@ -224,7 +224,7 @@ fn tables_that_ask_for_one_block_are_spoken_of() {
     let program = program.replace(root, &format!("{held}  %y = "));
     let program = format!("{}{tuple}", program.trim_end().trim_end_matches('}'));
     let report = report(&Options::default(), &program);
-    let said = report.remarks.iter().any(|remark| remark.message.contains("would turn between tables"));
+    let said = report.remarks.iter().any(|remark| remark.message.contains("would alternate between tables"));
     assert!(report.rewrites.is_empty() && said, "{:?}", report.remarks.len());
 }
 

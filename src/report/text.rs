@@ -144,3 +144,33 @@ pub(crate) fn remark(remark: &Remark) -> String {
     let Remark { pass, instruction, code, message, bytes, .. } = remark;
     format!("{kind}: {pass} {instruction}{at}, {bytes} [{code}]\n   {message}\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use hlo_passes::Grade;
+
+    use super::*;
+
+    #[test]
+    fn what_a_change_gives_and_takes_is_said_of_each_kind() {
+        let said = |kind, saved, taken| {
+            gain(&Rewrite {
+                pass: "any",
+                kind,
+                computation: "e".into(),
+                instruction: "x".into(),
+                grade: Grade::Bitwise,
+                saved: Bytes(saved),
+                taken: Bytes(taken),
+                source: Source::default(),
+                note: String::new(),
+                conditions: Vec::new(),
+            })
+        };
+        assert_eq!(said(PassKind::Speed, 0, 0), "for speed, takes nothing");
+        assert_eq!(said(PassKind::Speed, 1024, 0), "for speed, saves 1.00 KiB");
+        assert_eq!(said(PassKind::Speed, 0, 1024), "takes 1.00 KiB for speed");
+        assert_eq!(said(PassKind::Rewrite, 1024, 0), "saves 1.00 KiB");
+        assert_eq!(said(PassKind::Rewrite, 0, 1024), "takes 1.00 KiB");
+    }
+}

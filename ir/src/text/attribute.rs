@@ -211,7 +211,7 @@ fn raw<'a>(state: &mut State<'a>, input: &'a str) -> Res<'a, AttrValue> {
         _ => None,
     };
     if let Some((rest, text)) = whole {
-        return Ok((rest, AttrValue::Raw(state.recent.share(text))));
+        return Ok((rest, AttrValue::Raw(state.interned.share(text))));
     }
     let end = raw_end(input)?;
     let text = &input[..input.len() - end.len()];

@@ -41,12 +41,12 @@ mod tests {
 
     #[test]
     fn equal_long_texts_share_their_memory() {
-        let mut recent = InternedText::default();
-        let (first, second) = (recent.share(&"a".repeat(100)), recent.share(&"a".repeat(100)));
+        let mut texts = InternedText::default();
+        let (first, second) = (texts.share(&"a".repeat(100)), texts.share(&"a".repeat(100)));
         assert_eq!(first.as_ptr(), second.as_ptr());
         for length in 0..200 {
             let text: String = (0..length).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
-            assert_eq!(recent.share(&text), text);
+            assert_eq!(texts.share(&text), text);
         }
         assert_eq!(first, "a".repeat(100));
     }

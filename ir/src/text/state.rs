@@ -50,7 +50,7 @@ pub(super) struct State<'a> {
     /// Short attribute values read so far.
     pub(super) values: Names<'a, AttrValue>,
     /// Long attribute values read lately.
-    pub(super) recent: InternedText,
+    pub(super) interned: InternedText,
     /// Attributes of the lists that are open. What a list that could not be read leaves here is never taken.
     pub(super) attributes: Vec<Attribute>,
     inline_count: u32,
@@ -68,7 +68,7 @@ impl<'a> State<'a> {
             depth: 0,
             invents_parameters: false,
             values: Names::default(),
-            recent: InternedText::default(),
+            interned: InternedText::default(),
             attributes: Vec::new(),
             inline_count: 0,
         }

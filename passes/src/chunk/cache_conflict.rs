@@ -39,7 +39,7 @@ const WORTH: Bytes = Bytes(256 << 20);
 /// to 0.84 of the original's speed, those that spared 19, 31, 50 and 63 at 0.95, 0.88, 0.89 and 0.95.)
 const PAYS: u64 = 16;
 /// What is said where they spare less.
-pub(super) const NOT_WORTH: &str = "would turn between tables that fit the processor's caches one by one only, and save little for that; \
+pub(super) const NOT_WORTH: &str = "would alternate between tables that fit the processor's caches one by one only, and save little for that; \
                                     `--chunk-bytes`, a smaller `--min-saving` or a `--budget` asks for memory all the same";
 
 /// Fewest rows of a block, of which each takes `row_bytes`: 1 where tables do not matter, or memory matters more.
@@ -55,9 +55,9 @@ pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Regio
 
 /// Bytes that loops must spare for the turns that they take between tables: none where they take none, or where memory is asked for.
 pub(super) fn worth<'l>(context: &Context<'_>, loops: impl Iterator<Item = (&'l [&'l Sink], &'l Region)>) -> Bytes {
-    let conflicting_bytes = loops.filter(|(sinks, region)| conflicting_bytes(context, sinks, region).is_some());
+    let conflicting = loops.filter(|(sinks, region)| conflicting_bytes(context, sinks, region).is_some());
     let places = |sinks: &[&Sink]| sinks.iter().map(|sink| sink.rows.max(1) as u64).max().unwrap_or(1) * updates(sinks);
-    let bytes = conflicting_bytes.map(|(sinks, _)| places(sinks).saturating_mul(PAYS)).fold(0, u64::saturating_add);
+    let bytes = conflicting.map(|(sinks, _)| places(sinks).saturating_mul(PAYS)).fold(0, u64::saturating_add);
     if asks_for_memory(context) { Bytes::ZERO } else { WORTH.min(Bytes(bytes)) }
 }
 
@@ -66,8 +66,8 @@ fn updates(sinks: &[&Sink]) -> u64 {
     sinks.iter().map(|sink| sink.inner).max().unwrap_or(1).max(1) as u64
 }
 
-/// Whether a loop would take turns, and is made without them only if memory is asked for.
-pub(super) fn needs_permission(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> bool {
+/// Whether a loop would alternate between tables, so that it is made only if memory is asked for.
+pub(super) fn only_if_asked(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> bool {
     conflicting_bytes(context, sinks, region).is_some() && !asks_for_memory(context)
 }
 

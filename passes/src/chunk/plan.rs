@@ -6,7 +6,7 @@ use hlo_memory::size::shape_size;
 use indexmap::{IndexMap, IndexSet};
 
 use super::build::{Built, build};
-use super::cache_conflict::{NOT_WORTH, fewest_rows, needs_permission, worth};
+use super::cache_conflict::{NOT_WORTH, fewest_rows, only_if_asked, worth};
 use super::candidates::{self, Loop, missed};
 use super::devices::unfit;
 use super::faithful;
@@ -130,7 +130,7 @@ impl Planner<'_> {
         let Some(size) = self.block_size(sinks, &region, row_bytes).filter(|_| !is_costly) else {
             if recycles {
                 self.miss(sinks[0], Reason { code: "small-gain", message: NOT_ASKED.to_owned() });
-            } else if needs_permission(self.context, sinks, &region) {
+            } else if only_if_asked(self.context, sinks, &region) {
                 self.miss(sinks[0], Reason { code: "small-gain", message: format!("blocks {NOT_WORTH}") });
             }
             return Err(Vec::new());

@@ -54,9 +54,10 @@ const INSTRUCTION_BUDGET: usize = 16_000_000;
 /// Where not every candidate is estimated, those that follow so many which were no better than the best one are left for the next step.
 const PATIENCE: usize = 8;
 
-/// Steps that may follow each other before the peak falls, and the part of the total that each may raise it by, as a divisor: what a loop adds for its
-/// counter and its blocks.
+/// Steps that may follow each other before the peak falls. Each asks for an estimate of every candidate, so a descent that comes to nothing costs eight of these; so many
+/// places may hold as much as the peak.
 const MOST_TENTATIVE: usize = 8;
+/// The part of the total that each of them may raise it by, as a divisor: what a loop adds for its counter and its blocks.
 const RISE: u64 = 100;
 
 /// A rewrite that was made and is kept out of the result by [`Options::bisect_limit`].
@@ -345,7 +346,7 @@ impl<'a> Search<'a> {
 
     /// What a step may raise the total by that lowers what lies at the peak in other places only: where several hold as much, each must be changed before the
     /// peak falls. Such steps are put back unless it does.
-    fn tentative_total(&self) -> Bytes {
+    fn tentative_rise(&self) -> Bytes {
         let is_short = self.is_small() && self.steps.len() < self.committed + MOST_TENTATIVE;
         Bytes(if is_short { self.now.total_with_scratch().get() / RISE } else { 0 })
     }
@@ -399,7 +400,7 @@ impl<'a> Search<'a> {
             self.savings.note(&candidate, now.total - score.total);
             let better = best.as_ref().is_none_or(|(other, _)| score < *other);
             let next = second.as_ref().is_none_or(|(other, _)| score < *other);
-            let improves = score.improves(now, self.least(), self.tentative_total()) && (better || next);
+            let improves = score.improves(now, self.least(), self.tentative_rise()) && (better || next);
             if improves && self.is_too_slow(&candidate)? {
                 in_vain += 1;
             } else if improves && better {

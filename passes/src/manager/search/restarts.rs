@@ -10,7 +10,7 @@ use super::{Candidate, Score, Search, Step};
 
 /// Modules of more instructions are searched once.
 const MOST_INSTRUCTIONS: usize = 2000;
-/// Restarts that are tried, the first step aside.
+/// Restarts that are tried, the one from the first step aside. Each is a search of its own, so a run takes at most four times as long as one descent.
 const MOST_RESTARTS: usize = 2;
 /// A step gets a restart if another one saves almost as much: all but this share of it, as a divisor.
 const CLOSE: u64 = 16;
