@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use common::estimate;
 use hlo_ir::graph::Users;
 use hlo_ir::{Instruction, Opcode, text, verify};
-use hlo_memory::{Bytes, ModelEstimator};
+use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::manager::run;
 use hlo_passes::rematerialize::Rematerialize;
 use hlo_passes::{Context, Grade, Options, Outcome, Pass};
@@ -121,4 +121,18 @@ fn what_follows_from_parameters_belongs_to_the_layer_that_uses_it() {
     // Each segment compares what it waits for. Were the mask a value of the first segment, it would pass all places where others could begin; so it passes
     // none but those inside its layer.
     assert!(count(&with, Opcode::Compare) + 1 >= count(&without, Opcode::Compare));
+}
+
+/// What kernels take on TPU was not compared with that compiler, so no time holds anything back there.
+#[test]
+fn nothing_is_too_slow_where_times_were_not_compared() {
+    let source = include_str!("../../corpus/rematerialize/keeps-products.before.hlo");
+    let slower = |target| {
+        let mut module = text::parse(source).unwrap();
+        let options = Options { target, ..Options::default() };
+        let passes: Vec<Box<dyn Pass>> = vec![Box::new(Rematerialize)];
+        let report = run(&mut module, &passes, &options, &ModelEstimator { target }).expect("it has an estimate");
+        report.remarks.iter().any(|remark| remark.code == "slower")
+    };
+    assert_eq!([Target::Cpu, Target::Tpu].map(slower), [true, false]);
 }
