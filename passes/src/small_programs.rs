@@ -24,11 +24,15 @@ pub(crate) fn asks_for_memory(context: &Context<'_>) -> bool {
     context.options.asks_for_small_savings() || context.has_to_fit_budget()
 }
 
-/// The findings of a pass as they hold for small programs: where memory costs no time, a rewrite may not cost any, and stays a remark.
+/// The findings of a pass as they hold for small programs: where memory costs no time, a rewrite may not cost any, and stays a remark
+/// if anything lies above the floor.
 pub(crate) fn kept_fast(pass: &dyn Pass, context: &Context<'_>, mut findings: Vec<Finding>) -> Vec<Finding> {
     if pass.kind() == PassKind::Rewrite && pass.may_cost_time() && fits_malloc_cache(context) {
+        let most = context.estimate.total - context.estimate.floor;
+        findings.retain(|finding| most > Bytes::ZERO || !matches!(finding.outcome, Outcome::Rewrite { .. }));
         for finding in &mut findings {
             if matches!(finding.outcome, Outcome::Rewrite { .. }) {
+                finding.wasted = finding.wasted.min(most);
                 finding.outcome = Outcome::Missed(Reason { code: "small-gain", message: NOT_ASKED.to_owned() });
             }
         }
@@ -68,6 +72,17 @@ mod tests {
 
     /// Whether a rewrite of a pass of this kind is made in a program that needed so many bytes, of which none are the floor's.
     fn is_made(may_cost_time: bool, before: Bytes, options: &Options) -> bool {
+        let findings = found(AT_FLOOR, may_cost_time, before, options);
+        findings.iter().any(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }))
+    }
+
+    /// A program at its floor, and one that needs 4,096 bytes more.
+    const AT_FLOOR: &str = "HloModule m\nENTRY %e {\n  ROOT %p = f32[0] parameter(0)\n}\n";
+    const ABOVE_FLOOR: &str = "HloModule m\nless {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = pred[] compare(%a, %b), direction=LT\n}\nENTRY %e {\n  %p = f32[1024] parameter(0)\n  %s = f32[1024] sort(%p), dimensions={0}, to_apply=less\n  \
+                               ROOT %r = f32[1024] reverse(%s), dimensions={0}\n}\n";
+
+    /// What is found of a pass of this kind, each of whose rewrites is to save 1 MiB.
+    fn found(module: &str, may_cost_time: bool, before: Bytes, options: &Options) -> Vec<Finding> {
         struct Any(bool);
         impl Pass for Any {
             fn name(&self) -> &'static str {
@@ -90,16 +105,23 @@ mod tests {
                 let outcome =
                     Outcome::Rewrite { patch: Patch::new(module), note: String::new(), conditions: Vec::new() };
                 let instruction = module.computation(module.entry()).root;
-                vec![Finding { instruction, grade: Grade::Bitwise, wasted: Bytes(1), outcome }]
+                vec![Finding { instruction, grade: Grade::Bitwise, wasted: Bytes(1 << 20), outcome }]
             }
         }
-        let module = text::parse("HloModule m\nENTRY %e {\n  ROOT %p = f32[0] parameter(0)\n}\n").expect("it is legal");
+        let module = text::parse(module).expect("it is legal");
         let (users, estimate) = (Users::of(&module), hlo_memory::estimate::estimate(&module, Target::Cpu));
         let estimate = estimate.expect("the module has an estimate");
         let context = Context { before, ..Context::of_input(&module, &users, &estimate, options) };
         let pass = Any(may_cost_time);
-        let findings = kept_fast(&pass, &context, pass.find(&context));
-        matches!(findings[0].outcome, Outcome::Rewrite { .. })
+        kept_fast(&pass, &context, pass.find(&context))
+    }
+
+    #[test]
+    fn a_remark_promises_no_more_than_lies_above_the_floor() {
+        assert!(found(AT_FLOOR, true, Bytes(0), &Options::default()).is_empty(), "there is nothing to save");
+        let findings = found(ABOVE_FLOOR, true, Bytes(0), &Options::default());
+        assert!(matches!(findings[0].outcome, Outcome::Missed(_)));
+        assert_eq!(findings[0].wasted, Bytes(4096 + 9), "the sorted array and what the comparator needs");
     }
 
     #[test]
