@@ -4,6 +4,8 @@
     step = hlo_opt.jit(train_step, donate_argnums=0)      # instead of jax.jit
     print(step.explain(state, batch))                     # who owns the peak, what was done about it
 
+    hlo_opt.install()                                     # every program that the process compiles, in libraries too
+
     found = hlo_opt.optimize(open("module.hlo").read())   # without JAX, on HLO text or protos
     print(found.report.before.total_bytes, found.report.after.total_bytes, found.text)
 
@@ -17,6 +19,7 @@ _HOMES = {
     "Condition": "report", "Remark": "report",
     "HloError": "errors", "EstimateError": "errors", "InternalError": "errors", "Problem": "errors",
     "jit": "jax_jit", "wrap_lowered": "jax_jit", "MemoryReport": "jax_plan",
+    "install": "jax_install", "uninstall": "jax_install", "optimizing": "jax_install", "reports": "jax_install", "summary": "jax_install",
     "Options": "jax_options", "FallbackWarning": "jax_options", "BudgetWarning": "jax_options",
 }
 

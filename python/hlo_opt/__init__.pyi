@@ -5,6 +5,13 @@ from .errors import (
     InternalError as InternalError,
     Problem as Problem,
 )
+from .jax_install import (
+    install as install,
+    optimizing as optimizing,
+    reports as reports,
+    summary as summary,
+    uninstall as uninstall,
+)
 from .jax_jit import jit as jit, wrap_lowered as wrap_lowered
 from .jax_options import FallbackWarning as FallbackWarning, Options as Options
 from .jax_plan import MemoryReport as MemoryReport

@@ -1,11 +1,12 @@
-"""JAX's insides: a lowering's HLO out, rewritten HLO in, and a jit whose cache misses can be seen. Only jax_partitioned knows more of them.
+"""JAX's insides: a lowered program's HLO out, rewritten HLO in. Only jax_hook (where programs are compiled) and jax_partitioned know more of them.
 
-Supported are jax 0.8, 0.9 and 0.10; `supported` says so for the version at hand, and every caller falls back to plain jax.jit without it.
+The tests run with `VERSIONS` of JAX. Of a newer one jax_hook tries once whether all this works there; an older one is left alone.
 """
 from __future__ import annotations
 
 import copy
-import functools
+import math
+import re
 from dataclasses import dataclass
 
 import jax
@@ -21,11 +22,15 @@ _FOREIGN = {b"CustomSPMDPartitioning": "custom partitioning", b"annotate_device_
 
 
 def unsupported() -> str | None:
-    """Why this version of JAX cannot be served; None if it can."""
-    if tuple(jax.__version_info__[:2]) not in VERSIONS:
-        known = ", ".join(f"{major}.{minor}" for major, minor in VERSIONS)
-        return f"jax {jax.__version__} is not supported (supported are {known})"
+    """Why this version of JAX cannot be served; None if it can, or if only trying tells."""
+    if version() < VERSIONS[0]:
+        return f"jax {jax.__version__} is not supported (the oldest that is: {'.'.join(map(str, VERSIONS[0]))})"
     return None
+
+
+def version() -> tuple[int, ...]:
+    """The minor version of JAX."""
+    return tuple(jax.__version_info__[:2])
 
 
 def exclude_from_tracebacks(*files: str) -> None:
@@ -36,34 +41,6 @@ def exclude_from_tracebacks(*files: str) -> None:
 
 
 exclude_from_tracebacks(__file__)
-
-
-def can_compile_now() -> bool:
-    """Whether a jitted function called now would run, rather than become a part of an outer jit, grad or vmap."""
-    from jax._src import core
-    return core.trace_state_clean()
-
-
-def watched(plain, before_miss):
-    """A copy of a jitted function that calls `before_miss(args, kwargs)` whenever it meets a signature for the first time.
-
-    Everything else, the dispatch included, is JAX's own code.
-    """
-    state = plain.__getstate__()
-    jax_miss = state["cache_miss"]
-
-    @functools.wraps(jax_miss)
-    def cache_miss(*args, **kwargs):
-        before_miss(args, kwargs)
-        return jax_miss(*args, **kwargs)
-
-    state["cache_miss"] = cache_miss
-    # Not JAX's global cache: there an entry could stem from the function without the hook.
-    state["cache"] = type(state["cache"])(capacity=4096)
-    made = type(plain).__new__(type(plain))
-    made.__setstate__(state)
-    made.__dict__.update(plain.__dict__)
-    return made
 
 
 @dataclass(frozen=True)
@@ -90,12 +67,17 @@ class OutOfMemory(Exception):
 
 
 class Lowering:
-    """A `jax.stages.Lowered` and the computation inside it."""
+    """A lowered program, which is a `MeshComputation` of JAX."""
 
-    def __init__(self, lowered):
-        self.lowered = lowered
-        self.inner = lowered._lowering
+    def __init__(self, inner):
+        self.inner = inner
         self._partitioned: jax_partitioned.Partitioned | None = None
+
+    @property
+    def name(self) -> str:
+        """The function's name: JAX has it as `jit(NAME)`, as `jit_NAME` in a module."""
+        found = re.fullmatch(r"jit(?:\((.*)\)|_(.*))", self.inner._name)
+        return (found[1] or found[2]) if found else self.inner._name
 
     @property
     def target(self) -> str:
@@ -125,22 +107,26 @@ class Lowering:
             return f"the program is lowered for several platforms: {', '.join(self.inner._platforms)}"
         if self.target not in TARGETS:
             return f"there is no memory model of platform {self.target!r} (known are {', '.join(TARGETS)})"
-        if args["ordered_effects"] or args["unordered_effects"]:
-            return "the program has side effects (debug prints, ordered effects)"
-        if args["host_callbacks"] or args["keepalive"]:
-            # Custom partitioning is a callback too, of the compiler.
-            return foreign(self.proto()) or "the program calls back into Python"
-        if args["mut"] is not None:
-            return "the program changes mutable arrays (jax.Ref)"
         if getattr(args["shape_poly_state"], "uses_dim_vars", False):
             return "the program has symbolic shapes"
-        if any(layout is not None for layout in (*args["in_layouts"], *args["out_layouts"])):
+        if any(self._is_foreign(layout) for layout in (*args["in_layouts"], *args["out_layouts"])):
             return "arguments or results have layouts of their own"
         return None
 
+    def _is_foreign(self, layout) -> bool:
+        """Whether a layout is not the one that arrays have by default. Mutable arrays come with theirs, which on CPU has the last dimension innermost."""
+        if layout is None:
+            return False
+        order = getattr(layout, "major_to_minor", None)
+        return self.target != "cpu" or order is None or tuple(order) != tuple(range(len(order))) or bool(layout.tiling)
+
+    def holds(self, at_least: int) -> bool:
+        """Whether all values of the program (arguments, constants, results of operations) take so many bytes together."""
+        return _values_exceed(self.inner._hlo.operation, at_least - 1)
+
     def proto(self) -> bytes:
         """The module as JAX hands it to XLA, as a serialized HloModuleProto."""
-        module = self.lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+        module = self.inner.hlo().as_serialized_hlo_module_proto()
         return module + _devices(self.devices)
 
     def program(self) -> bytes:
@@ -160,7 +146,7 @@ class Lowering:
         options = compiler.hlo().HloPrintOptions()
         options.print_metadata = False
         options.print_large_constants = True
-        return self.lowered.compiler_ir("hlo").get_hlo_module().to_string(options)
+        return self.inner.hlo().get_hlo_module().to_string(options)
 
     def rewritten(self, proto: bytes):
         """A computation like this one that runs the module `proto` instead, a rewritten form of `program`."""
@@ -178,9 +164,31 @@ class Lowering:
 
     def private(self) -> Lowering:
         """A copy that can be changed without JAX noticing."""
-        lowered = copy.copy(self.lowered)
-        lowered._lowering = copy.copy(self.inner)
-        return Lowering(lowered)
+        return Lowering(copy.copy(self.inner))
+
+
+# An array in the text of an MLIR type: its dimensions, whether its elements are pairs, and their bits.
+_TENSOR = re.compile(r"tensor<((?:\d+x)*)(complex<)?[a-z]+(\d+)")
+
+
+def _values_exceed(module, most: int) -> bool:
+    """Whether the values of an MLIR module take more than `most` bytes."""
+    total, waiting, sizes = 0, [module], {}
+    while waiting and total <= most:
+        operation = waiting.pop()
+        types = [operation.attributes["function_type"]] if operation.name == "func.func" else [result.type for result in operation.results]
+        for kind in types:
+            if kind not in sizes:
+                sizes[kind] = sum(map(_bytes, _TENSOR.findall(str(kind))))
+            total += sizes[kind]
+        waiting += [inner.operation for region in operation.regions for block in region for inner in block]
+    return total > most
+
+
+def _bytes(found: tuple[str, str, str]) -> int:
+    """Bytes of an array that `_TENSOR` found."""
+    dimensions, is_complex, bits = found
+    return math.prod(map(int, dimensions.split("x")[:-1])) * max(int(bits), 8) // 8 * (2 if is_complex else 1)
 
 
 def _devices(partitions: int) -> bytes:

@@ -107,9 +107,9 @@ def size(count: int | None) -> str:
     return f"{count} B"
 
 
-def decide(lowering: Lowering, options: Options, name: str) -> MemoryReport:
+def decide(lowering: Lowering, options: Options) -> MemoryReport:
     """Rewrites the program inside `lowering` and leaves the better form in it. Never raises for what the program is: then it stays as it was."""
-    report = MemoryReport(name, options.target or lowering.target, "original")
+    report = MemoryReport(lowering.name, options.target or lowering.target, "original")
     reason = lowering.refusal()
     if reason:
         return _fallback(report, reason)
@@ -136,14 +136,18 @@ def decide(lowering: Lowering, options: Options, name: str) -> MemoryReport:
         return _refused(report, error)
     if judge and judge.failure and report.kept == "original":
         return _refused(report, judge.failure)
-    _tell_of_budget(report, options.budget)
     return report
 
 
 def _fallback(report: MemoryReport, reason: str) -> MemoryReport:
     report.kept, report.reason = "fallback", reason
-    warn(f"hlo_opt.jit runs `{report.name}` as jax.jit does: {reason}")
     return report
+
+
+def tell_of_fallback(report: MemoryReport) -> None:
+    """Warns of a program that hlo-opt could not help with."""
+    if report.kept == "fallback":
+        warn(f"hlo_opt.jit runs `{report.name}` as jax.jit does: {report.reason}")
 
 
 def _refused(report: MemoryReport, error: Exception) -> MemoryReport:
@@ -154,10 +158,10 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {''.join(str(error).strip().splitlines()[:1])}"
 
 
-def _tell_of_budget(report: MemoryReport, budget: int | None) -> None:
+def tell_of_budget(report: MemoryReport, budget: int | None) -> None:
     """Warns of a budget that is missed: the smallest form that was found runs."""
     peak = report.after_bytes
-    if budget is not None and (peak is None or peak > budget):
+    if budget is not None and report.kept != "fallback" and (peak is None or peak > budget):
         needs = f"needs {size(peak)}" if peak else f"does not fit the device ({report.refusal})"
         warn(f"`{report.name}` {needs}, which is over its budget of {size(budget)}", BudgetWarning)
 

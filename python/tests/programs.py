@@ -50,6 +50,11 @@ def raw(array):
     return np.asarray(array).tobytes()
 
 
+def anew(function):
+    """A function that is none of those jitted before, so that nothing is known of its programs."""
+    return lambda *args: function(*args)
+
+
 def rewritten(report):
     assert report.kept == "rewritten", str(report)
     assert report.after.total < report.before.total

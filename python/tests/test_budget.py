@@ -96,4 +96,4 @@ def test_the_curve_goes_from_as_written_to_the_smallest():
     assert abs(points[0].total_bytes - figures()[0]) <= REDUCERS
     assert all(one.total_bytes > other.total_bytes for one, other in zip(points, points[1:], strict=False))
     assert points[-1].total_bytes < points[0].total_bytes * 0.6 and points[-1].grade == "hlo-exact"
-    assert not f._reports, "nothing is compiled for it"
+    assert not f.reports, "nothing is compiled for it"

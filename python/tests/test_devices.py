@@ -9,7 +9,7 @@ from jax.experimental import topologies
 
 import hlo_opt
 from hlo_opt.xla import targets
-from programs import EAGER, arguments, gradient, rewritten, same
+from programs import EAGER, anew, arguments, gradient, rewritten, same
 
 SHAPES = jax.ShapeDtypeStruct((128,) * 3, jnp.float32), jax.ShapeDtypeStruct((1 << 24, 3), jnp.int32)
 COMPILERS = {"tpu": ("libtpu", targets.tpu_device), "gpu": ("jax_cuda12_plugin", targets.gpu_device)}
@@ -40,7 +40,7 @@ def test_several_platforms_and_unknown_ones_fall_back(monkeypatch):
     both = jax.jit(gradient).trace(*SHAPES).lower(lowering_platforms=("tpu", "cpu"))
     with pytest.warns(hlo_opt.FallbackWarning, match="several platforms: tpu, cpu"):
         assert hlo_opt.wrap_lowered(both).memory_report().kept == "fallback"
-    f = hlo_opt.jit(gradient, options=EAGER)
+    f = hlo_opt.jit(anew(gradient), options=EAGER)
     monkeypatch.setattr("hlo_opt.jax_lowering.TARGETS", ("gpu", "tpu"))
     with pytest.warns(hlo_opt.FallbackWarning, match="no memory model of platform 'cpu'"):
         same(f(*arguments(1 << 12)), jax.jit(gradient)(*arguments(1 << 12)))
@@ -66,13 +66,13 @@ def small_device(monkeypatch):
 def test_a_program_that_fits_the_device_only_when_rewritten_is_rewritten(small_device):
     small_device(lambda number: number > 1)
     x, idx = arguments(1 << 16)
-    f = hlo_opt.jit(gradient, options=EAGER)
+    f = hlo_opt.jit(anew(gradient), options=EAGER)
     same(f(x, idx), jax.jit(gradient)(x, idx))
     report = f.memory_report()
     assert report.kept == "rewritten" and report.before is None and report.after_bytes == report.after.total
     assert "as written it does not compile: Ran out of memory" in f.explain()
     # Remembered, as other verdicts are.
-    again = hlo_opt.jit(gradient, options=EAGER)
+    again = hlo_opt.jit(anew(gradient), options=EAGER)
     same(again(x, idx), f(x, idx))
     assert again.memory_report().after == report.after and not again.memory_report().attempts
 
@@ -80,7 +80,7 @@ def test_a_program_that_fits_the_device_only_when_rewritten_is_rewritten(small_d
 def test_a_program_that_never_fits_stays_what_it_was(small_device):
     small_device(lambda number: False)
     x, idx = arguments(1 << 16)
-    f = hlo_opt.jit(gradient, options=EAGER)
+    f = hlo_opt.jit(anew(gradient), options=EAGER)
     same(f(x, idx), jax.jit(gradient)(x, idx))
     report = f.memory_report()
     assert report.kept == "original" and "neither form compiles" in str(report)
@@ -89,7 +89,7 @@ def test_a_program_that_never_fits_stays_what_it_was(small_device):
 def test_a_rewrite_that_does_not_fit_is_dropped(small_device):
     small_device(lambda number: number == 1)
     x, idx = arguments(1 << 16)
-    f = hlo_opt.jit(gradient, options=EAGER)
+    f = hlo_opt.jit(anew(gradient), options=EAGER)
     same(f(x, idx), jax.jit(gradient)(x, idx))
     assert f.memory_report().kept == "original" and "no better" in str(f.memory_report())
 

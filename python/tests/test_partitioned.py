@@ -207,7 +207,7 @@ def test_handed_back_unchanged_it_is_the_same_program(shardy):
                 # jax 0.9 cannot name a sharding over a part of an axis.
                 assert name == "uneven"
                 continue
-            lowering = Lowering(plain).private()
+            lowering = Lowering(plain._lowering).private()
             try:
                 made = lowering.rewritten(lowering.program())
             except jax_partitioned.PartitionUnavailable:

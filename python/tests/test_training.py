@@ -78,7 +78,7 @@ def test_twenty_steps(exactness):
     assert report.kept == "rewritten" and report.after.total < report.before.total, mine.explain()
     assert report.after.aliased == report.before.aliased > 0
     assert found[-1] < found[0]
-    assert len({id(entry) for entry in mine._reports}) == 1
+    assert len({id(entry) for entry in mine.reports}) == 1
     if exactness == "bitwise":
         assert found == wanted
     else:

@@ -162,8 +162,8 @@ def compared(case):
     theirs = function if hasattr(function, "lower") else jax.jit(function, **case.given)
     left, right = ([np.asarray(leaf) for leaf in jax.tree.leaves(run(*copy(), **case.keywords))] for run in (theirs, mine))
     found = compare.compare(left, right)
-    grades = sorted({done.grade for report in mine._reports if report.kept == "rewritten" for done in report.model.rewrites})
-    fallen = any(report.kept == "fallback" for report in mine._reports)
+    grades = sorted({done.grade for report in mine.reports if report.kept == "rewritten" for done in report.model.rewrites})
+    fallen = any(report.kept == "fallback" for report in mine.reports)
     how = f" ({', '.join(grades)})" if grades else " (jax.jit)" if fallen else " (not rewritten)"
     if found["bitwise"]:
         return "same bits" + how
