@@ -155,6 +155,13 @@ fn what_the_reader_does_not_carry_takes_the_place_of_the_stack() {
     insta::assert_snapshot!(diff(&before, &text::print(&module)));
 }
 
+#[test]
+fn a_stack_that_becomes_another_element_too_stays() {
+    // The second step would read rows of `f` as those of `h`.
+    let twice = ("tuple(%next2, %sum2, %h2, %f2)", "tuple(%next2, %sum2, %f2, %f2)");
+    assert!(find(&with(&[COSTLY, ("tanh(%h)", "tanh(%w.t)"), twice])).is_empty());
+}
+
 /// Three rows, each as large as what a step begins with, are read: they follow from that.
 const STATE: [(&str, &str); 3] = [
     ("%h = f32[8] reverse(%s), dimensions={0}", "%h = f32[8] sine(%x)"),

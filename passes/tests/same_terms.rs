@@ -8,7 +8,8 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use hlo_ir::{ArrayShape, ElementType, Module, text, verify};
+use hlo_ir::edit::Patch;
+use hlo_ir::{ArrayShape, AttrKey, ElementType, Instruction, InstructionId, Module, Opcode, text, verify};
 use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::manager::{default_pipeline, run};
 use hlo_passes::{Grade, Options};
@@ -108,6 +109,53 @@ fn every_element_of_the_corpus_is_built_the_same_way() {
     }
     assert!(unknown.is_empty(), "the interpreter lacks an operation of {unknown:?}");
     assert!(compared > 200, "only {compared} rewritten programs were compared");
+}
+
+/// A program in which the body of a loop hands something else of the same shape on in one place; `None` if nothing has that shape.
+fn handing_on_otherwise(module: &Module, random: &mut Random) -> Option<Module> {
+    let mut module = text::parse(&text::print(module)).expect("our own print");
+    let bodies: Vec<_> = module.live_instructions().filter_map(|(_, inst)| inst.computation(&AttrKey::Body)).collect();
+    let body = random.pick(&bodies);
+    let root = module.computation(body).root;
+    let mut changed = module.instruction(root).clone();
+    if changed.opcode != Opcode::Tuple {
+        return None;
+    }
+    let place = random.pick(&(0..changed.operands.len()).collect::<Vec<_>>());
+    let shape = &module.instruction(changed.operands[place]).shape;
+    let alike = |(id, inst): (InstructionId, &Instruction)| (inst.shape == *shape && id != root).then_some(id);
+    let mut others: Vec<_> = module.instructions_of(body).filter_map(alike).collect();
+    others.retain(|&id| id != changed.operands[place] && !module.instruction(id).operands.contains(&root));
+    // Loops must end: what they count with stays.
+    if others.is_empty() || shape.as_array().is_none_or(|array| array.dims.is_empty()) {
+        return None;
+    }
+    changed.operands[place] = random.pick(&others);
+    let mut patch = Patch::new(&module);
+    patch.rewrite(root, changed);
+    patch.apply(&mut module).expect("it fits");
+    assert_eq!(verify::verify(&module), []);
+    Some(module)
+}
+
+#[test]
+fn loops_that_hand_their_elements_on_otherwise_are_built_the_same_way() {
+    let (mut compared, mut random) = (0, Random(1));
+    for path in programs() {
+        let before = read(&path);
+        let loops = before.live_instructions().any(|(_, inst)| inst.opcode == Opcode::While);
+        if !loops || !is_small(&before) || before.num_partitions() > 1 {
+            continue;
+        }
+        for seed in 0..12 {
+            let Some(otherwise) = handing_on_otherwise(&before, &mut random) else { continue };
+            let Some(after) = rewritten(&otherwise, 200) else { continue };
+            let same = same_terms(&otherwise, &after, seed, true);
+            assert_ne!(same, Some(false), "{}:\n{}", path.display(), text::print(&otherwise));
+            compared += usize::from(same.is_some());
+        }
+    }
+    assert!(compared > 20, "only {compared} rewritten programs were compared");
 }
 
 #[test]

@@ -192,6 +192,11 @@ fn reads(module: &Module, site: InstructionId, opened: &Opened, stack: usize, el
             && inst.int(&AttrKey::Index) == i64::try_from(element).ok()
     });
     for id in taken {
+        let mut results = module.instruction(root).operands.iter().enumerate();
+        if results.any(|(other, &result)| result == id && other != element) {
+            // What another element becomes keeps its shape.
+            return None;
+        }
         for user in users(module, id).into_iter().filter(|&user| user != root) {
             found.push(Read { site: user, stack, row: row(module, &mut inner, user, element)? });
         }
