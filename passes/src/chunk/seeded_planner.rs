@@ -19,11 +19,11 @@ use hlo_ir::{ComputationId, InstructionId, Module};
 use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
-use dim_propagation::Flow;
+use dim_propagation::{Flow, PropagatedDims};
 use discontinuity::recomputes_branch_input;
 use graph::Graph;
 use join::join;
-use loop_partition::{Plan, close};
+use loop_partition::{Plan, close, close_behind};
 use price::Price;
 
 use super::build::{Built, build};
@@ -142,7 +142,7 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
             }
             let through: Vec<usize> = cut.map(|dim| grown.grow(flow, seed, dim, least)).collect();
             // What one dimension leaves to others is written, unless a second loop cuts another dimension.
-            grown.join(graph, &through);
+            grown.join(flow, &through, least);
         }
         plans.extend(grown.plans.into_iter().flatten().filter(|plan| known.insert(key(plan))));
     }
@@ -158,6 +158,8 @@ struct Grown {
     /// The plan that cuts a value in a dimension.
     of: IndexMap<(InstructionId, usize), usize>,
     joined: IndexSet<(usize, usize)>,
+    /// What the plans of these numbers are only parts of, since all of it would need too many loops.
+    too_long: IndexMap<usize, PropagatedDims>,
     /// Values reached from all seeds together.
     reached: usize,
     /// Whether seeds are looked at only for what they have in common with others.
@@ -174,26 +176,32 @@ impl Grown {
         self.reached += reach.cuts.len();
         let number = self.plans.len();
         let is_like = self.likes;
-        let mut plans = close(flow, &reach, least, self.again).into_iter().map(|plan| Plan { is_like, ..plan });
+        let closed = close(flow, &reach, least, self.again);
+        let mut plans = closed.plans.into_iter().map(|plan| Plan { is_like, ..plan });
         self.plans.push(plans.next());
         self.plans.extend(plans.map(Some));
         for (&value, cut) in &reach.cuts {
             self.of.entry((value, cut.dim)).or_insert(number);
         }
         self.of.insert((seed, dim), number);
+        if closed.is_too_long {
+            self.too_long.insert(number, reach);
+        }
         number
     }
     /// Adds what becomes of each two of these plans together.
-    fn join(&mut self, graph: &Graph<'_>, numbers: &[usize]) {
+    fn join(&mut self, flow: &Flow<'_, '_>, numbers: &[usize], least: u64) {
         for (one, other) in pairs(numbers.len()) {
             let (one, other) = (numbers[one], numbers[other]);
-            if let (Some(first), Some(second)) = (&self.plans[one], &self.plans[other])
-                && one != other
-                && self.joined.insert((one, other))
-                && let Some(joined) = join(graph, first, second)
-            {
-                self.plans.push(Some(joined));
+            if one == other || !self.joined.insert((one, other)) {
+                continue;
             }
+            let Some(first) = &self.plans[one] else { continue };
+            let long = self.too_long.get(&other).filter(|_| !self.too_long.contains_key(&one));
+            let behind = long.and_then(|reach| close_behind(flow, reach, least, self.again, first));
+            let seconds = behind.iter().chain(&self.plans[other]);
+            let joined: Vec<_> = seconds.filter_map(|second| join(flow.graph, first, second)).map(Some).collect();
+            self.plans.extend(joined);
         }
     }
 }

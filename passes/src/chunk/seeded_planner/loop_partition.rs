@@ -74,6 +74,8 @@ struct Closure<'a, 'b, 'm> {
     again: bool,
     /// What is looked at; everything if there is none.
     part: Option<Values>,
+    /// A plan whose loops run before: what they make is there.
+    before: Option<&'a Plan>,
     members: IndexMap<InstructionId, Cut>,
     sinks: IndexMap<InstructionId, Sink>,
     /// The loop that computes an instruction of the plan, or after which another one can run.
@@ -89,29 +91,50 @@ const MOST_LOOPS: usize = 3;
 /// The plan for everything of at least `least` bytes that was reached. Where that would need too many loops, as where each layer of a model needs all rows
 /// of the layer before, there is a plan for each part of it, in computations that are [short enough](Graph::is_short). With `again`, later loops of a plan
 /// read nothing that they can compute again.
-pub(super) fn close(flow: &Flow<'_, '_>, reach: &PropagatedDims, least: u64, again: bool) -> Vec<Plan> {
-    let whole = Closure::of(flow, reach, least, again, None);
+pub(super) fn close(flow: &Flow<'_, '_>, reach: &PropagatedDims, least: u64, again: bool) -> Closed {
+    let whole = Closure::new(flow, reach, least, again).grown();
     match whole.plan() {
-        Ok(plan) => plan.into_iter().collect(),
+        Ok(plan) => Closed { plans: plan.into_iter().collect(), is_too_long: false },
         Err(TooManyLoops) if flow.graph.is_short() => {
-            let parts = whole.parts().into_iter();
-            parts.filter_map(|part| Closure::of(flow, reach, least, again, Some(part)).plan().ok().flatten()).collect()
+            let part = |part| Closure { part: Some(part), ..Closure::new(flow, reach, least, again) }.grown();
+            let plans = whole.parts().into_iter().filter_map(|values| part(values).plan().ok().flatten()).collect();
+            Closed { plans, is_too_long: true }
         }
-        Err(TooManyLoops) => Vec::new(),
+        Err(TooManyLoops) => Closed { plans: Vec::new(), is_too_long: false },
     }
+}
+
+/// The plans for what was reached.
+pub(super) struct Closed {
+    pub(super) plans: Vec<Plan>,
+    /// Whether all of it together would need too many loops, in a computation that is short enough to look further.
+    pub(super) is_too_long: bool,
+}
+
+/// The plan for everything that was reached, behind the loops of another plan.
+pub(super) fn close_behind(
+    flow: &Flow<'_, '_>,
+    reach: &PropagatedDims,
+    least: u64,
+    again: bool,
+    before: &Plan,
+) -> Option<Plan> {
+    Closure { before: Some(before), ..Closure::new(flow, reach, least, again) }.grown().plan().ok().flatten()
 }
 
 /// A plan would need more than [`MOST_LOOPS`].
 struct TooManyLoops;
 
 impl<'a, 'b, 'm> Closure<'a, 'b, 'm> {
-    /// Of what was reached, or of a part of it, what is worth computing on blocks.
-    fn of(flow: &'a Flow<'b, 'm>, reach: &'a PropagatedDims, least: u64, again: bool, part: Option<Values>) -> Self {
+    fn new(flow: &'a Flow<'b, 'm>, reach: &'a PropagatedDims, least: u64, again: bool) -> Self {
         let (members, sinks, level) = (IndexMap::new(), IndexMap::new(), SideTable::new(0));
-        let mut closure = Closure { flow, reach, least, again, part, members, sinks, level };
-        closure.choose();
-        closure.set_levels();
-        closure
+        Closure { flow, reach, least, again, part: None, before: None, members, sinks, level }
+    }
+    /// Of what was reached, or of a part of it, what is worth computing on blocks.
+    fn grown(mut self) -> Self {
+        self.choose();
+        self.set_levels();
+        self
     }
 }
 
@@ -187,8 +210,9 @@ impl Closure<'_, '_, '_> {
     fn choose(&mut self) {
         let graph = self.flow.graph;
         let big = |value: &InstructionId| self.is_part(*value) && self.flow.is_big(*value, self.least);
+        let is_left = |sink: &&Sink| !self.before.is_some_and(|before| before.makes(sink.inst));
         let sinks: Vec<&Sink> =
-            self.reach.sinks.values().filter(|sink| self.sink_links(sink).iter().any(big)).collect();
+            self.reach.sinks.values().filter(|sink| self.sink_links(sink).iter().any(big)).filter(is_left).collect();
         let mut need: IndexSet<InstructionId> = IndexSet::new();
         let mut reached: Vec<InstructionId> =
             self.reach.cuts.keys().copied().filter(|&value| self.is_part(value)).collect();
@@ -239,11 +263,15 @@ impl Closure<'_, '_, '_> {
         self.members.keys().for_each(|&value| is_member.set(value, true));
         self.sinks.keys().for_each(|&op| is_sink.set(op, true));
         for &op in &graph.ops[first..=last] {
+            let is_own = is_sink[op] || graph.results(op).first().is_some_and(|&value| is_member[value]);
             let inside: Vec<InstructionId> = match is_sink[op].then(|| &self.sinks[&op]) {
                 Some(sink) => self.sink_links(sink),
                 None if graph.results(op).first().is_some_and(|&value| is_member[value]) => self.blocks(op),
                 None => Vec::new(),
             };
+            if !is_own && self.before.is_some_and(|before| before.makes(op)) {
+                continue;
+            }
             let level = graph.operands(op).iter().map(|operand| {
                 let below = graph.op(*operand);
                 let in_loop = is_member[*operand] || is_sink[below];
