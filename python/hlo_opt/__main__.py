@@ -8,12 +8,12 @@ def main() -> int:
     if sys.argv[1:2] == ["run"]:
         from .run import main as run
         return run(sys.argv[2:])
-    from . import _native
+    from . import _native, stablehlo_files
     # The work happens outside Python, which would see Ctrl-C only afterwards.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # What the command asks of XLA it asks through this interpreter.
     os.environ.setdefault("HLO_OPT_PYTHON", sys.executable)
-    return _native.run(["hlo-opt", *sys.argv[1:]])
+    return stablehlo_files.run(sys.argv[1:], lambda arguments: _native.run(["hlo-opt", *arguments]))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from . import _native
 from .report import Memory, Report
@@ -11,11 +11,14 @@ from .report import Memory, Report
 
 @dataclass(frozen=True)
 class Optimized:
-    """A rewritten module: HLO text, the same as a serialized HloModuleProto (what jaxlib's XlaComputation takes), what was done."""
+    """A rewritten module: HLO text, the same as a serialized HloModuleProto (what jaxlib's XlaComputation takes), what was done. Of StableHLO also StableHLO
+    text with the interface of the original, and of an `Exported` or its artifact another `Exported`."""
 
     text: str = field(repr=False)
     proto: bytes = field(repr=False)
     report: Report
+    stablehlo: str | None = field(default=None, repr=False)
+    exported: Any = field(default=None, repr=False)
 
 
 class Answer(NamedTuple):
@@ -30,7 +33,7 @@ class Answer(NamedTuple):
 
 
 def optimize(
-    module: str | bytes,
+    module: Any,
     *,
     target: str = "cpu",
     exactness: str = "hlo-exact",
@@ -47,8 +50,8 @@ def optimize(
 ) -> Optimized:
     """Rewrites a module so that it needs less memory and computes the same.
 
-    `module` is HLO text from before optimization (`lowered.compiler_ir("hlo").as_hlo_text(True)`, or an XLA dump), or a serialized HloProto or
-    HloModuleProto. `target` is the compiler that will run the result: "cpu", "tpu" or "gpu". `exactness` is how equal the results must stay:
+    `module` is HLO text from before optimization (`lowered.compiler_ir("hlo").as_hlo_text(True)`, or an XLA dump), a serialized HloProto or
+    HloModuleProto, or StableHLO: text (`lowered.as_text()`), bytecode, an `Exported` of `jax.export` or its artifact, for which JAX is needed. `target` is the compiler that will run the result: "cpu", "tpu" or "gpu". `exactness` is how equal the results must stay:
     "bitwise", "hlo-exact" (the same operations on the same elements) or "reassociate" (float sums may be split). `assume` are promises about
     the data: "indices-in-bounds". `passes` replaces the standard ones, in order; "" runs none. `chunk_bytes` bounds the block temporaries of
     each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.
@@ -65,7 +68,18 @@ def optimize(
         _data(module), target=target, exactness=exactness, assume=list(assume), passes=_listed(passes),
         chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each, budget=budget,
         is_judged=judge is not None if is_judged is None else is_judged, bisect_limit=bisect_limit, judge=judge, max_slowdown=max_slowdown)
-    return Optimized(text, proto, Report.from_json(report))
+    found = Optimized(text, proto, Report.from_json(report))
+    return _as_stablehlo(module, found) if _is_stablehlo(module) else found
+
+
+def _as_stablehlo(module: Any, found: Optimized) -> Optimized:
+    """The same with StableHLO: a module that was not rewritten stays as it was given."""
+    from . import stablehlo
+    given = stablehlo.exported(module)
+    if not found.report.rewrites:
+        return replace(found, stablehlo=stablehlo.rewritten(module, None), exported=given)
+    text = stablehlo.rewritten(module, found.proto)
+    return replace(found, stablehlo=text, exported=given and stablehlo.export_again(given, text))
 
 
 @dataclass(frozen=True)
@@ -82,7 +96,7 @@ class CurvePoint:
 
 
 def memory_curve(
-    module: str | bytes,
+    module: Any,
     *,
     target: str = "cpu",
     exactness: str = "hlo-exact",
@@ -98,7 +112,7 @@ def memory_curve(
     return [CurvePoint(*point) for point in points]
 
 
-def analyze(module: str | bytes, *, target: str = "cpu") -> Memory:
+def analyze(module: Any, *, target: str = "cpu") -> Memory:
     """Says how much memory a module needs and who holds it at the peak, in bytes. Input and errors are those of `optimize`."""
     return Report.from_json(_native.analyze(_data(module), target=target)).before
 
@@ -107,7 +121,18 @@ def _listed(passes: str | Sequence[str] | None) -> str | None:
     return passes if passes is None or isinstance(passes, str) else ",".join(passes)
 
 
-def _data(module: str | bytes) -> bytes:
+def _is_stablehlo(module: Any) -> bool:
+    """Whether JAX is needed to read a module; HLO is told by its beginning, without JAX."""
+    if isinstance(module, str) and module.lstrip().startswith("HloModule"):
+        return False
+    from . import stablehlo
+    return stablehlo.is_stablehlo(module)
+
+
+def _data(module: Any) -> bytes:
+    if _is_stablehlo(module):
+        from . import stablehlo
+        return stablehlo.proto(module)
     if isinstance(module, str):
         return module.encode()
     return bytes(module)

@@ -19,14 +19,13 @@ from typing import Any
 
 import jax
 
-from . import _native
+from . import _native, mlir_functions
 from .xla import compiler, machines, roofline
 
 _PARTITIONER = "spmd-partitioning"
 _DUMPED = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_pass_re": f".*{_PARTITIONER}"}
 # A file that was written when the partitioner was done; compilers have words of their own before its name.
 _BEHIND = re.compile(rf"after_[^.]*{_PARTITIONER}\..*\.hlo\.pb$")
-_DEVICE_PROGRAM = "per_device"
 
 
 class PartitionUnavailable(Exception):
@@ -79,8 +78,10 @@ def handed_back(inner, source: Partitioned, proto: bytes):
     body = compiler.stablehlo(xla_client.XlaComputation(proto))
     with inner._hlo.context as context, ir.Location.unknown(context):
         whole = ir.Module.parse(inner._hlo.operation.get_asm(enable_debug_info=True))
-        main = _emptied(whole)
-        device = _merged(whole, ir.Module.parse(body))
+        main = mlir_functions.emptied(whole)
+        if main is None:
+            raise PartitionUnavailable("the program has no main function")
+        device = mlir_functions.merged(whole, ir.Module.parse(body))
         shardings = source.executable._in_shardings, source.executable._out_shardings
         make = _manual if jax.config.jax_use_shardy_partitioner else _manual_for_gspmd
         make(main, device, *shardings, inner._device_list)
@@ -97,55 +98,6 @@ def _refuse_placed(shardings) -> None:
             raise PartitionUnavailable(f"an array lies in memory of kind {kind!r}")
 
 
-def _name(function) -> str:
-    from jax._src.lib.mlir import ir
-    return ir.StringAttr(function.attributes["sym_name"]).value
-
-
-def _functions(module) -> list:
-    return [operation for operation in module.body.operations if operation.operation.name == "func.func"]
-
-
-def _emptied(module):
-    """Its function `main` without a body; all others go."""
-    main = None
-    for function in _functions(module):
-        if _name(function) == "main":
-            main = function
-        else:
-            function.erase()
-    if main is None:
-        raise PartitionUnavailable("the program has no main function")
-    for operation in reversed(list(main.entry_block.operations)):
-        operation.erase()
-    return main
-
-
-def _merged(whole, part):
-    """Moves the functions of `part` into `whole`, under names of their own; gives the one that was its `main`."""
-    from jax._src.lib.mlir import ir
-    main = None
-    for function in _functions(part):
-        name = _name(function)
-        new = _DEVICE_PROGRAM if name == "main" else f"{_DEVICE_PROGRAM}.{name}"
-        ir.SymbolTable.replace_all_symbol_uses(name, new, part.operation)
-        ir.SymbolTable.set_symbol_name(function.operation, new)
-        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-        for given in ("arg_attrs", "res_attrs"):
-            if given in function.attributes:
-                del function.attributes[given]
-        main = function if name == "main" else main
-        function.operation.detach_from_parent()
-        whole.body.append(function.operation)
-    return main
-
-
-def _call(device, values) -> list:
-    from jax._src.lib.mlir import ir
-    from jax._src.lib.mlir.dialects import func
-    return list(func.CallOp(device.type.results, ir.FlatSymbolRefAttr.get(_DEVICE_PROGRAM), values).results)
-
-
 def _manual(main, device, ins, outs, devices) -> None:
     """The body of `main` as Shardy writes it: one manual computation, which calls what a device runs."""
     from jax._src.lib.mlir import ir
@@ -158,7 +110,7 @@ def _manual(main, device, ins, outs, devices) -> None:
         manual = sdy.ManualComputationOp(main.type.results, list(main.entry_block.arguments), *listed, axes)
         block = manual.body.blocks.append(*device.type.inputs)
         with ir.InsertionPoint(block):
-            sdy.ReturnOp(_call(device, list(block.arguments)))
+            sdy.ReturnOp(mlir_functions.call(device, list(block.arguments)))
         func.ReturnOp(list(manual.results))
 
 
@@ -201,7 +153,7 @@ def _manual_for_gspmd(main, device, ins, outs, _) -> None:
     with ir.InsertionPoint(main.entry_block):
         local = [_crossed(_annotated(value, _xla(sharding, value.type)), "SPMDFullToShardShape", kind, _MANUAL)
                  for value, sharding, kind in zip(main.entry_block.arguments, ins, device.type.inputs, strict=True)]
-        found = _call(device, local)
+        found = mlir_functions.call(device, local)
         func.ReturnOp([_crossed(_annotated(value, _MANUAL), "SPMDShardToFullShape", kind, _xla(sharding, kind))
                        for value, sharding, kind in zip(found, outs, main.type.results, strict=True)])
 

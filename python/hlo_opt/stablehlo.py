@@ -1,0 +1,99 @@
+"""StableHLO in and out: MLIR text, MLIR bytecode and what `jax.export` makes. They become HLO, and come back with the interface that they had."""
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from . import mlir_functions
+from .xla import compiler
+
+BYTECODE = b"ML\xefR"
+# How MLIR text begins, behind comments and aliases of attributes and locations; a module of HLO begins with `HloModule`.
+_TEXT = re.compile(r"\s*(?://[^\n]*\n\s*|[#!][^\n]*\n\s*)*(?:builtin\.)?module\b[^=]")
+
+
+def is_stablehlo(module: Any) -> bool:
+    """Whether a module is given as StableHLO: text, bytecode, an artifact of `jax.export`, or an `Exported`."""
+    if isinstance(module, str):
+        return _TEXT.match(module) is not None
+    if isinstance(module, (bytes, bytearray)):
+        return module.startswith(BYTECODE) or _is_artifact(bytes(module)) or _is_text(bytes(module[:65536]))
+    return hasattr(module, "mlir_module_serialized")
+
+
+def _is_text(start: bytes) -> bool:
+    return _TEXT.match(start.decode(errors="replace")) is not None
+
+
+def _is_artifact(data: bytes) -> bool:
+    """A flat buffer of `jax.export`, which begins with the offset of its root and holds bytecode. (A message of HLO would begin with a tag.)"""
+    return BYTECODE in data and int.from_bytes(data[:4], "little") < len(data)
+
+
+def exported(module: Any) -> Any:
+    """The `Exported` behind an artifact of `jax.export`, or itself; None for plain StableHLO."""
+    if isinstance(module, (bytes, bytearray)) and not module.startswith(BYTECODE) and _is_artifact(bytes(module)):
+        from jax import export
+        return export.deserialize(bytearray(module))
+    return module if hasattr(module, "mlir_module_serialized") else None
+
+
+def proto(module: Any) -> bytes:
+    """The module as a serialized HloModuleProto. Raises ValueError for an `Exported` that is not one program of one device yet."""
+    from jax._src.lib import xla_client
+    given = exported(module)
+    if given is not None:
+        if given.nr_devices > 1 or len(given.platforms) > 1 or given.uses_global_constants:
+            raise ValueError(f"`{given.fun_name}` was exported for several devices, several platforms or symbolic shapes: hlo-opt needs one of each")
+        module = given.mlir_module_serialized
+    text = bytes(module) if isinstance(module, (bytes, bytearray)) and module.startswith(BYTECODE) else _plain(module)
+    made = xla_client._xla.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
+    return made.as_serialized_hlo_module_proto()
+
+
+def _plain(module: Any) -> str:
+    return module if isinstance(module, str) else bytes(module).decode()
+
+
+def rewritten(module: Any, proto: bytes | None) -> str:
+    """The text of `module` with the body `proto`, a rewritten form of it: the attributes of arguments and results are the original's. Without a body, its text."""
+    from jax._src.interpreters import mlir
+    from jax._src.lib import xla_client
+    from jax._src.lib.mlir import ir
+    from jax._src.lib.mlir.dialects import func
+    with mlir.make_ir_context() as context, ir.Location.unknown(context):
+        whole = _parsed(module)
+        if proto is None:
+            return whole.operation.get_asm(enable_debug_info=True)
+        body = compiler.stablehlo(xla_client.XlaComputation(proto))
+        main = mlir_functions.emptied(whole)
+        if main is None:
+            raise ValueError("the module has no function `main`")
+        inner = mlir_functions.merged(whole, ir.Module.parse(body))
+        with ir.InsertionPoint(main.entry_block):
+            func.ReturnOp(mlir_functions.call(inner, list(main.entry_block.arguments)))
+        whole.operation.verify()
+        return whole.operation.get_asm(enable_debug_info=True)
+
+
+def _parsed(module: Any):
+    """The MLIR module, in the context in use."""
+    from jax._src.lib import xla_client
+    from jax._src.lib.mlir import ir
+    given = exported(module)
+    if given is not None:
+        module = given.mlir_module_serialized
+    if isinstance(module, (bytes, bytearray)) and module.startswith(BYTECODE):
+        found = xla_client._xla.mlir.deserialize_portable_artifact(bytes(module))
+        return found if isinstance(found, ir.Module) else ir.Module.parse(found)
+    return ir.Module.parse(_plain(module))
+
+
+def export_again(given: Any, text: str) -> Any:
+    """An `Exported` like `given` that runs the module `text`."""
+    from jax._src.export import _export
+    from jax._src.interpreters import mlir
+    from jax._src.lib.mlir import ir
+    with mlir.make_ir_context():
+        return dataclasses.replace(given, mlir_module_serialized=_export._module_to_bytecode(ir.Module.parse(text)), _get_vjp=None)
