@@ -80,6 +80,10 @@ class Jitted:
     def __repr__(self) -> str:
         return f"<hlo_opt.jit of {self._fun!r}>"
 
+    def trace(self, *args, **kwargs):
+        """As of jax.jit."""
+        return self._plain.trace(*args, **kwargs)
+
     @property
     def reports(self) -> tuple[MemoryReport, ...]:
         """What became of each signature called so far, in order."""
