@@ -141,6 +141,10 @@ class Lowering:
             self.inner._executable = self._partitioned.executable
         return self._partitioned.proto
 
+    def form(self) -> str:
+        """The program in JAX's words without source lines: equal for equal programs, wherever they stand. Large constants are in hexadecimal, which is soon written."""
+        return self.inner._hlo.operation.get_asm(enable_debug_info=False)
+
     def text(self) -> str:
         """The module without metadata, every constant in full: equal for equal programs, wherever they stand."""
         options = compiler.hlo().HloPrintOptions()

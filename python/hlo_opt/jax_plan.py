@@ -267,7 +267,7 @@ def _figures(computation, target: str) -> tuple[Bytes | None, str | None]:
 def _key(lowering: Lowering, options: Options) -> str:
     """What a verdict depends on: the module without its source lines, the options, the compiler and its flags."""
     import jaxlib
-    facts = (lowering.text(), repr(options), lowering.target, lowering.compiler_version, lowering.device_kind, str(lowering.devices),
+    facts = (lowering.form(), repr(options), lowering.target, lowering.compiler_version, lowering.device_kind, str(lowering.devices),
              jaxlib.__version__, repr(lowering.inner._compiler_options_kvs))
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()
 

@@ -28,9 +28,9 @@ AGREE = 1e-4
 HEADER = """# Programs of JAX libraries under `hlo_opt.install()`
 
 Training steps, solvers and samplers as users of {count} libraries write them (`tests/referee/library_programs.py`), none of which knows hlo_opt. Each runs some
-steps as it is, and after `hlo_opt.install()`: bytes are XLA:CPU's for the largest program that it compiles, seconds those of the whole run with its
-compilations. Results are the largest difference over the largest number, `same` where all bits are equal: of that run, and of one in which every saving is taken,
-however small (`at_least=0`, `min_saving=1`, blocks of 64 KiB), with the weakest grade of what was rewritten there. Made by
+steps as it is, and after `hlo_opt.install()`. Bytes are XLA:CPU's for the largest program that it compiles, seconds those of the whole run. Results
+are the largest difference over the largest number, `same` where all bits are equal. The second column of results is of a run in which every saving is taken, however
+small (`at_least=0`, `min_saving=1`, blocks of 64 KiB), with the weakest grade of what was rewritten there. Made by
 
     python tests/referee/libraries.py > docs/measured/libraries.md
 
