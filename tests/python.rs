@@ -205,8 +205,9 @@ fn what_is_noise_on_tamer_data_too_is_said_to_be_undecided() {
 #[test]
 fn older_versions_of_jax_pass_too() {
     // The referee runs with one XLA, the newest.
-    let of_jax = ["jit", "api", "install", "effects", "fallback", "calls", "stablehlo", "devices", "partitioned", "training"]
-        .map(|name| format!("python/tests/test_{name}.py"));
+    let of_jax =
+        ["jit", "api", "install", "effects", "fallback", "calls", "stablehlo", "devices", "partitioned", "training"]
+            .map(|name| format!("python/tests/test_{name}.py"));
     let of_jax = of_jax.each_ref().map(String::as_str);
     for version in ["0.9", "0.8"] {
         tested(
