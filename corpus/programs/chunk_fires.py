@@ -245,12 +245,3 @@ def policy_gradient(states, actions):
 
     row = shape((states,))
     return jax.grad(loss), (shape((states, actions)), shape((states,), "int32"), row, row)
-
-
-@twins("chunk", "fires-attention-gradient", big=dict(tokens=4096, width=64), small=dict(tokens=56, width=3))
-def attention_gradient(tokens, width):
-    """Gradients for keys and values sum over queries, all others over keys: blocks of rows first, then of columns, in which all is computed again."""
-    def loss(queries, keys, values):
-        return jnp.sum((jax.nn.softmax(queries @ keys.T) @ values) ** 2)
-
-    return jax.grad(loss, argnums=(0, 1, 2)), (shape((tokens, width)),) * 3

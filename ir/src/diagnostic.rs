@@ -37,7 +37,7 @@ impl Diagnostic {
     }
     /// A problem that has no place in a text.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: capped(message.into()), span: None, labels: Vec::new(), notes: Vec::new() }
+        Self { message: capped(in_one_line(message.into())), span: None, labels: Vec::new(), notes: Vec::new() }
     }
     /// The same problem in a text in which `offset` more bytes stand in front.
     #[must_use]
@@ -63,6 +63,15 @@ impl Diagnostic {
 
 /// Bytes of a message, about. A shape may have thousands of elements, and a name may be as long as the text.
 const LONGEST: usize = 600;
+
+/// The message in one line. What it quotes, such as an attribute that is not known, may stand in several.
+fn in_one_line(message: String) -> String {
+    if message.contains(['\n', '\r']) {
+        message.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+    } else {
+        message
+    }
+}
 
 /// The message without its middle if it is too long to be read.
 fn capped(message: String) -> String {
@@ -97,5 +106,6 @@ mod tests {
         let message = Diagnostic::new(long).message;
         assert!(message.len() < LONGEST && message.starts_with("the \u{e9}") && message.ends_with(" is wrong [V1]"));
         assert_eq!(Diagnostic::new("short").message, "short");
+        assert_eq!(Diagnostic::new("`dims={\r\n  1\n}` is wrong").message, "`dims={ 1 }` is wrong");
     }
 }

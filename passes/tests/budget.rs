@@ -15,6 +15,9 @@ const SINKHORN: &str = include_str!("budget_programs/sinkhorn.hlo");
 /// Attention with keys that are values, without a batch: XLA:CPU's library keeps the scores to itself.
 const ATTENTION: &str = include_str!("budget_programs/attention.hlo");
 
+/// Gradients of attention for queries, keys and values, of 4096 tokens of 64 numbers, as JAX writes them.
+const ATTENTION_GRADIENT: &str = include_str!("budget_programs/attention_gradient.hlo");
+
 /// The `message-network-gradient` of `tests/referee/family_programs.py`.
 const MESSAGES: &str = include_str!("budget_programs/message_network_gradient.hlo");
 
@@ -68,6 +71,17 @@ fn a_budget_counts_what_xla_reports_and_the_remark_says_so() {
     assert_eq!(result, text::print(&parse(ATTENTION)));
     let said: Vec<_> = report.remarks.iter().filter(|remark| remark.code == "budget").collect();
     assert!(said.iter().any(|remark| remark.message.contains("the peak of 384.02 KiB fits")), "{said:?}");
+}
+
+/// Gradients for keys and values sum over queries, all other sums are over keys: blocks of rows first, then of columns, in which all is computed again.
+#[test]
+fn gradients_of_attention_need_no_budget_and_no_split_sums() {
+    let (report, result) = optimized(ATTENTION_GRADIENT, Grade::HloExact, None);
+    assert!(report.before.total > Bytes(190 << 20), "{:?}", report.before.total);
+    assert!(report.after.total < Bytes(13 << 20), "{:?}", report.after.total);
+    assert_eq!(result.matches(" while(").count(), 2, "one loop over rows and one over columns");
+    // Of six products the scores and their gradient are made twice.
+    assert_eq!(result.matches(" dot(").count(), 6 + 2);
 }
 
 /// The loop of the gradient asks where what it makes again is above zero.

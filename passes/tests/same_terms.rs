@@ -158,6 +158,18 @@ fn loops_that_hand_their_elements_on_otherwise_are_built_the_same_way() {
     assert!(compared > 20, "only {compared} rewritten programs were compared");
 }
 
+/// Two loops, of which the one over columns computes the scores again.
+#[test]
+fn gradients_of_attention_are_built_the_same_way() {
+    let before = text::parse(include_str!("budget_programs/attention_gradient_small.hlo")).expect("legal text");
+    for chunk_bytes in [200, 3000] {
+        let after = rewritten(&before, chunk_bytes).expect("it fires");
+        let loops = after.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
+        assert!(loops.count() >= 2, "in blocks of {chunk_bytes} bytes");
+        assert_eq!(same_terms(&before, &after, chunk_bytes, false), Some(true), "in blocks of {chunk_bytes} bytes");
+    }
+}
+
 #[test]
 fn planted_errors_are_seen() {
     let path = programs().into_iter().find(|path| path.ends_with("chunk-small/fires-grad-sin.before.hlo"));
