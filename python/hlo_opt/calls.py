@@ -51,7 +51,8 @@ def optimize(
     """Rewrites a module so that it needs less memory and computes the same.
 
     `module` is HLO text from before optimization (`lowered.compiler_ir("hlo").as_hlo_text(True)`, or an XLA dump), a serialized HloProto or
-    HloModuleProto, or StableHLO: text (`lowered.as_text()`), bytecode, an `Exported` of `jax.export` or its artifact, for which JAX is needed. `target` is the compiler that will run the result: "cpu", "tpu" or "gpu". `exactness` is how equal the results must stay:
+    HloModuleProto, or StableHLO: text (`lowered.as_text()`), bytecode, an `Exported` of `jax.export` or its artifact, for which JAX is
+    needed. `target` is the compiler that will run the result: "cpu", "tpu" or "gpu". `exactness` is how equal the results must stay:
     "bitwise", "hlo-exact" (the same operations on the same elements) or "reassociate" (float sums may be split). `assume` are promises about
     the data: "indices-in-bounds". `passes` replaces the standard ones, in order; "" runs none. `chunk_bytes` bounds the block temporaries of
     each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.

@@ -10,8 +10,11 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from . import jax_lowering
 from .jax_options import Options
 from .jax_planner import Planner
+
+jax_lowering.exclude_from_tracebacks(__file__)
 
 
 class Twin:

@@ -47,13 +47,8 @@ def _stablehlo(path: str) -> bytes | None:
 
 def _as_hlo(data: bytes, path: str, folder: str) -> str:
     """A file with the HLO text of a module of StableHLO."""
-    from jax._src.lib import xla_client
-
-    from . import stablehlo
-    from .xla import compiler
-    options = compiler.hlo().HloPrintOptions()
-    options.print_large_constants = True
-    text = xla_client.XlaComputation(stablehlo.proto(data)).get_hlo_module().to_string(options)
+    from .xla import lower
+    text = lower.text(data)
     made = os.path.join(folder, os.path.splitext(os.path.basename(path))[0] + ".hlo")
     with open(made, "w", encoding="utf-8") as file:
         file.write(text)
