@@ -58,6 +58,13 @@ fn computation_hash(module: &Module, id: ComputationId, known: &SideTable<Comput
     hasher.finish()
 }
 
+/// Hash of a text.
+pub(crate) fn text_hash(text: &str) -> u64 {
+    let mut hasher = Fnv::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
 /// FNV-1a: the same on every machine and every run, unlike the standard library's hasher.
 struct Fnv(u64);
 

@@ -5,6 +5,7 @@ use smol_str::SmolStr;
 
 use crate::arena::Arena;
 use crate::attribute::{self, Alias, AttrKey, AttrValue, Attribute};
+use crate::literal_text::LiteralText;
 use crate::shape::{ArrayShape, Shape, ShapeRef};
 use crate::{ComputationId, InstructionId, Opcode, Span};
 
@@ -17,7 +18,7 @@ pub enum Payload {
     /// `parameter(3)`.
     Parameter(i64),
     /// `constant({1, 2})`: the literal's text, verbatim.
-    Literal(SmolStr),
+    Literal(LiteralText),
     /// Spelling of an [`Opcode::Unknown`] and, if its operands could not be read as names, their text.
     Unknown(Box<UnknownOpcode>),
 }

@@ -264,3 +264,38 @@ fn positions_of_a_pool_are_not_written_on_gpu() {
   ROOT %d = f32[16,112,112,32]{3,2,1,0} select-and-scatter(%x, %g, %zero), window={size=1x3x3x1 stride=1x2x2x1 pad=0_0x0_1x0_1x0_0}, select=%ge, scatter=%add";
     assert_eq!(temporaries(pool, Target::Gpu), 30, "XLA:GPU says 30.6: the largest of each window, and where they are");
 }
+
+/// Probabilities of 4096 rows of scores, and a sum of values by them: a softmax in 256 MiB, whatever the length of its rows.
+fn softmax(rows: u32, length: u32) -> String {
+    shares(rows, length, "", "%e")
+}
+
+/// The same of another array, which these lines make.
+fn shares(rows: u32, length: u32, lines: &str, other: &str) -> String {
+    format!(
+        "  %q = f32[{rows},64]{{1,0}} parameter(0)
+  %k = f32[64,{length}]{{1,0}} parameter(1)
+  %s = f32[{rows},{length}]{{1,0}} dot(%q, %k), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %e = f32[{rows},{length}]{{1,0}} exponential(%s)
+  %zero = f32[] constant(0)
+  %sum = f32[{rows}]{{0}} reduce(%e, %zero), dimensions={{1}}, to_apply=%add
+  %sums = f32[{rows},{length}]{{1,0}} broadcast(%sum), dimensions={{0}}
+{lines}  %p = f32[{rows},{length}]{{1,0}} divide({other}, %sums)
+  %v = f32[{length},64]{{1,0}} parameter(2)
+  ROOT %y = f32[{rows},64]{{1,0}} dot(%p, %v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    )
+}
+
+#[test]
+fn rows_that_fit_into_registers_are_reduced_and_read_by_one_kernel_on_gpu() {
+    assert_eq!(temporaries(&softmax(4096, 4096), Target::Gpu), 128, "scores and probabilities: XLA:GPU says 128");
+    assert_eq!(temporaries(&softmax(256, 65536), Target::Gpu), 64, "written over the scores; XLA:GPU says 72");
+}
+
+#[test]
+fn a_kernel_does_not_read_rows_only_to_reduce_them_again() {
+    let other = "  %l = f32[64,4096]{1,0} parameter(3)
+  %t = f32[4096,4096]{1,0} dot(%q, %l), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n";
+    let others = shares(4096, 4096, other, "%t");
+    assert_eq!(temporaries(&others, Target::Gpu), 64, "sums of scores that are gone by then; XLA:GPU says 72");
+}

@@ -3,7 +3,7 @@
 mod common;
 
 use hlo_ir::text;
-use hlo_memory::{Bytes, ModelEstimator};
+use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::manager::{RunReport, default_pipeline, run};
 use hlo_passes::{Grade, Options};
 
@@ -17,6 +17,9 @@ const ATTENTION: &str = include_str!("budget_programs/attention.hlo");
 
 /// Gradients of attention for queries, keys and values, of 4096 tokens of 64 numbers, as JAX writes them.
 const ATTENTION_GRADIENT: &str = include_str!("budget_programs/attention_gradient.hlo");
+
+/// The same of 128 numbers: each product takes twice as long, beside the same scores.
+const WIDE_ATTENTION_GRADIENT: &str = include_str!("budget_programs/attention_gradient_wide.hlo");
 
 /// The `message-network-gradient` of `tests/referee/family_programs.py`.
 const MESSAGES: &str = include_str!("budget_programs/message_network_gradient.hlo");
@@ -82,6 +85,26 @@ fn gradients_of_attention_need_no_budget_and_no_split_sums() {
     assert_eq!(result.matches(" while(").count(), 2, "one loop over rows and one over columns");
     // Of six products the scores and their gradient are made twice.
     assert_eq!(result.matches(" dot(").count(), 6 + 2);
+}
+
+/// With 64 numbers a token the products that are made twice cost less than the scores that are spared, with 128 a little more.
+#[test]
+fn products_made_again_may_cost_a_little_more_than_they_spare() {
+    let (report, result) = optimized(WIDE_ATTENTION_GRADIENT, Grade::HloExact, None);
+    assert!(report.before.total > Bytes(260 << 20), "{:?}", report.before.total);
+    assert!(report.after.total < Bytes(21 << 20), "{:?}", report.after.total);
+    assert_eq!(result.matches(" while(").count(), 2);
+}
+
+/// A TPU multiplies faster than it moves scores.
+#[test]
+fn products_are_made_again_on_other_devices_too() {
+    let mut module = parse(ATTENTION_GRADIENT);
+    let options = Options { target: Target::Tpu, ..Options::default() };
+    let estimator = ModelEstimator { target: Target::Tpu };
+    let report = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
+    assert!(report.before.total > Bytes(130 << 20), "{:?}", report.before.total);
+    assert!(report.after.total < Bytes(10 << 20), "{:?}", report.after.total);
 }
 
 /// The loop of the gradient asks where what it makes again is above zero.

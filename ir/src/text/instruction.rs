@@ -158,7 +158,7 @@ fn operand_part<'a>(
     match opcode {
         Opcode::Constant => {
             let (rest, literal) = literal::literal(at)?;
-            Ok((rest, (Operands::new(), Payload::Literal(literal.into()))))
+            Ok((rest, (Operands::new(), Payload::Literal(literal.as_ref().into()))))
         }
         Opcode::Parameter => {
             let (rest, number) = parameter_number(at)?;

@@ -4,7 +4,7 @@
 
 use crate::infer::{self, same_dims, same_size};
 use crate::literal::Literal;
-use crate::{ArrayShape, AttrKey, ElementType, Instruction, Module, Opcode, Shape};
+use crate::{ArrayShape, AttrKey, ElementType, Instruction, Module, Opcode, Payload, Shape};
 
 /// V10. Floats of an instruction that mixes several types (`mix`) may be written as any: what follows from them then need not be what they
 /// imply, but its sizes are.
@@ -152,8 +152,8 @@ fn iota(inst: &Instruction) -> Result<(), String> {
 
 /// V13.
 pub(super) fn check_literal(inst: &Instruction) -> Result<(), String> {
-    match (inst.opcode, inst.literal()) {
-        (Opcode::Constant, Some(text)) if !text.trim().eq("{...}") => check_value(&inst.shape, text),
+    match (inst.opcode, &inst.payload) {
+        (Opcode::Constant, Payload::Literal(text)) if text.trim() != "{...}" => text.fits(&inst.shape, check_value),
         (Opcode::Constant, _) if inst.shape.as_array().is_none() && inst.shape.as_tuple().is_none() => {
             Err(format!("a constant cannot have shape {}", inst.shape))
         }

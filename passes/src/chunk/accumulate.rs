@@ -78,7 +78,7 @@ pub(super) fn combine(
         let text = neutral(opcode, array.element_type).unwrap_or_default();
         let shape = Shape::array(array.element_type, []);
         let start = Instruction::new("block_neutral", shape, Opcode::Constant, []);
-        partial.operands.push(emitter.patch.add(emitter.target, start.with_payload(Payload::Literal(text))));
+        partial.operands.push(emitter.patch.add(emitter.target, start.with_payload(Payload::Literal(text.into()))));
     }
     let partial = emitter.add_in_order(partial);
     emitter.patch.stems_from(partial, sink.inst);

@@ -147,7 +147,7 @@ impl Emitter<'_> {
         let shape = Shape::array(array.element_type, []);
         let constant = Instruction::new("block_neutral", shape, Opcode::Constant, []);
         let initial = block.operands[1];
-        block.operands[1] = self.patch.add(self.target, constant.with_payload(Payload::Literal(start)));
+        block.operands[1] = self.patch.add(self.target, constant.with_payload(Payload::Literal(start.into())));
         let (name, source) = (block.name.clone(), metadata(&block));
         let reduced = self.patch.add(self.target, block);
         let shape = std::sync::Arc::new(Shape::Array(array));

@@ -79,8 +79,8 @@ impl Cx<'_> {
     /// A constant with these elements.
     pub(crate) fn array_constant(&mut self, at: Id, array: ArrayShape, literal: Literal) -> Id {
         let text = literal.text(&array);
-        let inst =
-            Instruction::new("constant", share(array), Opcode::Constant, []).with_payload(Payload::Literal(text));
+        let inst = Instruction::new("constant", share(array), Opcode::Constant, [])
+            .with_payload(Payload::Literal(text.into()));
         let parent = self.parent(at);
         let id = self.add(parent, inst);
         self.stems_from(id, at);

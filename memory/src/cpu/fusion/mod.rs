@@ -9,6 +9,7 @@ mod device;
 mod duplication;
 mod global;
 mod reuse;
+mod rows;
 mod rules;
 
 use crate::hash::IndexSet;

@@ -12,6 +12,7 @@ use super::cost::{is_expensive, is_loop_fusible};
 use super::device;
 use super::duplication::Indexing;
 use super::reuse::reused_operands;
+use super::rows::Rows;
 use crate::Target;
 
 /// A concatenation of more operands is not fused.
@@ -30,12 +31,13 @@ pub(super) struct Fuser {
     indexing: Option<Indexing>,
     /// The fusion, and what it reads more than once.
     reused: Option<(InstructionId, Users)>,
+    rows: Rows,
 }
 
 impl Fuser {
     /// A fuser that has built nothing yet.
     pub(super) const fn new(target: Target) -> Self {
-        Self { target, indexing: None, reused: None }
+        Self { target, indexing: None, reused: None, rows: Rows::new() }
     }
 
     /// Whether operand `number` of `consumer` should become part of it.
@@ -50,6 +52,9 @@ impl Fuser {
         }
         if graph.opcode(producer) == Opcode::Constant && !traits::is_effective_scalar(graph, producer) {
             return false;
+        }
+        if self.target == Target::Gpu && self.rows.joins(graph, producer, consumer) {
+            return true;
         }
         if can_be_output_fused(graph, producer, consumer) {
             return true;

@@ -15,6 +15,7 @@ use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::size::BlockSize;
 use crate::cost::multiplications;
 use crate::flow::{Value, first_array, is_fusible, is_transcendental, producer};
+use crate::pass::MAX_SLOWDOWN;
 use crate::small_programs::{beside_floor, fits_malloc_cache};
 use crate::{Context, Machine};
 
@@ -69,10 +70,10 @@ const SMALL_SHARE: f64 = 0.05;
 /// of energies of pairs ran at 0.61 of their speed with 9 MiB, at 0.83 to 0.86 with 34, at 1.5 with 137.)
 const LARGE: u64 = 128 << 20;
 const LARGE_SPARED: f64 = 0.35;
-/// Where there are products, which take most of the time, this share of the traffic spared, and of the original cost: scores of an attention are made
-/// again for its gradient (8 heads of 1024 x 64 with their weights: 120 MiB to 36 at 1.43 of the speed, `passes/tests/time_programs/heads_gradient.hlo`), and
-/// messages of a million edges (0.8 of what is spared and 0.29 of the cost, at 1.3 to 2 times the speed: `families.py --only message-network`).
-const PRODUCTS_SPARED: f64 = 0.9;
+/// Where there are products, which take most of the time, what computing again costs beyond the traffic spared may be as much as a program may become
+/// slower, and all of it this share of the original cost: scores of an attention are made again for its gradient (8 heads of 1024 x 64 with their
+/// weights: 120 MiB to 36 at 1.43 of the speed, `passes/tests/time_programs/heads_gradient.hlo`), and messages of a million edges (0.29 of the cost, at
+/// 1.3 to 2 times the speed: `families.py --only message-network`).
 const PRODUCTS_SHARE: f64 = 0.33;
 /// With this many bytes at stake, memory decides whether the program runs at all.
 const HUGE: u64 = 2 << 30;
@@ -127,11 +128,11 @@ impl Price {
         let may_repeat = flow.context.repeats && times.iter().all(fused);
         let multiplies_again =
             times.iter().any(|(&op, &count)| count > 1 && graph.module.instruction(op).opcode == Opcode::Dot);
-        let beside_products = multiplies_again && options.target == Target::Cpu && spared_bytes >= LARGE;
+        let beside_products = multiplies_again && spared_bytes >= LARGE;
         let again_at_most = [
             base * SMALL_SHARE,
             spared * share_of_spared(spared_bytes, may_repeat),
-            if beside_products { (spared * PRODUCTS_SPARED).min(base * PRODUCTS_SHARE) } else { 0.0 },
+            if beside_products { (spared + base * (MAX_SLOWDOWN - 1.0)).min(base * PRODUCTS_SHARE) } else { 0.0 },
         ];
         let affordable = has_budget || again_at_most.iter().any(|&most| again <= most);
         if most_blocks < 2.0 || (most_blocks.is_finite() && !affordable) {
