@@ -299,3 +299,26 @@ fn a_kernel_does_not_read_rows_only_to_reduce_them_again() {
     let others = shares(4096, 4096, other, "%t");
     assert_eq!(temporaries(&others, Target::Gpu), 64, "sums of scores that are gone by then; XLA:GPU says 72");
 }
+
+/// Sums of columns of running sums of eight arrays.
+fn running_sums() -> String {
+    let mut lines: Vec<String> = (0..8).map(|k| format!("  %c{k} = f32[16384,1024]{{1,0}} parameter({k})")).collect();
+    lines.push("  %zero = f32[] constant(0)\n  %x0 = f32[16384,1024]{1,0} sine(%c0)".to_owned());
+    for k in 1..8 {
+        let before = k - 1;
+        lines.push(format!(
+            "  %x{k} = f32[16384,1024]{{1,0}} add(%x{before}, %c{k})
+  %v{k} = f32[16384,1024]{{1,0}} sine(%x{k})
+  %y{k} = f32[1024]{{0}} reduce(%v{k}, %zero), dimensions={{0}}, to_apply=%add"
+        ));
+    }
+    let (shapes, sums): (Vec<_>, Vec<_>) = (1..8).map(|k| ("f32[1024]{0}", format!("%y{k}"))).unzip();
+    lines.push(format!("  ROOT %o = ({}) tuple({})", shapes.join(", "), sums.join(", ")));
+    lines.join("\n")
+}
+
+#[test]
+fn a_sum_that_many_kernels_would_make_from_much_is_stored_on_gpu() {
+    assert_eq!(temporaries(&running_sums(), Target::Gpu), 64, "one of the sums; XLA:GPU says 65");
+    assert_eq!(temporaries(&running_sums(), Target::Cpu), 448, "XLA:CPU stores all seven");
+}

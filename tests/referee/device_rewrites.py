@@ -23,6 +23,7 @@ from hlo_opt.xla import child, trial  # noqa: E402
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 LIMIT = 600.0
+PLATFORMS = {"gpu": "cuda", "tpu": "tpu"}
 SLACK = 64 << 10
 
 
@@ -63,7 +64,8 @@ def lower(target, programs, folder):
     for name, _, donated, build in made.build():
         shapes, forms = build()
         function = forms.get("before") or next(iter(forms.values()))
-        text = made.jax.jit(function, donate_argnums=donated).lower(*shapes).compiler_ir("hlo").as_hlo_text()
+        traced = made.jax.jit(function, donate_argnums=donated).trace(*shapes)
+        text = traced.lower(lowering_platforms=(PLATFORMS[target],)).compiler_ir("hlo").as_hlo_text()
         (pathlib.Path(folder) / f"{name}.hlo").write_text(text, encoding="utf-8")
     return {}
 

@@ -53,7 +53,7 @@ use crate::{Bytes, EstimateError, Target};
 
 pub use self::figures::LARGEST_ROWS;
 pub use self::from_proto::assigned;
-pub use self::peak_buffers::Held;
+pub use self::peak_buffers::PeakBuffer;
 pub use self::report::{Allocation, AllocationKind, LiveRange, LiveRangePeak, StoredValue, ValueRef};
 pub(crate) use self::timeline::Timeline;
 

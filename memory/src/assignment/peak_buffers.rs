@@ -18,7 +18,7 @@ use crate::{Bytes, size};
 
 /// A buffer alive at the peak.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
+pub struct PeakBuffer {
     alive: Alive,
     /// Its size.
     pub bytes: Bytes,
@@ -49,21 +49,21 @@ impl Assignment<'_> {
         parameters.into_iter().filter_map(|id| module.instruction(id).metadata("op_name").map(unquoted)).collect()
     }
     /// The step of the peak and all buffers alive there, largest first.
-    pub fn held_at_peak(&self) -> Option<(u32, Vec<Held>)> {
+    pub fn held_at_peak(&self) -> Option<(u32, Vec<PeakBuffer>)> {
         self.held_at_peak_of(&self.timeline())
     }
     /// The same for the course of memory that is known already.
-    pub(crate) fn held_at_peak_of(&self, timeline: &Timeline) -> Option<(u32, Vec<Held>)> {
+    pub(crate) fn held_at_peak_of(&self, timeline: &Timeline) -> Option<(u32, Vec<PeakBuffer>)> {
         let (time, _) = timeline.peak()?;
-        let held = |alive: Alive| Held { alive, bytes: Bytes(alive.size), role: self.role(&alive) };
+        let held = |alive: Alive| PeakBuffer { alive, bytes: Bytes(alive.size), role: self.role(&alive) };
         Some((time, timeline.alive_at(time).into_iter().map(held).collect()))
     }
     /// The instruction that defines a buffer.
-    pub(crate) fn definition(&self, held: &Held) -> InstructionId {
+    pub(crate) fn definition(&self, held: &PeakBuffer) -> InstructionId {
         self.flow.places.owner(self.flow.values.place(held.alive.value))
     }
     /// Where a buffer comes from.
-    pub(crate) fn origin(&self, held: &Held) -> Origin {
+    pub(crate) fn origin(&self, held: &PeakBuffer) -> Origin {
         let told = self.told(held.alive.value);
         Origin {
             instruction: self.definition(held),
@@ -76,7 +76,7 @@ impl Assignment<'_> {
         (called.instruction(id), called.computation(self.flow.module.instruction(id).parent))
     }
     /// Everything about a buffer alive at `time`.
-    pub(crate) fn holder(&self, held: &Held, time: u32, called: &dyn Called) -> Holder {
+    pub(crate) fn holder(&self, held: &PeakBuffer, time: u32, called: &dyn Called) -> Holder {
         let Alive { value, size, stay, .. } = held.alive;
         let place = self.flow.values.place(value);
         Holder {

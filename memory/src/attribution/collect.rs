@@ -4,7 +4,7 @@ use hlo_ir::InstructionId;
 
 use super::groups::{self, Groups, Sum};
 use super::{Attribution, Gap, Group, Holder, Point, Role, points, scratch};
-use crate::assignment::{Assignment, Held, Timeline};
+use crate::assignment::{Assignment, PeakBuffer, Timeline};
 use crate::names::{Called, named};
 use crate::{Bytes, Estimate};
 
@@ -34,7 +34,7 @@ pub(crate) fn explained(assignment: &Assignment<'_>, unnamed: bool) -> (Estimate
 /// What the attribution consists of, before anything has a name.
 struct Found {
     peak_step: u32,
-    held: Vec<Held>,
+    held: Vec<PeakBuffer>,
     by_source: Vec<Sum>,
     by_path: Vec<Sum>,
     temporaries: Vec<Sum>,

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::cache_conflict::should_split;
 use super::region::{Region, Source, grow};
-use super::savings::{DeadAfter, Held, Identity, is_view};
+use super::savings::{DeadAfter, Identity, Materialized, is_view};
 use super::sink::Sink;
 use super::sum::settle_sums;
 use crate::flow::{Frames, Value, has_rule, is_transparent};
@@ -112,7 +112,7 @@ fn alone<'s>(
 ) -> Result<Single<'s>, Option<Reason>> {
     let region = grow(context, &[sink], going, &IndexSet::new(), None)
         .map_err(|barrier| Reason { code: barrier.code, message: barrier.text })?;
-    let gone = Held::of(context, &[sink], &region, dead).gone(context.module, &region, dead);
+    let gone = Materialized::of(context, &[sink], &region, dead).gone(context.module, &region, dead);
     if gone.values().copied().sum::<Bytes>() == Bytes::ZERO {
         return Err(blocked(&region));
     }

@@ -12,7 +12,7 @@ use super::devices::unfit;
 use super::faithful;
 use super::fp_contraction::may_contract;
 use super::region::{Block, Region, Source, grow};
-use super::savings::{DeadAfter, Held, Identity};
+use super::savings::{DeadAfter, Identity, Materialized};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
 use super::size::{BlockSize, Limits, granule, most_bytes};
@@ -123,7 +123,7 @@ impl Planner<'_> {
             self.miss(sinks[0], reason);
             return Err(Vec::new());
         }
-        let held = Held::of(self.context, sinks, &region, dead);
+        let held = Materialized::of(self.context, sinks, &region, dead);
         let row_bytes = held.row_bytes(self.context.module, sinks[0].rows);
         let recycles = fits_malloc_cache(self.context);
         let is_costly = recycles && self.computes_twice(&region, dead);
@@ -202,7 +202,7 @@ impl Planner<'_> {
         let mut gone: IndexMap<Identity, Bytes> = IndexMap::new();
         let mut kept = Bytes::ZERO;
         for Planned { sinks, region, size, row_bytes } in &planned {
-            gone.extend(Held::of(self.context, sinks, region, dead).gone(module, region, dead));
+            gone.extend(Materialized::of(self.context, sinks, region, dead).gone(module, region, dead));
             kept = kept.max(Bytes(row_bytes.saturating_mul(size.rows as u64)));
         }
         let wasted = possible(self.context, gone.into_values().sum::<Bytes>()) - kept;

@@ -109,7 +109,7 @@ pub(super) type Identity = (usize, Option<InstructionId>);
 
 /// The values of which a block is in memory inside the loop: what sinks and other instructions that are not fused read. Each is listed
 /// once for each form.
-pub(super) struct Held {
+pub(super) struct Materialized {
     blocks: IndexMap<(Identity, usize, Rows), (Value, Origin)>,
     /// Indices that XLA:CPU computes from those of scatters with batching dimensions.
     expanded: Vec<(Identity, Bytes)>,
@@ -123,7 +123,7 @@ enum Origin {
     Read,
 }
 
-impl Held {
+impl Materialized {
     pub(super) fn of(context: &Context<'_>, sinks: &[&Sink], region: &Region, dead: &DeadAfter) -> Self {
         let module = context.module;
         let mut held: IndexSet<Block> = IndexSet::new();

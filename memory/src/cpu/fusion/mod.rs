@@ -11,6 +11,7 @@ mod global;
 mod reuse;
 mod rows;
 mod rules;
+mod stored;
 
 use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
@@ -35,6 +36,9 @@ pub(crate) fn run_for(graph: &mut Graph, target: Target) {
         let mut fuser = Fuser::new(target);
         let mut barred = global::globally_unfusible(graph, computation, &mut fuser);
         barred.extend(device::barred(graph, target, computation));
+        if target == Target::Gpu {
+            barred.extend(stored::stored(graph, computation));
+        }
         if target == Target::Tpu {
             barred.retain(|&id| graph.opcode(id) != Opcode::Dot);
         }
