@@ -107,6 +107,14 @@ pub(crate) fn rows(page: &str, heading: &str) -> Vec<String> {
     lines.take_while(|line| line.starts_with('|')).map(str::to_owned).collect()
 }
 
+/// The row of a family that a row of the front page repeats: name, floor, grade, totals by XLA:CPU and run time stand in it first.
+pub(crate) fn family_row(row: &str) -> Option<String> {
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    let ["", name, floor, grade, totals, time, ..] = cells[..] else { return None };
+    let (before, after) = totals.split_once(" -> ").unwrap_or((totals, totals));
+    Some(format!("| {name} | {before} | {after} | {floor} | {grade} | {time} |"))
+}
+
 /// The first cells of all tables of a page.
 pub(crate) fn first_column(page: &str) -> Vec<String> {
     let cell = |line: &str| line.split('|').nth(1).map(|cell| cell.trim().to_owned());
