@@ -82,6 +82,7 @@ def test_every_dump_is_a_row_and_a_broken_one_stops_nothing(folder, tmp_path, ca
 
     assert fleet(folder, tmp_path / "strict", "--strict") == command.FAILED
     assert fleet(tmp_path / "in/run/nothing", out) == command.USAGE
+    assert fleet(folder, out, "--target=abacus") == command.USAGE and "abacus" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert fleet(tmp_path / "empty", out) == command.FAILED
 
@@ -219,12 +220,16 @@ def test_a_budget_has_its_own_exit_code(folder, tmp_path):
     assert fleet(folder, tmp_path / "out", "--budget=1GiB") == command.DONE
 
 
-def test_sarif_has_the_remarks_of_all_dumps_once(folder, tmp_path):
+def test_sarif_has_the_remarks_of_all_dumps_once(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (folder / "single.hlo").write_text(module("single", 768, line=11).replace("/src/model.py", str(tmp_path / "own model.py")))
     shutil.copy(folder / "single.hlo", folder / "copy.hlo")
     assert fleet(folder, tmp_path / "out", f"--sarif={tmp_path / 'memory.sarif'}") == command.DONE
     (run,) = json.loads((tmp_path / "memory.sarif").read_text())["runs"]
     lines = [result["locations"][0]["physicalLocation"]["region"]["startLine"] for result in run["results"] if result["ruleId"] == "chunk"]
     assert {7, 11} <= set(lines) and lines.count(11) == 1
+    places = {result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in run["results"] if result["locations"]}
+    assert places == {"file:///src/model.py", "own%20model.py"}
     assert {result["ruleId"] for result in run["results"]} <= {rule["id"] for rule in run["tool"]["driver"]["rules"]}
 
 
@@ -233,6 +238,8 @@ def test_names_say_what_is_a_dump(tmp_path):
                  "module_0001.jit_f.sm_9.0a_gpu_after_optimizations-buffer-assignment.txt", "module_0002.jit_f.hlo_snapshot.pb", "module_0001.jit_f.ir-no-opt.ll",
                  "module_0001.jit_f.0001.spmd-partitioner.after_spmd-partitioning.before_x.txt", "module_0001.jit_f.0002.x.after_y.before_z.txt"):
         (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "module_0001.jit_f").mkdir()
+    (tmp_path / "module_0001.jit_f/module.mlir").write_bytes(b"x")
     found = dumps.find(tmp_path, tmp_path / "out")
     assert [(dump.name, dump.label, len(dump.files)) for dump in found] == [
         ("a.mlir", "a.mlir", 1), ("b.pb", "b.pb", 1), ("module_0001.jit_f", "jit_f", 3), ("module_0002.jit_f", "jit_f#2", 1)]

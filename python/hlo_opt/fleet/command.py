@@ -71,6 +71,8 @@ def _run(options: argparse.Namespace, old: list[dict] | None) -> int:
     settings = [f"--{name}={value}" for name in _SETTINGS if (value := getattr(options, name.replace("-", "_"))) is not None]
     keep = store.Store(options.output)
     results = _results(options, settings, found, keep)
+    if all(result.kind == "usage" for result in results):
+        raise ValueError(results[0].message)
     rows = [table.row(dump, result) for dump, result in zip(found, results, strict=True)]
     figures = baseline.FIGURES if options.compare == "both" else (f"{options.compare}_bytes",)
     changes = None if old is None else baseline.changes(old, rows, options.max_regression, figures)
@@ -129,7 +131,7 @@ def _write(options: argparse.Namespace, settings: list[str], rows: list[dict], c
     store.write(options.output / "table.csv", table.as_csv(rows))
     store.write(options.output / "index.html", page.html(data))
     if options.sarif:
-        store.write(options.sarif, sarif.merged([result.sarif for result in results if result.sarif]))
+        store.write(options.sarif, sarif.merged([result.sarif for result in results if result.sarif], Path.cwd()))
     sys.stdout.write(table.as_text(rows))
 
 

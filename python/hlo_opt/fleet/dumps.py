@@ -36,10 +36,11 @@ def find(folder: Path, left_out: Path) -> list[Dump]:
     """The dumps below a folder in the order of their names; nothing of `left_out`, where an earlier run wrote."""
     found: dict[str, list[Path]] = {}
     for place, below, names in os.walk(folder):
-        below[:] = sorted(name for name in below if Path(place, name).resolve() != left_out)
+        modules = _modules(Path(place), names)
+        # What XLA writes in a folder of a module's name is the same module once more.
+        below[:] = sorted(name for name in below if name not in modules and Path(place, name).resolve() != left_out)
         base = "" if Path(place) == folder else Path(place).relative_to(folder).as_posix() + "/"
-        for name, files in _modules(Path(place), names).items():
-            found[base + name] = files
+        found |= {base + name: files for name, files in modules.items()}
     seen: Counter[str] = Counter()
     return [Dump(name, _label(name, seen), tuple(found[name])) for name in sorted(found)]
 

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 
-def merged(documents: list[str]) -> str:
-    """One document with each remark once: dumps of one program at several shapes say the same of a line."""
+def merged(documents: list[str], here: Path) -> str:
+    """One document with each remark once: dumps of one program at several shapes say the same of a line. Files below `here` are named from there."""
+    documents = [document.replace(f'"{here.as_uri()}/', '"') for document in documents]
     loaded = [json.loads(document) for document in documents]
     if not loaded:
         return json.dumps({"version": "2.1.0", "runs": []}) + "\n"

@@ -125,4 +125,5 @@ def _sentence(said: str, code: int) -> str:
             return place + found["message"].replace("`dump/", "`")
     if code < 0:
         return f"the command was ended by signal {-code}"
-    return lines[-1] if lines else f"the command ended with exit code {code}"
+    said_first = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[-1] if lines else "")
+    return said_first or f"the command ended with exit code {code}"
