@@ -13,7 +13,8 @@ import pytest
 
 from hlo_opt.fleet import baseline, command, dumps, store, work
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "tests/browser/fleet_page.py"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "tests/browser/fleet_page.py"
 # A product with a kernel matrix, which is never needed whole.
 MODULE = """HloModule {name}
 
@@ -218,6 +219,14 @@ def test_a_budget_has_its_own_exit_code(folder, tmp_path):
     assert fleet(folder, tmp_path / "out", "--budget=1KiB") == command.OVER_BUDGET
     assert [row["status"] for row in rows(tmp_path / "out").values()] == ["error"] + ["over budget"] * 4
     assert fleet(folder, tmp_path / "out", "--budget=1GiB") == command.DONE
+
+
+def test_a_machine_file_travels_with_the_dumps(folder, tmp_path, capsys):
+    machine = tmp_path / "server.toml"
+    shutil.copy(ROOT / "tests/machines/server.toml", machine)
+    assert fleet(folder, tmp_path / "out", f"--machine={machine}") == command.DONE
+    machine.write_text("garbage")
+    assert fleet(folder, tmp_path / "out", f"--machine={machine}") == command.USAGE and "server.toml" in capsys.readouterr().err
 
 
 def test_sarif_has_the_remarks_of_all_dumps_once(folder, tmp_path, monkeypatch):

@@ -68,6 +68,9 @@ def _run(options: argparse.Namespace, old: list[dict] | None) -> int:
     if not found:
         print(f"hlo-opt fleet: no dump lies below `{options.folder}`", file=sys.stderr)
         return FAILED
+    if options.source_root is not None:
+        # The command runs in a folder of its own.
+        options.source_root = os.path.abspath(options.source_root)
     settings = [f"--{name}={value}" for name in _SETTINGS if (value := getattr(options, name.replace("-", "_"))) is not None]
     keep = store.Store(options.output)
     results = _results(options, settings, found, keep)
