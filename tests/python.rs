@@ -203,6 +203,15 @@ fn what_is_noise_on_tamer_data_too_is_said_to_be_undecided() {
 }
 
 #[test]
+#[ignore = "installs TensorFlow and PyTorch/XLA (3.3 GB) and takes ten minutes"]
+fn other_frameworks_run_what_comes_out() {
+    let mut programs = Command::new(session::python());
+    programs.arg("tests/referee/frameworks.py").arg("--wheel").arg(wheel()).env_remove("PYTHONPATH");
+    let said = succeed(&mut programs, "running programs of TensorFlow and PyTorch/XLA");
+    assert!(said.contains("| PyTorch/XLA ") && said.contains("All results agree."), "{said}");
+}
+
+#[test]
 fn older_versions_of_jax_pass_too() {
     // The referee runs with one XLA, the newest.
     let of_jax =

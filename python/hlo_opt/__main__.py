@@ -1,4 +1,5 @@
-"""The `hlo-opt` command: `hlo-opt ...` and `python -m hlo_opt ...` are the same, and `run` runs a Python program with all that it compiles rewritten."""
+"""The `hlo-opt` command: `hlo-opt ...` and `python -m hlo_opt ...` are the same. `run` runs a Python program with all that it compiles rewritten,
+`fleet` makes a table of a folder of dumps."""
 import os
 import signal
 import sys
@@ -8,6 +9,9 @@ def main() -> int:
     if sys.argv[1:2] == ["run"]:
         from .run import main as run
         return run(sys.argv[2:])
+    if sys.argv[1:2] == ["fleet"]:
+        from .fleet.command import main as fleet
+        return fleet(sys.argv[2:])
     from . import _native, stablehlo_files
     # The work happens outside Python, which would see Ctrl-C only afterwards.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
