@@ -130,7 +130,8 @@ fn the_book_has_every_page() {
 #[test]
 fn figures_of_the_front_page_were_measured() {
     let page = read(Path::new("docs/measured/front-page.md"));
-    let families = rows(&read(Path::new("docs/measured/families.md")), "Family (`tests/referee/family_programs.py`), MiB by XLA");
+    let families =
+        rows(&read(Path::new("docs/measured/families.md")), "Family (`tests/referee/family_programs.py`), MiB by XLA");
     let shown = rows(&read(Path::new("README.md")), "Program, MiB by XLA");
     assert!((8..=14).contains(&shown.len()), "README.md shows {} programs", shown.len());
     for row in shown {

@@ -16,11 +16,18 @@ const GE: &str = "%ge (a: f32[], b: f32[]) -> pred[] {
 }
 ";
 
+const PRODUCT: &str = "%product (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] multiply(%a, %b)
+}
+";
+
 const MIB: u64 = 1 << 20;
 
 /// The estimate of an entry computation with these lines.
 fn found(lines: &str, target: Target) -> Estimate {
-    let text = format!("HloModule m\n\n{ADD}\n{GE}\nENTRY %main {{\n{lines}\n}}\n");
+    let text = format!("HloModule m\n\n{ADD}\n{GE}\n{PRODUCT}\nENTRY %main {{\n{lines}\n}}\n");
     let module = hlo_ir::text::parse(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let found = estimate(&module, target).expect("the model knows all of it");
     assert_eq!(found.model, if target == Target::Cpu { Model::Predicted } else { Model::Rough });
@@ -321,4 +328,20 @@ fn running_sums() -> String {
 fn a_sum_that_many_kernels_would_make_from_much_is_stored_on_gpu() {
     assert_eq!(temporaries(&running_sums(), Target::Gpu), 64, "one of the sums; XLA:GPU says 65");
     assert_eq!(temporaries(&running_sums(), Target::Cpu), 448, "XLA:CPU stores all seven");
+}
+
+/// XLA:CPU splits long products into windows, of which it holds 512 MiB.
+#[test]
+fn long_reductions_hold_no_windows_on_devices() {
+    let lines = "  %x = f32[4096,1024]{1,0} parameter(0)
+  %y = f32[4096,1024]{1,0} parameter(1)
+  %xs = f32[4096,1024,1024]{2,1,0} broadcast(%x), dimensions={0,1}
+  %ys = f32[4096,1024,1024]{2,1,0} broadcast(%y), dimensions={0,2}
+  %p = f32[4096,1024,1024]{2,1,0} multiply(%xs, %ys)
+  %e = f32[4096,1024,1024]{2,1,0} sine(%p)
+  %one = f32[] constant(1)
+  ROOT %o = f32[1024,1024]{1,0} reduce(%e, %one), dimensions={0}, to_apply=%product";
+    assert!(temporaries(lines, Target::Cpu) >= 512);
+    assert_eq!(temporaries(lines, Target::Gpu), 0, "XLA:GPU says 0");
+    assert_eq!(temporaries(lines, Target::Tpu), 0, "XLA:TPU says 0");
 }

@@ -98,12 +98,12 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     if cpu {
         float::widen_half_dots(&mut cx);
     }
-    let mut idle = [None; SIMPLIFICATION.len()];
-    repeat(&mut cx, &SIMPLIFICATION, &mut idle);
+    let (passes, mut idle) = (simplification(cpu), [None; 13]);
+    repeat(&mut cx, &passes, &mut idle);
     expand::select_and_scatters(&mut cx);
     index::expand_single_scatters(&mut cx);
     index::simplify_scatters(&mut cx);
-    repeat(&mut cx, &SIMPLIFICATION, &mut idle);
+    repeat(&mut cx, &passes, &mut idle);
     gemv_and_transpose_folding::widen_vectors(&mut cx);
     if cpu {
         expand::bitcasts_of_other_sizes(&mut cx);
@@ -124,24 +124,26 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
 /// A pass of a pipeline: whether it changed anything.
 type Pass = fn(&mut Cx<'_>) -> bool;
 
-/// The simplification pipeline, in order.
+/// The simplification pipeline, in order. Compilers for devices split long reductions otherwise, and hold no windows of them in memory.
 ///
 /// Source: `CreateSimplificationPipeline` (xla/service/cpu/cpu_compiler.cc).
-const SIMPLIFICATION: [Pass; 13] = [
-    algsimp::run,
-    |cx| dce::run(cx),
-    index::expand_single_gathers,
-    index::simplify_gathers,
-    tree_reduction::run,
-    loops::hoist_invariants,
-    |cx| tuples::run(cx),
-    loops::sink_constants,
-    loops::simplify,
-    |cx| dce::run(cx),
-    reshape_mover::run,
-    constant_folding::run,
-    conditional::simplify,
-];
+fn simplification(cpu: bool) -> [Pass; 13] {
+    [
+        algsimp::run,
+        |cx| dce::run(cx),
+        index::expand_single_gathers,
+        index::simplify_gathers,
+        if cpu { tree_reduction::run } else { |_| false },
+        loops::hoist_invariants,
+        |cx| tuples::run(cx),
+        loops::sink_constants,
+        loops::simplify,
+        |cx| dce::run(cx),
+        reshape_mover::run,
+        constant_folding::run,
+        conditional::simplify,
+    ]
+}
 
 /// The passes of stage H, in order.
 ///
