@@ -2,7 +2,7 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode, edit};
-use hlo_memory::size::array_size;
+use hlo_memory::{Target, size::array_size};
 
 use super::materialized::held;
 use crate::Context;
@@ -11,6 +11,8 @@ use crate::flow::{Frames, Value, producer};
 /// The data flow of one computation. Calls are opaque.
 pub(super) struct Graph<'m> {
     pub(super) module: &'m Module,
+    /// The compiler that decides what stands in memory.
+    pub(super) target: Target,
     /// Live instructions that compute something, in text order.
     pub(super) ops: Vec<InstructionId>,
     /// The arrays each of them makes: itself, or its `get-tuple-element`s.
@@ -48,6 +50,7 @@ impl<'m> Graph<'m> {
         let mut frames = Frames::new(calls.map(|(id, _)| id).collect());
         let mut graph = Self {
             module,
+            target: context.options.target,
             ops: Vec::new(),
             makers: SideTable::new(None),
             numbers: SideTable::new(0),
