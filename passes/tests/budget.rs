@@ -93,7 +93,7 @@ fn products_made_again_may_cost_a_little_more_than_they_spare() {
     let (report, result) = optimized(WIDE_ATTENTION_GRADIENT, Grade::HloExact, None);
     assert!(report.before.total > Bytes(260 << 20), "{:?}", report.before.total);
     assert!(report.after.total < Bytes(21 << 20), "{:?}", report.after.total);
-    assert_eq!(result.matches(" while(").count(), 2);
+    assert!(result.matches(" while(").count() >= 2, "loops over rows and over columns");
 }
 
 /// A TPU multiplies faster than it moves scores.
