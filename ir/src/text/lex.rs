@@ -337,7 +337,27 @@ pub(super) fn verbatim(text: &str) -> Cow<'_, str> {
         }
     }
     out.push_str(rest);
-    Cow::Owned(out.trim_end().to_owned())
+    let out = out.trim_end();
+    // Braces behind two slashes count where a group has no end without them.
+    if is_balanced(text) && !is_balanced(out) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(out.to_owned())
+}
+
+/// Whether every brace outside of `"strings"` has its other one.
+fn is_balanced(text: &str) -> bool {
+    let mut rest = text.as_bytes();
+    while let Some(at) = memchr::memchr3(b'{', b'}', b'"', rest) {
+        let end = match rest[at] {
+            b'{' => group_end(&rest[at..], b'{', b'}'),
+            b'"' => string_end(rest, at + 1, b'"').map(|end| end - at),
+            _ => None,
+        };
+        let Some(end) = end else { return false };
+        rest = &rest[at + end..];
+    }
+    true
 }
 
 /// The text a quoted string stands for. An escape that is not known is kept as it is.
@@ -430,5 +450,7 @@ mod tests {
     fn kept_text_loses_line_comments_only() {
         assert_eq!(verbatim(" {1, // one\n 2, /*i=2*/ 3} // end\n"), "{1, \n 2, /*i=2*/ 3}");
         assert_eq!(verbatim("\"http://a\" /* b */"), "\"http://a\"");
+        let needed = "{it's // {\n }}";
+        assert_eq!(verbatim(needed), needed, "the group has no end without the bracket behind the slashes");
     }
 }
