@@ -153,7 +153,7 @@ def test_an_interrupted_run_goes_on(folder, tmp_path):
         f"if sys.argv[0] == '-m' and sys.orig_argv[-1] == 'dump/single.hlo':\n    pathlib.Path({str(slow / 'began')!r}).touch()\n    time.sleep(600)\n")
     path = os.pathsep.join(filter(None, [str(slow), os.environ.get("PYTHONPATH")]))
     arguments = [sys.executable, "-m", "hlo_opt", "fleet", str(folder), "-o", str(out), *SETTINGS, "--jobs=2"]
-    process = subprocess.Popen(arguments, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    process = subprocess.Popen(arguments, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True, cwd=tmp_path, preexec_fn=hear_interrupts)
     wait_for(lambda: (slow / "began").exists() and len(list((out / "results").glob("*.json"))) == 4)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
@@ -161,6 +161,11 @@ def test_an_interrupted_run_goes_on(folder, tmp_path):
     assert fleet(folder, out) == command.DONE
     fleet(folder, tmp_path / "whole")
     assert contents(out) == contents(tmp_path / "whole")
+
+
+def hear_interrupts():
+    """Shells start what runs in the background deaf to Ctrl-C, and its children with it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for(happened):
