@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::super::graph::Graph;
 use super::super::traits;
+use crate::Bytes;
 use crate::hash::IndexSet;
 use crate::size::shape_size;
 
@@ -80,5 +81,5 @@ fn is_transparent(graph: &Graph, id: InstructionId) -> bool {
 }
 
 fn bytes(graph: &Graph, id: InstructionId) -> u64 {
-    shape_size(graph.shape(id)).map_or(0, |bytes| bytes.get())
+    shape_size(graph.shape(id)).map_or(0, Bytes::get)
 }
