@@ -272,7 +272,7 @@ fn positions_of_a_pool_are_not_written_on_gpu() {
     assert_eq!(temporaries(pool, Target::Gpu), 30, "XLA:GPU says 30.6: the largest of each window, and where they are");
 }
 
-/// Probabilities of 4096 rows of scores, and a sum of values by them: a softmax in 256 MiB, whatever the length of its rows.
+/// Rows of scores, their shares of the sum of their row, and a sum of values by those; 64 MiB of scores in all tests.
 fn softmax(rows: u32, length: u32) -> String {
     shares(rows, length, "", "%e")
 }

@@ -21,6 +21,9 @@ const ATTENTION_GRADIENT: &str = include_str!("budget_programs/attention_gradien
 /// The same of 128 numbers: each product takes twice as long, beside the same scores.
 const WIDE_ATTENTION_GRADIENT: &str = include_str!("budget_programs/attention_gradient_wide.hlo");
 
+/// The same of 8192 tokens of 64 numbers.
+const LONG_ATTENTION_GRADIENT: &str = include_str!("budget_programs/attention_gradient_long.hlo");
+
 /// The `message-network-gradient` of `tests/referee/family_programs.py`.
 const MESSAGES: &str = include_str!("budget_programs/message_network_gradient.hlo");
 
@@ -105,6 +108,17 @@ fn products_are_made_again_on_other_devices_too() {
     let report = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
     assert!(report.before.total > Bytes(130 << 20), "{:?}", report.before.total);
     assert!(report.after.total < Bytes(10 << 20), "{:?}", report.after.total);
+}
+
+/// XLA:GPU computes exponentials in every kernel that reads them, so that blocks of rows need not hold them and can be few.
+#[test]
+fn what_every_kernel_makes_for_itself_is_no_part_of_a_block_on_gpu() {
+    let mut module = parse(LONG_ATTENTION_GRADIENT);
+    let options = Options { target: Target::Gpu, exactness: Grade::Reassociate, ..Options::default() };
+    let estimator = ModelEstimator { target: Target::Gpu };
+    let report = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
+    assert!(report.before.total > Bytes(780 << 20), "XLA:GPU says 782 MiB: {:?}", report.before.total);
+    assert!(report.after.total < Bytes(210 << 20), "XLA:GPU says 208.5: {:?}", report.after.total);
 }
 
 /// The loop of the gradient asks where what it makes again is above zero.

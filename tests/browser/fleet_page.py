@@ -7,14 +7,13 @@ Needs `chromedriver` and `chromium` on the PATH, nothing else. Exit status 1 and
 
 import decimal
 import json
-import os
 import pathlib
 import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from report_page import Browser, check  # noqa: E402
+from report_page import Browser, check, look  # noqa: E402
 
 COLUMN = """
 const panel = document.getElementById(arguments_.panel), heads = [...panel.querySelectorAll('th button')];
@@ -92,15 +91,5 @@ def use(page, dark, shots):
         browser.close()
 
 
-def main():
-    page = pathlib.Path(sys.argv[1])
-    shots = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
-    if shots:
-        os.makedirs(shots, exist_ok=True)
-    for dark in (False, True):
-        use(page, dark, shots)
-    print(f"{page}: sorting, filter, links, light and dark are right")
-
-
 if __name__ == "__main__":
-    main()
+    look(use, "sorting, filter, links, light and dark")

@@ -129,15 +129,16 @@ def use(page: pathlib.Path, dark: bool, shots: pathlib.Path | None) -> None:
         browser.close()
 
 
-def main() -> None:
+def look(use, seen: str) -> None:
+    """Opens the page of the command line in light and in dark mode, for the screenshots of a folder if one is named."""
     page = pathlib.Path(sys.argv[1])
     shots = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
     if shots:
         os.makedirs(shots, exist_ok=True)
     for dark in (False, True):
         use(page, dark, shots)
-    print(f"{page}: charts, zoom, hover, sorting, treemap, light and dark are right")
+    print(f"{page}: {seen} are right")
 
 
 if __name__ == "__main__":
-    main()
+    look(use, "charts, zoom, hover, sorting, treemap, light and dark")

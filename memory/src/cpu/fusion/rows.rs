@@ -22,8 +22,11 @@ const MOST_INSTRUCTIONS: usize = 256;
 /// What is looked at in a graph, so that nothing is looked at twice.
 #[derive(Debug)]
 pub(super) struct Rows {
+    /// The last search in which an instruction was looked at.
     seen: SideTable<InstructionId, u32>,
+    /// The number of the search under way.
     search: u32,
+    /// Instructions that it may still look at.
     left: usize,
 }
 

@@ -31,6 +31,7 @@ pub(super) struct Fuser {
     indexing: Option<Indexing>,
     /// The fusion, and what it reads more than once.
     reused: Option<(InstructionId, Users)>,
+    /// What kernels of whole rows take, where the compiler makes such.
     rows: Rows,
 }
 

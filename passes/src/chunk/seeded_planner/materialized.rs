@@ -1,5 +1,5 @@
-//! Which values stand in memory as XLA:CPU compiles the module: those of which the maker or a reader is not fused, and those that several places of
-//! a kernel would compute again at a cost.
+//! Which values stand in memory as XLA compiles the module: those of which the maker or a reader is not fused, and those that several places of
+//! a kernel would compute again at a cost. The rules are those of XLA:CPU, but for its library and for what XLA:GPU computes in every kernel.
 //!
 //! `hlo_memory` does what the compiler does to one module; this asks what it would do, before there is one, and is right where a kernel is not cut
 //! for other reasons.
