@@ -37,7 +37,8 @@ fn computation_bytes(graph: &Graph, computation: ComputationId) -> u64 {
     graph.list(computation).map(|id| bytes_accessed(graph, id)).fold(0, u64::saturating_add)
 }
 
-fn bytes(graph: &Graph, id: InstructionId) -> u64 {
+/// Bytes of a result, tuple tables included; no more than can be added up.
+pub(crate) fn bytes(graph: &Graph, id: InstructionId) -> u64 {
     shape_size(graph.shape(id)).map_or(u64::MAX / 8, |bytes| bytes.get().min(u64::MAX / 8))
 }
 

@@ -8,10 +8,9 @@ use hlo_ir::{ComputationId, InstructionId, Opcode};
 use smallvec::SmallVec;
 
 use super::super::graph::Graph;
+use super::super::traffic::bytes;
 use super::super::traits;
-use crate::Bytes;
 use crate::hash::IndexSet;
-use crate::size::shape_size;
 
 /// The kernels that would make a value, by what they write.
 type Kernels = SmallVec<[InstructionId; 4]>;
@@ -24,13 +23,12 @@ pub(super) fn stored(graph: &Graph, computation: ComputationId) -> IndexSet<Inst
     let mut kernels: SideTable<InstructionId, Kernels> = SideTable::new(Kernels::new());
     let mut found = IndexSet::default();
     for id in graph.post_order(computation).into_iter().rev() {
-        let made_in = if found.contains(&id) { Kernels::from_slice(&[id]) } else { makers(graph, &kernels, id) };
-        if is_stored(graph, id, made_in.len() as u64) {
+        let mut made_in = makers(graph, &kernels, id);
+        if is_stored(graph, id, made_in.len()) {
             found.insert(id);
-            kernels.set(id, Kernels::from_slice(&[id]));
-        } else {
-            kernels.set(id, made_in);
+            made_in = Kernels::from_slice(&[id]);
         }
+        kernels.set(id, made_in);
     }
     found
 }
@@ -52,9 +50,9 @@ fn makers(graph: &Graph, kernels: &SideTable<InstructionId, Kernels>, id: Instru
 }
 
 /// Whether so many kernels read more to make a value than to read it, what writing it once costs included.
-fn is_stored(graph: &Graph, id: InstructionId, kernels: u64) -> bool {
+fn is_stored(graph: &Graph, id: InstructionId, kernels: usize) -> bool {
     let is_made = traits::is_elementwise(graph, id) && graph.opcode(id) != Opcode::Constant && !graph.is_root(id);
-    let (own, read) = (bytes(graph, id), read_for(graph, id));
+    let [own, read, kernels] = [bytes(graph, id), read_for(graph, id), kernels as u64].map(u128::from);
     is_made && kernels > 1 && kernels * read > read + own + kernels * own
 }
 
@@ -78,8 +76,4 @@ fn behind(graph: &Graph, mut id: InstructionId) -> InstructionId {
 fn is_transparent(graph: &Graph, id: InstructionId) -> bool {
     matches!(graph.opcode(id), Opcode::Broadcast | Opcode::Bitcast | Opcode::Reshape)
         || traits::is_elementwise(graph, id)
-}
-
-fn bytes(graph: &Graph, id: InstructionId) -> u64 {
-    shape_size(graph.shape(id)).map_or(0, Bytes::get)
 }
