@@ -91,7 +91,8 @@ const fn gpu(name: &'static str, [memory, bytes_per_second, cache]: [u64; 3], [b
     }
 }
 
-/// Google's data sheets, and half of the memory for vectors as a cache. Products of `f32` are made of `bf16` by default. What a kernel and an iteration take was not measured.
+/// Google's data sheets. A cache is the memory for vectors but for 16 MiB, which XLA keeps for its kernels (`xla_tpu_scoped_vmem_limit_kib`), and of that half: a kernel
+/// reads an array and writes one. Products of `f32` are made of `bf16` by default. What a kernel and an iteration take was not measured.
 const fn tpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64, bf16: u64) -> Machine {
     Machine {
         name: SmolStr::new_static(name),
@@ -116,10 +117,10 @@ static MACHINES: [Machine; 9] = [
     gpu("h200", [141 * GIGA, 3700 * GIGA, 25 * MIB], [700 * TERA, 45 * TERA, 47 * TERA]),
     gpu("a100", [80 * GIGA, 1500 * GIGA, 20 * MIB], [220 * TERA, 13 * TERA, 13 * TERA]),
     gpu("b200", [180 * GIGA, 6000 * GIGA, 63 * MIB], [1600 * TERA, 28 * TERA, 56 * TERA]),
-    tpu("v5e", 16 * GIGA, 819 * GIGA, 64 * MIB, 197 * TERA),
-    tpu("v4", 32 * GIGA, 1228 * GIGA, 16 * MIB, 275 * TERA),
-    tpu("v5p", 95 * GIGA, 2765 * GIGA, 32 * MIB, 459 * TERA),
-    tpu("v6e", 32 * GIGA, 1640 * GIGA, 64 * MIB, 918 * TERA),
+    tpu("v5e", 16 * GIGA, 819 * GIGA, 56 * MIB, 197 * TERA),
+    tpu("v4", 32 * GIGA, 1228 * GIGA, 8 * MIB, 275 * TERA),
+    tpu("v5p", 95 * GIGA, 2765 * GIGA, 24 * MIB, 459 * TERA),
+    tpu("v6e", 32 * GIGA, 1640 * GIGA, 56 * MIB, 918 * TERA),
 ];
 
 impl Machine {

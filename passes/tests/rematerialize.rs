@@ -123,9 +123,8 @@ fn what_follows_from_parameters_belongs_to_the_layer_that_uses_it() {
     assert!(count(&with, Opcode::Compare) + 1 >= count(&without, Opcode::Compare));
 }
 
-/// What kernels take on TPU was not compared with that compiler, so no time holds anything back there.
 #[test]
-fn nothing_is_too_slow_where_times_were_not_compared() {
+fn what_is_too_slow_is_left_on_devices_too() {
     let source = include_str!("../../corpus/rematerialize/keeps-products.before.hlo");
     let slower = |target| {
         let mut module = text::parse(source).unwrap();
@@ -134,5 +133,5 @@ fn nothing_is_too_slow_where_times_were_not_compared() {
         let report = run(&mut module, &passes, &options, &ModelEstimator { target }).expect("it has an estimate");
         report.remarks.iter().any(|remark| remark.code == "slower")
     };
-    assert_eq!([Target::Cpu, Target::Tpu].map(slower), [true, false]);
+    assert_eq!([Target::Cpu, Target::Tpu].map(slower), [true, true]);
 }

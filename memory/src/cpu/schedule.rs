@@ -19,7 +19,7 @@ use buffers::Buffers;
 
 /// Orders every computation that is not the body of a fusion.
 pub(crate) fn schedule(graph: &Graph, target: Target) -> Schedule {
-    if target == Target::Gpu {
+    if target != Target::Cpu {
         return for_memory(graph, target);
     }
     let mut schedule = Schedule::new(Vec::new());

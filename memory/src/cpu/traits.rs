@@ -60,6 +60,11 @@ pub(crate) fn is_fusible(graph: &Graph, id: InstructionId) -> bool {
     }
 }
 
+/// Whether an instruction multiplies matrices or convolves.
+pub(crate) fn is_product(graph: &Graph, id: InstructionId) -> bool {
+    matches!(graph.opcode(id), Opcode::Dot | Opcode::Convolution)
+}
+
 /// The integer of a scalar `constant`.
 pub(crate) fn integer_constant(graph: &Graph, id: InstructionId) -> Option<i64> {
     if graph.opcode(id) == Opcode::Constant { graph.inst(id).literal()?.parse().ok() } else { None }

@@ -152,7 +152,7 @@ impl<'a> Search<'a> {
         observer.begun(module);
         observer.working("estimating the input");
         let before = statistics.estimates.measure(|| estimator.estimate(module))?;
-        let times = Times::of(module, options.target == Target::Gpu || passes.iter().any(|pass| pass.is_timed()));
+        let times = Times::of(module, options.target != Target::Cpu || passes.iter().any(|pass| pass.is_timed()));
         Ok(Self {
             origins: Origins::new(module),
             inlined_size: scope::inlined_size(module),

@@ -30,6 +30,7 @@ mod gemv_and_transpose_folding;
 mod index;
 mod layout;
 mod loops;
+mod narrow;
 mod reshape_decomposer;
 mod reshape_mover;
 mod spmd;
@@ -39,11 +40,12 @@ mod value;
 mod visit;
 
 pub(crate) use caveats::{Doubts, doubts};
+pub(crate) use cx::Cx;
+pub(crate) use loops::hoist_invariants;
 
 use crate::Target;
 use crate::cpu::graph::Graph;
 use crate::cpu::{dce, tuples};
-use cx::Cx;
 
 /// Rounds after which a pipeline stops even if it still changes something.
 const MOST_ROUNDS: usize = 25;
@@ -71,6 +73,9 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     arrival::run(&mut cx);
     spmd::run(&mut cx);
     dce::run(&mut cx);
+    if target == Target::Tpu {
+        expand::one_hot_scatters(&mut cx);
+    }
     index::normalize_batches(&mut cx);
     expand::decompose_dots(&mut cx);
     expand::inline_maps(&mut cx);
@@ -92,7 +97,7 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     expand::running_reductions(&mut cx);
     if target == Target::Gpu {
         expand::library_convolutions(&mut cx);
-    } else {
+    } else if cpu {
         expand::canonical_convolutions(&mut cx);
     }
     if cpu {
@@ -112,6 +117,9 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     gemv_and_transpose_folding::fold_transposes(&mut cx);
     if target == Target::Gpu {
         expand::pad_for_library(&mut cx);
+    }
+    if target == Target::Tpu {
+        narrow::run(&mut cx);
     }
     cse::run(&mut cx);
     if cpu {

@@ -16,15 +16,10 @@ pub(super) fn decides(graph: &Graph, target: Target, consumer: InstructionId, nu
         Target::Cpu => None,
         Target::Gpu if feeds_product(graph, consumer) => Some(is_widening(graph, producer)),
         Target::Gpu if is_window_of_several(graph, consumer) => Some(is_numbering(graph, producer)),
-        Target::Gpu => scatter_of(graph, consumer)
-            .map(|scatter| !is_destination(graph, consumer, scatter, number) && is_cheap_producer(graph, producer)),
-        Target::Tpu => {
-            let joined =
-                graph.opcode(producer) == Opcode::Dot && root_of(graph, consumer, Opcode::Concatenate).is_some();
-            let once = graph.user_count(producer) == 1 && !graph.is_root(producer);
-            // Products are written where they are joined.
-            if joined { Some(once) } else { feeds_product(graph, consumer).then(|| is_cheap_producer(graph, producer)) }
-        }
+        Target::Gpu => scatter_of(graph, consumer).map(|scatter| {
+            !is_destination(graph, consumer, scatter, number) && is_cheap_producer(graph, producer, false)
+        }),
+        Target::Tpu => super::tpu::decides(graph, consumer, number),
     }
 }
 
@@ -82,8 +77,9 @@ fn is_numbering(graph: &Graph, producer: InstructionId) -> bool {
     matches!(graph.opcode(producer), O::Iota | O::Broadcast | O::Pad) && !graph.is_root(producer)
 }
 
-/// What a kernel of another kind computes on the fly: elementwise work, and data that is only moved.
-fn is_cheap_producer(graph: &Graph, producer: InstructionId) -> bool {
+/// What a kernel of another kind computes on the fly: elementwise work, slow work of which others need the result too if it may be `slow_too`, and data
+/// that is only moved.
+pub(super) fn is_cheap_producer(graph: &Graph, producer: InstructionId, slow_too: bool) -> bool {
     use Opcode as O;
     let alone = graph.user_count(producer) == 1;
     let moved = match graph.opcode(producer) {
@@ -93,7 +89,7 @@ fn is_cheap_producer(graph: &Graph, producer: InstructionId) -> bool {
     };
     let scalar = graph.opcode(producer) == O::Constant && traits::is_effective_scalar(graph, producer);
     let computed = traits::is_elementwise(graph, producer) && graph.opcode(producer) != O::Constant;
-    let computed = computed && (alone || !super::cost::is_expensive(graph, producer));
+    let computed = computed && (alone || slow_too || !super::cost::is_expensive(graph, producer));
     graph.opcode(producer) != O::Fusion && !graph.is_root(producer) && (moved || scalar || computed)
 }
 
@@ -103,7 +99,7 @@ fn scatter_of(graph: &Graph, id: InstructionId) -> Option<InstructionId> {
 }
 
 /// The instruction of this opcode that `id` is, or that is the root of the fusion `id`.
-fn root_of(graph: &Graph, id: InstructionId, opcode: Opcode) -> Option<InstructionId> {
+pub(super) fn root_of(graph: &Graph, id: InstructionId, opcode: Opcode) -> Option<InstructionId> {
     let root = if graph.opcode(id) == Opcode::Fusion { graph.root(graph.fused(id)?) } else { id };
     (graph.opcode(root) == opcode).then_some(root)
 }

@@ -12,6 +12,7 @@ mod reuse;
 mod rows;
 mod rules;
 mod stored;
+mod tpu;
 
 use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
@@ -36,11 +37,13 @@ pub(crate) fn run_for(graph: &mut Graph, target: Target) {
         let mut fuser = Fuser::new(target);
         let mut barred = global::globally_unfusible(graph, computation, &mut fuser);
         barred.extend(device::barred(graph, target, computation));
-        if target == Target::Gpu {
-            barred.extend(stored::stored(graph, computation));
-        }
-        if target == Target::Tpu {
-            barred.retain(|&id| graph.opcode(id) != Opcode::Dot);
+        match target {
+            Target::Cpu => {}
+            Target::Gpu => barred.extend(stored::stored(graph, computation)),
+            Target::Tpu => {
+                barred.retain(|&id| !traits::is_product(graph, id));
+                barred.extend(tpu::barred(graph, computation));
+            }
         }
         Queue::new(graph, computation, &mut position).run(graph, &mut fuser, &barred);
     }

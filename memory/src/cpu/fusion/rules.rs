@@ -73,7 +73,7 @@ impl Fuser {
         if expensive && self.reuses(graph, consumer, producer) {
             return false;
         }
-        let repeats = self.target != Target::Gpu && would_duplicate(graph, producer, consumer);
+        let repeats = self.target == Target::Cpu && would_duplicate(graph, producer, consumer);
         if graph.is_root(producer) || (expensive && repeats) {
             return false;
         }

@@ -102,20 +102,18 @@ fn keeps_index(graph: &Graph<'_>, operand: InstructionId, user: InstructionId) -
 }
 
 /// Whether a value has memory of its own whatever kernels there are: what makes it or some reader is not fused, or several readers would compute
-/// it again at a cost, which XLA:GPU does. Only XLA:CPU has a library for reductions.
+/// it again at a cost, which compilers for devices do. Only XLA:CPU has a library for reductions.
 fn needs_memory(graph: &Graph<'_>, value: InstructionId) -> bool {
     let fusible = |op: InstructionId| is_fusible(graph.module.instruction(op).opcode);
     let users: IndexSet<InstructionId> = graph.uses(value).iter().map(|(user, _)| *user).collect();
     let op = graph.op(value);
     let view = is_view(graph.module, op);
-    let (has_library, computes_once) = (graph.target == Target::Cpu, graph.target != Target::Gpu);
+    let on_cpu = graph.target == Target::Cpu;
     !view
         && (!fusible(op)
-            || readers(graph, value).any(|user| !fusible(user) || (has_library && reduces_memory(graph, user)))
-            || (has_library
-                && users.iter().any(|&user| reduces_several(graph, user))
-                && comes_from_library(graph, value))
-            || (users.len() > 1 && ((computes_once && is_expensive(graph.module, op)) || is_joined(graph, op))))
+            || readers(graph, value).any(|user| !fusible(user) || (on_cpu && reduces_memory(graph, user)))
+            || (on_cpu && users.iter().any(|&user| reduces_several(graph, user)) && comes_from_library(graph, value))
+            || (users.len() > 1 && ((on_cpu && is_expensive(graph.module, op)) || is_joined(graph, op))))
 }
 
 /// Whether an instruction reduces what stands in memory: XLA:CPU gives reductions of floats to a library, and splits long ones in two, the first over

@@ -69,12 +69,9 @@ impl Search<'_> {
             return None;
         }
         match (self.passes[pass].is_timed(), self.options.target) {
-            // What kernels and iterations take on TPU was not measured: a vision transformer took 0.84 of its
-            // time by XLA:TPU's module where `run_time` says 1.06.
-            (_, Target::Tpu) => None,
             (true, _) => Some(MAX_SLOWDOWN),
             // Blocks are as large as starting their kernels asks for. On CPU passes go by prices of their own, which were fitted to run times.
-            (false, Target::Gpu) if !self.options.asks_for_small_savings() => Some(1.0 + STARTING),
+            (false, Target::Gpu | Target::Tpu) if !self.options.asks_for_small_savings() => Some(1.0 + STARTING),
             (false, _) => None,
         }
     }

@@ -1,8 +1,10 @@
 //! The tiles of XLA:TPU: every array in the order of dimensions that pads least.
 //!
 //! Arrays are kept in tiles of 8 by 128 elements of two of their dimensions, so a dimension of three elements at the wrong place makes an array
-//! forty times as large. For arguments and results the compiler takes the pair of dimensions that pads least (202 of 202 compiled shapes); what
-//! it keeps in rows all the same, around gathers and scatters of rows, is not modelled.
+//! forty times as large. For arguments and results the compiler takes the pair of dimensions that pads least (202 of 202 compiled shapes). [`mod@rows`]
+//! has what it keeps in rows all the same.
+
+mod rows;
 
 use hlo_ir::shape::{ArrayShape, Layout, Shape, ShapeRef};
 use hlo_ir::{ElementType, InstructionId};
@@ -30,6 +32,7 @@ pub(crate) fn run(graph: &mut Graph, target: Target) {
             graph.set_shape(id, shape);
         }
     }
+    rows::run(graph);
 }
 
 fn tiled(shape: &Shape) -> ShapeRef {
@@ -58,18 +61,18 @@ fn best(array: &ArrayShape) -> Layout {
         let others = others.fold(1, i128::saturating_mul);
         let round = |size: i64, tile: i64| i128::from(size.saturating_add(tile - 1) / tile * tile);
         let tile = round(array.dims[lane], LANES)
-            .saturating_mul(round(array.dims[sublane], rows(array.dims[sublane], packing)));
+            .saturating_mul(round(array.dims[sublane], sublanes(array.dims[sublane], packing)));
         others.saturating_mul(tile)
     };
     let (lane, sublane) = pairs.min_by_key(cost).unwrap_or((rank - 1, rank - 2));
     let rest = (0..rank).rev().filter(|&dim| dim != lane && dim != sublane);
     let order = [lane, sublane].into_iter().chain(rest).map(|dim| dim as i64);
-    let suffix = format_smolstr!("T({},{LANES})", rows(array.dims[sublane], packing));
+    let suffix = format_smolstr!("T({},{LANES})", sublanes(array.dims[sublane], packing));
     Layout { minor_to_major: order.collect(), suffix }
 }
 
 /// Elements of the second fastest dimension in a tile: fewer where there are fewer, but whole words.
-fn rows(size: i64, packing: i64) -> i64 {
+fn sublanes(size: i64, packing: i64) -> i64 {
     let few = match size {
         ..=1 => 1,
         2 => 2,
