@@ -1,5 +1,5 @@
-//! The order in which the instructions of a computation run: on XLA:CPU breadth first, without regard to memory; on XLA:GPU whichever of three orders
-//! needs least.
+//! The order in which the instructions of a computation run: on XLA:CPU breadth first, without regard to memory; on XLA:GPU and XLA:TPU
+//! whichever of three orders needs least.
 //!
 //! Source: `BFScheduler`, `DefaultMemoryScheduler` (xla/hlo/transforms/simplifiers/hlo_memory_scheduler.cc).
 

@@ -6,6 +6,7 @@ use hlo_ir::{AttrKey, ElementType, Opcode};
 
 use super::build::share;
 use super::cx::{Cx, Id};
+use crate::cpu::traits;
 use crate::hash::{IndexMap, IndexSet};
 
 /// Converts the operands of products, and moves the conversions to where the values are made.
@@ -14,7 +15,7 @@ pub(crate) fn run(cx: &mut Cx<'_>) {
         let order: Vec<Id> = cx.post_order(computation).into_iter().collect();
         let mut converted = IndexMap::default();
         for &id in &order {
-            if matches!(cx.opcode(id), Opcode::Dot | Opcode::Convolution) && has_default_precision(cx, id) {
+            if traits::is_product(cx, id) && has_default_precision(cx, id) {
                 convert_operands(cx, id, &mut converted);
             }
         }
@@ -55,13 +56,15 @@ fn move_up(cx: &mut Cx<'_>, order: &[Id]) {
     for id in order.iter().copied().filter(|id| read_narrow.contains(id)) {
         if moves_data(cx, id) {
             narrow_operands(cx, id);
-        } else if !matches!(cx.opcode(id), Opcode::Dot | Opcode::Convolution) {
+        } else if !traits::is_product(cx, id) {
             continue;
         }
         let narrow = share(cx.arr(id).with_element_type(ElementType::Bf16));
         cx.set_shape(id, narrow);
         let conversions: Vec<Id> = cx.each_user(id).filter(|&user| is_narrowing(cx, user)).collect();
-        conversions.into_iter().for_each(|user| cx.replace(user, id));
+        for user in conversions {
+            cx.replace(user, id);
+        }
     }
 }
 

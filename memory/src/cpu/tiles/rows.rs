@@ -53,13 +53,12 @@ fn in_place(graph: &Graph, id: InstructionId) -> Vec<usize> {
 fn takes_whole_rows(graph: &Graph, id: InstructionId) -> bool {
     let Some(table) = graph.array(graph.operand(id, 0)) else { return false };
     let Some(&columns) = table.dims.last() else { return false };
-    let window = match graph.opcode(id) {
-        Opcode::Gather => graph.inst(id).ints(&AttrKey::SliceSizes).last().copied(),
-        _ => {
-            let updates = graph.array(graph.operand(id, 2));
-            let last = graph.inst(id).ints(&AttrKey::UpdateWindowDims).last().copied();
-            updates.zip(last).map(|(updates, dim)| updates.dims[dim as usize])
-        }
+    let window = if graph.opcode(id) == Opcode::Gather {
+        graph.inst(id).ints(&AttrKey::SliceSizes).last().copied()
+    } else {
+        let updates = graph.array(graph.operand(id, 2));
+        let last = graph.inst(id).ints(&AttrKey::UpdateWindowDims).last();
+        updates.zip(last).and_then(|(updates, &dim)| updates.dims.get(dim as usize).copied())
     };
     let pays = graph.opcode(id) == Opcode::Scatter || padded(columns) <= columns.saturating_mul(2);
     table.rank() > 1 && columns > 1 && window == Some(columns) && pays
