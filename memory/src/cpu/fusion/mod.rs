@@ -8,6 +8,7 @@ mod cost;
 mod device;
 mod duplication;
 mod global;
+mod repeated;
 mod reuse;
 mod rows;
 mod rules;
@@ -37,13 +38,14 @@ pub(crate) fn run_for(graph: &mut Graph, target: Target) {
         let mut fuser = Fuser::new(target);
         let mut barred = global::globally_unfusible(graph, computation, &mut fuser);
         barred.extend(device::barred(graph, target, computation));
-        match target {
-            Target::Cpu => {}
-            Target::Gpu => barred.extend(stored::stored(graph, computation)),
-            Target::Tpu => {
-                barred.retain(|&id| !traits::is_product(graph, id));
-                barred.extend(tpu::barred(graph, computation));
-            }
+        if target != Target::Cpu {
+            barred.extend(repeated::repeated(graph, computation));
+        }
+        if target == Target::Gpu {
+            barred.extend(stored::stored(graph, computation));
+        }
+        if target == Target::Tpu {
+            barred.retain(|&id| !traits::is_product(graph, id));
         }
         Queue::new(graph, computation, &mut position).run(graph, &mut fuser, &barred);
     }

@@ -4,15 +4,11 @@
 //! the fly and goes on with what follows; values are computed again in each kernel that reads them, however long that takes; nothing is computed
 //! from a reduction in the same kernel; a gather reads memory.
 
-use hlo_ir::{ComputationId, InstructionId, Opcode};
+use hlo_ir::{InstructionId, Opcode};
 
 use super::super::graph::Graph;
 use super::super::traits;
-use super::cost::{is_expensive, is_loop_fusible};
 use super::device::is_cheap_producer;
-
-/// More instructions than this are not looked through for one that is slow.
-const MOST_BEHIND: usize = 64;
 
 /// Whether operand `number` becomes part of `consumer`, where products, reductions or gathers are concerned.
 pub(super) fn decides(graph: &Graph, consumer: InstructionId, number: usize) -> Option<bool> {
@@ -24,12 +20,6 @@ pub(super) fn decides(graph: &Graph, consumer: InstructionId, number: usize) -> 
         return Some(goes_on(graph, producer, consumer, number));
     }
     feeds_product(graph, consumer, number).then(|| is_cheap_producer(graph, producer, true))
-}
-
-/// What stands in memory because it is slow to compute and read several times by the same kernel.
-pub(super) fn barred(graph: &Graph, computation: ComputationId) -> Vec<InstructionId> {
-    let stands = |&id: &InstructionId| graph.each_user(id).any(|user| spreads(graph, id, user)) && !graph.is_root(id);
-    graph.list(computation).filter(stands).collect()
 }
 
 /// Whether a gather, which reads memory, takes rows of operand `number`.
@@ -82,32 +72,6 @@ fn feeds_product(graph: &Graph, consumer: InstructionId, number: usize) -> bool 
         if !std::mem::replace(&mut seen[graph.slot(id)], true) {
             open.extend(graph.each_user(id).filter(|&user| user != consumer));
         }
-    }
-    false
-}
-
-/// Whether `user` repeats the elements of `id`, and these take long to compute.
-fn spreads(graph: &Graph, id: InstructionId, user: InstructionId) -> bool {
-    let elements = |id| graph.array(id).and_then(hlo_ir::ArrayShape::elements).unwrap_or(0);
-    graph.opcode(user) == Opcode::Broadcast
-        && elements(user) > elements(id)
-        && traits::is_elementwise(graph, id)
-        && is_slow(graph, id)
-}
-
-/// Whether an elementwise value takes an expensive operation.
-fn is_slow(graph: &Graph, id: InstructionId) -> bool {
-    let mut open = vec![id];
-    let mut count = 0;
-    while let Some(id) = open.pop() {
-        count += 1;
-        if !traits::is_elementwise(graph, id) || count > MOST_BEHIND {
-            continue;
-        }
-        if is_expensive(graph, id) && is_loop_fusible(graph, id) {
-            return true;
-        }
-        open.extend(graph.operands(id));
     }
     false
 }
