@@ -345,3 +345,23 @@ fn long_reductions_hold_no_windows_on_devices() {
     assert_eq!(temporaries(lines, Target::Gpu), 0, "XLA:GPU says 0");
     assert_eq!(temporaries(lines, Target::Tpu), 0, "XLA:TPU says 0");
 }
+
+#[test]
+fn kernels_of_a_gpu_pad_as_often_as_they_read() {
+    let text = "  %a = f32[8192,4096]{1,0} parameter(0)
+  %b = f32[8192,4096]{1,0} parameter(1)
+  %zero = f32[] constant(0)
+  %p = f32[8192,8192]{1,0} pad(%a, %zero), padding=0_0x0_1_1
+  %q = f32[8192,8192]{1,0} pad(%b, %zero), padding=0_0x1_0_1
+  %s = f32[8192,8192]{1,0} add(%p, %q)
+  %m = f32[8192,8192]{1,0} multiply(%p, %q)
+  ROOT %y = f32[8192,8192]{1,0} subtract(%s, %m)";
+    assert_eq!(temporaries(text, Target::Gpu), 0);
+}
+
+#[test]
+fn slow_values_are_combined_before_a_gpu_repeats_them() {
+    let module = hlo_ir::text::parse(include_str!("tpu/slow_value_repeated.hlo")).expect("it is legal");
+    let found = estimate(&module, Target::Gpu).expect("it is known");
+    assert_eq!(found.temporaries, Bytes(256 * MIB), "not an exponential and a tangent");
+}

@@ -2,6 +2,7 @@
 //!
 //! Source: `FusionNodeIndexingEvaluation` (xla/service/fusion_node_indexing_evaluation.cc).
 
+use crate::Target;
 use crate::hash::IndexMap;
 use hlo_ir::{InstructionId, Opcode};
 
@@ -52,13 +53,17 @@ impl Indexing {
         self.fusion == fusion
     }
 
-    /// Whether fusing `producer` would emit too much code.
-    pub(super) fn is_too_high(&self, graph: &Graph, producer: InstructionId) -> bool {
+    /// Whether fusing `producer` would emit too much code. XLA:GPU counts branches instead and allows some, as those of padding
+    /// (`GpuHloCostAnalysis::ProducerConsumerMergedTooLarge`, xla/service/gpu/model/gpu_hlo_cost_analysis.cc).
+    pub(super) fn is_too_high(&self, graph: &Graph, producer: InstructionId, target: Target) -> bool {
         if graph.opcode(producer) == Opcode::Broadcast {
             return false;
         }
         let emitted = self.count(producer);
-        emitted > ALLOWED || (has_own_loop(graph, producer) && (emitted > 1 || real_users(graph, producer) > 1))
+        emitted > ALLOWED
+            || (has_own_loop(graph, producer)
+                && !(target == Target::Gpu && graph.opcode(producer) == Opcode::Pad)
+                && (emitted > 1 || real_users(graph, producer) > 1))
     }
 
     /// The instructions that ask for elements of an operand that is about to be fused; forgets the operand.

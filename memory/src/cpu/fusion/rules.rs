@@ -133,7 +133,9 @@ impl Fuser {
     }
 
     fn emits_too_much(&mut self, graph: &Graph, producer: InstructionId, consumer: InstructionId) -> bool {
-        graph.opcode(consumer) == Opcode::Fusion && self.indexing_of(graph, consumer).is_too_high(graph, producer)
+        let target = self.target;
+        graph.opcode(consumer) == Opcode::Fusion
+            && self.indexing_of(graph, consumer).is_too_high(graph, producer, target)
     }
 }
 
