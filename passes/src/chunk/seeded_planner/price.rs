@@ -54,9 +54,9 @@ const SMALL: Bytes = Bytes(1 << 30);
 const RECYCLED_ALLOWANCE: f64 = 0.1;
 /// Traffic there, and inside loops, of a byte that a loop writes: it is filled before, and copied by one thread.
 const WRITTEN: f64 = 3.0;
-/// The same on GPUs, whose caches do not hold blocks: loops win nothing there. (Programs that a fifth was allowed ran at 0.70 to 0.79 of their speed on an H200:
+/// The same on devices, whose caches do not hold blocks: loops win nothing there. (Programs that a fifth was allowed ran at 0.70 to 0.79 of their speed on an H200:
 /// `device_times.py` on `devices.py`.)
-const GPU_ALLOWANCE: f64 = 0.1;
+const DEVICE_ALLOWANCE: f64 = 0.1;
 /// The same where a budget is not met.
 const URGENT_ALLOWANCE: f64 = 2.0;
 
@@ -178,7 +178,7 @@ impl Price {
 fn allowance(context: &Context<'_>, multiplies: bool) -> f64 {
     match (context.has_to_fit_budget(), is_small(context) && multiplies) {
         (true, _) => URGENT_ALLOWANCE,
-        _ if context.options.target == Target::Gpu => GPU_ALLOWANCE,
+        _ if context.options.target != Target::Cpu => DEVICE_ALLOWANCE,
         (false, _) if fits_malloc_cache(context) => RECYCLED_ALLOWANCE,
         (false, true) => SMALL_ALLOWANCE,
         (false, false) => ALLOWANCE,
