@@ -37,8 +37,9 @@ fn every_kernel_computes_for_itself() {
 
 /// `fusion/tpu.rs`.
 #[test]
-fn a_gather_reads_memory() {
+fn a_gather_reads_memory_and_writes_it() {
     assert_eq!(on_tpu!("gathered_exponentials"), 512);
+    assert_eq!(on_tpu!("sums_of_gathered_rows"), 512);
 }
 
 /// `front/expand/one_hot.rs`: the gradient of a loss by labels.

@@ -2,7 +2,7 @@
 //!
 //! Read off the modules that the compiler makes of training steps; its sources are not public. A kernel of a product computes its operands on
 //! the fly and goes on with what follows; values are computed again in each kernel that reads them, however long that takes; nothing is computed
-//! from a reduction in the same kernel; a gather reads memory.
+//! from a reduction or a gather in the same kernel; a gather reads memory.
 
 use hlo_ir::{InstructionId, Opcode};
 
@@ -13,7 +13,7 @@ use super::device::is_cheap_producer;
 /// Whether operand `number` becomes part of `consumer`, where products, reductions or gathers are concerned.
 pub(super) fn decides(graph: &Graph, consumer: InstructionId, number: usize) -> Option<bool> {
     let producer = graph.operand(consumer, number);
-    if is_gathered(graph, consumer, number) || graph.opcode(producer) == Opcode::Reduce {
+    if is_gathered(graph, consumer, number) || matches!(graph.opcode(producer), Opcode::Reduce | Opcode::Gather) {
         return Some(false);
     }
     if traits::is_product(graph, producer) {
