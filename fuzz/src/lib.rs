@@ -80,8 +80,10 @@ pub fn odd(bytes: &[u8]) {
         assert!(problems.is_empty(), "not legal: {problems:#?}\n{text}");
     };
     legal(&text);
-    if let Err(failure) = hlo_opt::analyze(&text, hlo_opt::Target::Cpu) {
-        check_refusal(&failure, &text);
+    for target in [hlo_opt::Target::Cpu, hlo_opt::Target::Gpu, hlo_opt::Target::Tpu] {
+        if let Err(failure) = hlo_opt::analyze(&text, target) {
+            check_refusal(&failure, &text);
+        }
     }
     for passes in ["", "unfuse"] {
         let pipeline = Pipeline::parse(passes).expect("passes that there are");

@@ -1,6 +1,7 @@
 //! The rough model of XLA:TPU on programs of one rule each; the bytes of temporaries are those that XLA:TPU (v5e, libtpu of jax 0.10.2) reports.
 
-use hlo_memory::{Target, estimate};
+use hlo_ir::Opcode;
+use hlo_memory::{Target, compiled, estimate};
 
 /// Temporaries in MiB.
 fn temporaries(text: &str) -> u64 {
@@ -46,6 +47,10 @@ fn a_gather_reads_memory_and_writes_it() {
 #[test]
 fn one_element_of_each_row_is_selected_where_it_is_read() {
     assert_eq!(on_tpu!("one_element_of_each_row"), 0);
+    assert!(
+        on_tpu!("one_element_of_each_row_flat") >= 128,
+        "without a dimension for the one element XLA:TPU scatters and needs 384"
+    );
 }
 
 /// `tiles/rows.rs`: a table of 64 columns takes twice its bytes in rows; of 32 columns only a scatter wants rows.
@@ -54,6 +59,23 @@ fn gathers_and_scatters_of_rows_want_rows() {
     assert_eq!(on_tpu!("gather_of_64_columns"), 2048);
     assert_eq!(on_tpu!("gather_of_32_columns"), 0);
     assert_eq!(on_tpu!("scatter_of_32_columns"), 512);
+}
+
+/// `tiles/rows.rs`: the table is copied into rows before the loop, and what the loop adds to stays in rows.
+#[test]
+fn a_loop_copies_no_table() {
+    let text = include_str!("tpu/rows_in_a_loop.hlo");
+    let found = temporaries(text);
+    assert!((64..68).contains(&found), "XLA:TPU says 64, we {found}");
+    let module = hlo_ir::text::parse(text).expect("it is legal");
+    let compiled = compiled(&module, Target::Tpu).expect("the model knows all of it").module;
+    let is_large =
+        |inst: &hlo_ir::Instruction| inst.array().and_then(hlo_ir::ArrayShape::elements) >= Some(131_072 * 64);
+    let is_copy = |inst: &hlo_ir::Instruction| inst.opcode == Opcode::Copy && is_large(inst);
+    let copies = |id| compiled.instructions_of(id).filter(|(_, inst)| is_copy(inst)).count();
+    let entry = compiled.entry();
+    assert!(copies(entry) > 0);
+    assert!(compiled.computation_ids().iter().all(|&id| id == entry || copies(id) == 0));
 }
 
 /// `schedule.rs`: one layer after the other; and `fusion/tpu.rs`: the three last sums are no single kernel.

@@ -529,3 +529,22 @@ fn distances_of_which_only_the_least_is_asked_do_not_stand_in_memory() {
     let found = notes(K_MEANS);
     assert!(found.iter().any(|note| note == "1024 blocks of 1024 rows, 3 results in one loop"), "{found:?}");
 }
+
+/// A sum over rows of 256 bytes picked from a table, as a quantized embedding has it.
+const QUANTIZED_BAG: &str = include_str!("../../corpus/chunk/fires-quantized-bag.before.hlo");
+
+#[test]
+fn picked_rows_stand_in_memory_on_tpu() {
+    let options = Options { target: Target::Tpu, ..Options::default() };
+    let found = report(&options, QUANTIZED_BAG);
+    assert!(found.before.total > Bytes(1360 << 20), "XLA:TPU says 1364 MiB: {:?}", found.before.total);
+    assert!(found.after.total < Bytes(110 << 20), "XLA:TPU says 84 MiB, the floor: {:?}", found.after.total);
+}
+
+#[test]
+fn blocks_of_products_are_large_on_devices() {
+    let wide = include_str!("../../corpus/dot-operands/keeps-wide.before.hlo");
+    for target in [Target::Gpu, Target::Tpu] {
+        assert_eq!(notes_for(target, wide), ["2 blocks of 2048 rows"], "{target:?}");
+    }
+}

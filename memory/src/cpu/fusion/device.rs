@@ -1,7 +1,7 @@
-//! Where XLA:GPU and XLA:TPU fuse otherwise than XLA:CPU, as far as it decides about large buffers.
+//! Where XLA:GPU fuses otherwise than XLA:CPU, as far as it decides about large buffers. [`tpu`](mod@super::tpu) has the same of XLA:TPU.
 //!
-//! Read off what the compilers report for some 130 programs, not off their cost models: kernels of scatters compute indices and updates on
-//! the fly on GPU, kernels of products take elementwise operands on both, and a TPU goes on with what follows a product in the same kernel.
+//! Read off what the compiler reports for some 130 programs, not off its cost model: kernels of scatters compute indices and updates on the
+//! fly, and those of products convert their operands.
 
 use hlo_ir::{ComputationId, ElementType, InstructionId, Opcode, ScatterDims};
 
@@ -26,11 +26,11 @@ pub(super) fn decides(graph: &Graph, target: Target, consumer: InstructionId, nu
 /// Producers that XLA:GPU leaves in memory for all their readers: columns are joined once, and what one reader needs in memory nobody computes again.
 ///
 /// Source: `PriorityFusionQueue::CanFuseWithAllNonBitcastUsers` (xla/service/gpu/transforms/priority_fusion.cc).
-pub(super) fn barred(graph: &Graph, target: Target, computation: ComputationId) -> Vec<InstructionId> {
+pub(super) fn barred(graph: &Graph, computation: ComputationId) -> Vec<InstructionId> {
     let is_joined = |id| graph.opcode(id) == Opcode::Concatenate;
     let stands = |id| graph.each_user(id).any(|user| needs_in_memory(graph, user, id));
     let shared = |&id: &InstructionId| graph.user_count(id) > 1 && (is_joined(id) || stands(id));
-    if target == Target::Gpu { graph.list(computation).filter(shared).collect() } else { Vec::new() }
+    graph.list(computation).filter(shared).collect()
 }
 
 /// Whether an instruction is none that computes its operands on the fly.
@@ -99,7 +99,7 @@ fn scatter_of(graph: &Graph, id: InstructionId) -> Option<InstructionId> {
 }
 
 /// The instruction of this opcode that `id` is, or that is the root of the fusion `id`.
-pub(super) fn root_of(graph: &Graph, id: InstructionId, opcode: Opcode) -> Option<InstructionId> {
+fn root_of(graph: &Graph, id: InstructionId, opcode: Opcode) -> Option<InstructionId> {
     let root = if graph.opcode(id) == Opcode::Fusion { graph.root(graph.fused(id)?) } else { id };
     (graph.opcode(root) == opcode).then_some(root)
 }

@@ -37,11 +37,11 @@ pub(crate) fn run_for(graph: &mut Graph, target: Target) {
     for computation in control_flow_computations(graph) {
         let mut fuser = Fuser::new(target);
         let mut barred = global::globally_unfusible(graph, computation, &mut fuser);
-        barred.extend(device::barred(graph, target, computation));
         if target != Target::Cpu {
             barred.extend(repeated::repeated(graph, computation));
         }
         if target == Target::Gpu {
+            barred.extend(device::barred(graph, computation));
             barred.extend(stored::stored(graph, computation));
         }
         if target == Target::Tpu {

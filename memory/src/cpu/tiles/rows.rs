@@ -8,7 +8,7 @@ use hlo_ir::{AttrKey, InstructionId, Opcode, Shape};
 
 use super::super::front::{Cx, hoist_invariants};
 use super::super::graph::Graph;
-use super::{LANES, packing, sublanes, tiled};
+use super::{LANES, packing, sublanes};
 use crate::hash::IndexMap;
 use smol_str::format_smolstr;
 
@@ -26,7 +26,7 @@ pub(super) fn run(graph: &mut Graph) {
             }
         }
     }
-    // Tables that no iteration of a loop changes are copied once.
+    // What no iteration of a loop changes is copied once, such as a table.
     hoist_invariants(&mut Cx::new(graph));
 }
 
@@ -134,14 +134,11 @@ fn set_rows(graph: &mut Graph, id: InstructionId) {
     }
 }
 
-/// The layout whose fastest dimension is the last one.
+/// The tiled layout whose fastest dimension is the last one.
 fn in_rows(array: &hlo_ir::ArrayShape) -> Layout {
     let rank = array.rank();
     if rank < 2 {
-        return match &*tiled(&Shape::Array(array.clone())) {
-            Shape::Array(array) => array.layout.clone().unwrap_or_else(|| Layout::descending(rank)),
-            _ => Layout::descending(rank),
-        };
+        return array.layout.clone().unwrap_or_else(|| Layout::descending(rank));
     }
     let suffix = format_smolstr!("T({},{LANES})", sublanes(array.dims[rank - 2], packing(array.element_type)));
     Layout { suffix, ..Layout::descending(rank) }

@@ -102,9 +102,13 @@ fn keeps_index(graph: &Graph<'_>, operand: InstructionId, user: InstructionId) -
 }
 
 /// Whether a value has memory of its own whatever kernels there are: what makes it or some reader is not fused, or several readers would compute
-/// it again at a cost, which compilers for devices do. Only XLA:CPU has a library for reductions.
+/// it again at a cost, which compilers for devices do. Only XLA:CPU has a library for reductions, and gathers are kernels of their own on XLA:TPU.
 fn needs_memory(graph: &Graph<'_>, value: InstructionId) -> bool {
-    let fusible = |op: InstructionId| is_fusible(graph.module.instruction(op).opcode);
+    let stands = |opcode: Opcode| graph.target == Target::Tpu && opcode == Opcode::Gather;
+    let fusible = |op: InstructionId| {
+        let opcode = graph.module.instruction(op).opcode;
+        is_fusible(opcode) && !stands(opcode)
+    };
     let users: IndexSet<InstructionId> = graph.uses(value).iter().map(|(user, _)| *user).collect();
     let op = graph.op(value);
     let view = is_view(graph.module, op);

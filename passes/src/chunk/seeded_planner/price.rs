@@ -54,8 +54,9 @@ const SMALL: Bytes = Bytes(1 << 30);
 const RECYCLED_ALLOWANCE: f64 = 0.1;
 /// Traffic there, and inside loops, of a byte that a loop writes: it is filled before, and copied by one thread.
 const WRITTEN: f64 = 3.0;
-/// The same on devices, whose caches do not hold blocks: loops win nothing there. (Programs that a fifth was allowed ran at 0.70 to 0.79 of their speed on an H200:
-/// `device_times.py` on `devices.py`.)
+/// The same on devices, where the estimated time of loops is held to a quarter more (`machine::STARTING`): the price leaves out what starting them takes and how
+/// busy small products keep a device. (Programs that a fifth was allowed ran at 0.70 to 0.79 of their speed on an H200, `device_times.py` on `devices.py`; a loss of
+/// 128,256 words took 1.53 of its time by XLA:TPU's module where three tenths were allowed, 1.15 with this, `rough_models.py`.)
 const DEVICE_ALLOWANCE: f64 = 0.1;
 /// The same where a budget is not met.
 const URGENT_ALLOWANCE: f64 = 2.0;

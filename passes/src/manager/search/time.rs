@@ -71,8 +71,8 @@ impl Search<'_> {
         match (self.passes[pass].is_timed(), self.options.target) {
             (true, _) => Some(MAX_SLOWDOWN),
             // Blocks are as large as starting their kernels asks for. On CPU passes go by prices of their own, which were fitted to run times.
-            (false, Target::Gpu | Target::Tpu) if !self.options.asks_for_small_savings() => Some(1.0 + STARTING),
-            (false, _) => None,
+            (false, Target::Cpu) => None,
+            (false, _) => (!self.options.asks_for_small_savings()).then_some(1.0 + STARTING),
         }
     }
 }
