@@ -1,20 +1,22 @@
 //! How long a run of a module takes: a roofline over the kernels that the model of its compiler makes.
 //!
-//! A kernel takes as long as its memory traffic or its operations, whichever is longer, and a start. Arrays that fit a cache are taken to be found there.
-//! Of what is sliced or gathered a kernel reads the slice, of what is updated in place it writes the update. Loops take their iterations, branches the
+//! A kernel takes as long as its [memory traffic](mod@traffic) or its operations, whichever is longer, and a start. Loops take their iterations, branches the
 //! longest of them. Rates are those of the machine's description. Which loop runs how often nobody may know: such a loop counts as one iteration, in
 //! the original as in the rewritten module, and the answer says so.
+
+mod traffic;
 
 use hlo_ir::graph::Users;
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, Shape};
-use hlo_memory::{EstimateError, Target, size};
+use hlo_memory::{EstimateError, Target};
 use indexmap::IndexMap;
 
 use crate::Machine;
 use crate::cost::{RANDOM, multiplications};
 use crate::flow::is_transcendental;
 use crate::loop_residuals::bound;
+use traffic::Traffic;
 
 /// The time of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -115,68 +117,47 @@ impl Clock<'_> {
     fn kernel(&self, id: InstructionId) -> f64 {
         let inst = self.module.instruction(id);
         let fused = (inst.opcode == Opcode::Fusion).then(|| inst.called_computations().next()).flatten();
-        let (traffic, operations) = if let Some(fused) = fused {
-            let parameters = self.module.parameters(fused);
-            let read: f64 = parameters.iter().map(|&parameter| self.read(parameter)).sum();
-            let inside = self.module.instructions_of(fused).map(|(id, _)| self.operations(id)).sum::<f64>();
-            (read + self.written(self.module.computation(fused).root), inside)
-        } else {
-            let read: f64 = inst.operands.iter().map(|&operand| self.read_by(operand, id)).sum();
-            (read + self.written(id), self.operations(id))
+        let read: f64 = match fused {
+            Some(fused) => {
+                let parameters = self.module.parameters(fused).into_iter().zip(&inst.operands);
+                parameters.map(|(parameter, &operand)| self.traffic(self.is_given(operand)).read(parameter)).sum()
+            }
+            None => {
+                inst.operands.iter().map(|&operand| self.traffic(self.is_given(operand)).read_by(operand, id)).sum()
+            }
+        };
+        let written = fused.map_or(id, |fused| self.module.computation(fused).root);
+        let traffic = read + self.traffic(self.is_returned(id)).written(written);
+        let operations = match fused {
+            Some(fused) => self.module.instructions_of(fused).map(|(id, _)| self.operations(id)).sum(),
+            None => self.operations(id),
         };
         let busy = (traffic / self.machine.bytes_per_second as f64).max(operations);
         busy + self.start(busy)
+    }
+
+    /// What kernels move of a value.
+    fn traffic(&self, is_in_memory: bool) -> Traffic<'_> {
+        Traffic { module: self.module, users: self.users, cache: self.machine.cache, is_in_memory }
+    }
+
+    /// Whether a value is an argument of the program, which no kernel before has brought into a cache.
+    fn is_given(&self, id: InstructionId) -> bool {
+        let inst = self.module.instruction(id);
+        inst.opcode == Opcode::Parameter && inst.parent == self.module.entry()
+    }
+
+    /// Whether a kernel makes a result of the program, which has to be in memory at the end.
+    fn is_returned(&self, id: InstructionId) -> bool {
+        let root = self.module.computation(self.module.entry()).root;
+        let last = self.module.instruction(root);
+        id == root || (last.opcode == Opcode::Tuple && last.operands.contains(&id))
     }
 
     /// What starting a kernel takes. On CPU that is waiting for threads, over which nobody divides work that takes less.
     fn start(&self, busy: f64) -> f64 {
         let start = self.machine.kernel as f64 * 1e-9;
         if self.machine.target == Target::Cpu { start.min(busy) } else { start }
-    }
-
-    /// Bytes read of an operand of a fusion.
-    fn read(&self, parameter: InstructionId) -> f64 {
-        let whole = self.traffic(parameter, parameter);
-        self.users.get(parameter).iter().map(|&user| self.read_by(parameter, user)).sum::<f64>().min(whole)
-    }
-
-    /// Bytes that `user` reads of `operand`.
-    fn read_by(&self, operand: InstructionId, user: InstructionId) -> f64 {
-        use Opcode as O;
-        let inst = self.module.instruction(user);
-        let is_first = inst.operands.first() == Some(&operand);
-        match inst.opcode {
-            O::Slice | O::DynamicSlice | O::Gather if is_first => self.traffic(operand, user),
-            O::DynamicUpdateSlice | O::Scatter if is_first => 0.0,
-            O::Bitcast | O::Reshape => {
-                let through = self.users.get(user).iter().map(|&next| self.read_by(user, next)).sum::<f64>();
-                let whole = self.traffic(operand, operand);
-                if self.users.get(user).is_empty() { whole } else { through.min(whole) }
-            }
-            _ => self.traffic(operand, operand),
-        }
-    }
-
-    /// Bytes that a kernel writes whose result is `root`.
-    fn written(&self, root: InstructionId) -> f64 {
-        use Opcode as O;
-        let inst = self.module.instruction(root);
-        let operand = |index: usize| inst.operands.get(index).copied();
-        match inst.opcode {
-            O::Tuple => inst.operands.iter().map(|&part| self.written(part)).sum(),
-            O::Bitcast => operand(0).map_or(0.0, |inner| self.written(inner)),
-            O::DynamicUpdateSlice => operand(1).map_or(0.0, |update| self.traffic(root, update)),
-            // Rows are read, added to and written.
-            O::Scatter => 2.0 * inst.operands.last().map_or(0.0, |&updates| self.traffic(root, updates)),
-            O::Parameter => 0.0,
-            _ => self.traffic(root, root),
-        }
-    }
-
-    /// Traffic of the elements of `part` where they stand in `whole`: none if that fits a cache.
-    fn traffic(&self, whole: InstructionId, part: InstructionId) -> f64 {
-        let bytes = |id| size::shape_size(self.module.shape(id)).map_or(0.0, |bytes| bytes.get() as f64);
-        if bytes(whole) <= self.machine.cache.get() as f64 { 0.0 } else { bytes(part) }
     }
 
     /// Seconds that the operations of an instruction take.
@@ -227,9 +208,14 @@ mod tests {
     /// Nanoseconds on a machine that moves a byte, makes two multiplications with their additions and four additions in a nanosecond, starts a kernel in 1,000
     /// and an iteration in 500, and has no cache.
     fn nanoseconds(body: &str, rest: &str) -> (u64, bool) {
+        nanoseconds_with(0, body, rest)
+    }
+
+    /// The same with a cache of so many bytes.
+    fn nanoseconds_with(cache: u64, body: &str, rest: &str) -> (u64, bool) {
         let machine = Machine {
             bytes_per_second: 1_000_000_000,
-            cache: hlo_memory::Bytes(0),
+            cache: hlo_memory::Bytes(cache),
             kernel: 1000,
             iteration: 500,
             operations: crate::machine::Operations { f64: 0, f32: 4_000_000_000, bf16: 0 },
@@ -250,6 +236,13 @@ mod tests {
         assert_eq!(nanoseconds(added, "").0, 3 * 1024 + 1000);
         let product = "  x = f32[64,64] parameter(0)\n  ROOT y = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n";
         assert_eq!(nanoseconds(product, "").0, 64 * 64 * 64 / 2 + 1000);
+    }
+
+    #[test]
+    fn arguments_and_results_are_in_memory_whatever_fits_a_cache() {
+        let body = "  x = f32[256] parameter(0)\n  y = f32[256] negate(x)\n  z = f32[256] negate(y)\n  ROOT t = (f32[256]) tuple(z)\n";
+        assert_eq!(nanoseconds_with(1024, body, "").0, 2 * 1024 + 2 * 1000, "x is read, z is written");
+        assert_eq!(nanoseconds_with(1023, body, "").0, 4 * 1024 + 2 * 1000);
     }
 
     #[test]

@@ -539,6 +539,12 @@ fn picked_rows_stand_in_memory_on_tpu() {
     let found = report(&options, QUANTIZED_BAG);
     assert!(found.before.total > Bytes(1360 << 20), "XLA:TPU says 1364 MiB: {:?}", found.before.total);
     assert!(found.after.total < Bytes(110 << 20), "XLA:TPU says 84 MiB, the floor: {:?}", found.after.total);
+    let once = ["64 blocks of 1024 rows"];
+    assert_eq!(
+        notes_for(Target::Tpu, QUANTIZED_BAG),
+        once,
+        "no library of reductions holds what smaller blocks would spare"
+    );
 }
 
 #[test]
@@ -547,4 +553,13 @@ fn blocks_of_products_are_large_on_devices() {
     for target in [Target::Gpu, Target::Tpu] {
         assert_eq!(notes_for(target, wide), ["2 blocks of 2048 rows"], "{target:?}");
     }
+}
+
+#[test]
+fn loops_of_a_quarter_more_time_are_made_on_tpu_where_memory_is_asked_for() {
+    let none: [&str; 0] = [];
+    assert_eq!(notes_for(Target::Tpu, LINEAR_ATTENTION), none, "XLA:TPU needs 448 MiB, 704 with the loops");
+    let asked = Options { target: Target::Tpu, min_saving: Bytes(1), ..Options::default() };
+    let found = report(&asked, LINEAR_ATTENTION);
+    assert!(found.after.total < found.before.total);
 }

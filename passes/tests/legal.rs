@@ -24,3 +24,9 @@ fn no_complex_number_is_made_to_wait() {
 fn blocks_may_need_more_rows_than_usual() {
     assert!(falls(include_str!("legal_programs/one_row_table.hlo"), 4096));
 }
+
+/// What takes a row instead of a dropped stack calls a computation that comes with the rewrite.
+#[test]
+fn a_body_may_call_what_comes_with_the_rewrite() {
+    assert!(falls(include_str!("legal_programs/stack_from_a_call.hlo"), 4096));
+}

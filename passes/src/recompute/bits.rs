@@ -1,5 +1,6 @@
 //! Whether what is computed again has the same bits, whatever a compiler makes of the kernels that compute it.
 
+use hlo_ir::arena::Id as _;
 use hlo_ir::edit::Patch;
 use hlo_ir::{ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
 use indexmap::IndexSet;
@@ -12,7 +13,9 @@ pub(crate) fn exact(module: &Module, patch: &Patch) -> bool {
 
 /// Whether all that an instruction calls keeps bits, however little of it shows outside: what takes and makes integers may compute with floats.
 fn calls_keep_bits(module: &Module, inst: &Instruction) -> bool {
-    let mut called: IndexSet<ComputationId> = inst.called_computations().collect();
+    // What a patch adds to computations of its own is looked at as such.
+    let stands = |computation: &ComputationId| computation.index() < module.computation_count();
+    let mut called: IndexSet<ComputationId> = inst.called_computations().filter(stands).collect();
     let mut next = 0;
     while let Some(&computation) = called.get_index(next) {
         next += 1;
