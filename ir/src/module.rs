@@ -397,10 +397,16 @@ impl Module {
     pub fn num_partitions(&self) -> i64 {
         crate::per_device::partitions(&self.attributes)
     }
-    /// Whether the module will be partitioned: it says so, or some annotation cuts a value. Lowered text has annotations only.
+    /// Whether the module will be partitioned: it says for how many devices. Where it does not, it is for one, and annotations mean nothing.
+    ///
+    /// Source: `ShardingRemover` runs where there is one partition (`GpuCompiler::RunSPMDPasses`, xla/service/gpu/gpu_compiler.cc).
     pub fn is_partitioned(&self) -> bool {
+        self.num_partitions() > 1
+    }
+    /// Whether an annotation of some value names devices among which it is cut.
+    pub fn is_annotated(&self) -> bool {
         let cut = |inst: &Instruction| inst.raw(&AttrKey::Sharding).is_some_and(|text| text.contains("devices="));
-        self.num_partitions() > 1 || self.live_instructions().any(|(_, inst)| cut(inst))
+        self.live_instructions().any(|(_, inst)| cut(inst))
     }
     /// Shapes with layouts of the entry's parameters and of its result, from `entry_computation_layout`; `None` if the header
     /// has no such attribute or it cannot be read.

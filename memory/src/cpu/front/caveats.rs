@@ -64,17 +64,22 @@ pub(crate) struct Doubts {
 /// devices does.
 pub(crate) fn doubts(module: &Module, partitioned: bool) -> Doubts {
     let mut found = Doubts::default();
-    if let Some(devices) = devices(module, partitioned) {
-        found.caveats.push(if partitioned {
-            format!("the module is partitioned over {devices} devices: figures are for one of them")
-        } else {
-            // A device needs less than the whole, and how much less is not known.
-            (found.slack, found.of_all_devices) = (Bytes(u64::MAX), true);
-            format!(
-                "the module is partitioned over {devices} devices in a way that is not modelled: figures are for the whole program; XLA writes what a \
-                 device runs with --xla_dump_hlo_pass_re=spmd-partitioning"
-            )
-        });
+    let devices = module.num_partitions();
+    if devices > 1 && partitioned {
+        found.caveats.push(format!("the module is partitioned over {devices} devices: figures are for one of them"));
+    } else if devices > 1 {
+        // A device needs less than the whole, and how much less is not known.
+        (found.slack, found.of_all_devices) = (Bytes(u64::MAX), true);
+        found.caveats.push(format!(
+            "the module is partitioned over {devices} devices in a way that is not modelled: figures are for the whole program; XLA writes what a device \
+             runs with --xla_dump_hlo_pass_re=spmd-partitioning"
+        ));
+    } else if module.is_annotated() {
+        found.caveats.push(
+            "values are annotated for several devices, but the header names one partition, for which XLA compiles the module: num_partitions=N there \
+             makes it the program of N devices"
+                .to_owned(),
+        );
     }
     let mut bytes = [None; KINDS.len()];
     for (id, inst) in module.live_instructions() {
@@ -90,15 +95,6 @@ pub(crate) fn doubts(module: &Module, partitioned: bool) -> Doubts {
         found.slack += bytes;
     }
     found
-}
-
-/// For how many devices a module is, in words; `None` if for one. Lowered text says so by its annotations only.
-fn devices(module: &Module, partitioned: bool) -> Option<String> {
-    let count = module.num_partitions();
-    if count > 1 {
-        return Some(count.to_string());
-    }
-    (!partitioned && module.is_partitioned()).then(|| "several".to_owned())
 }
 
 /// Bytes of the operands and results of an instruction.
