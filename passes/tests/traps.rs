@@ -471,10 +471,7 @@ fn t15_states_effects_and_collectives_are_not_moved() {
     }
     let sharded = NEAREST.replace("parameter(0)", "parameter(0), sharding={devices=[2,1]<=[2]}");
     let two = parse(&text::print(&program(&sharded)).replacen("HloModule m", "HloModule m, num_partitions=2", 1));
-    assert!(
-        notes(&two, Grade::HloExact).iter().all(|note| !note.starts_with("64 blocks")),
-        "sharded rows"
-    );
+    assert!(notes(&two, Grade::HloExact).iter().all(|note| !note.starts_with("64 blocks")), "sharded rows");
 }
 
 /// Every offer leaves the instruction once, in full size.
