@@ -9,14 +9,14 @@ use hlo_ir::{ArrayShape, InstructionId, Opcode};
 use super::super::graph::Graph;
 
 /// Moves each sum of an order directly behind the first kernel that reads what it reads, over the same elements, if all it reads is there by then.
-pub(super) fn joined(graph: &Graph, order: Vec<InstructionId>) -> Vec<InstructionId> {
+pub(super) fn joined(graph: &Graph, order: &[InstructionId]) -> Vec<InstructionId> {
     let mut places = vec![usize::MAX; order.iter().map(|&id| graph.slot(id) + 1).max().unwrap_or(0)];
     for (place, &id) in order.iter().enumerate() {
         places[graph.slot(id)] = place;
     }
     let place = |id: InstructionId| places[graph.slot(id)];
     let mut behind: Vec<(usize, usize)> = Vec::new();
-    for &sum in &order {
+    for &sum in order {
         let own = place(sum);
         let sibling = reduced(graph, sum).and_then(|summed| sibling(graph, sum, summed, &place));
         behind.push(sibling.map_or((own, own), |sibling| (sibling, own)));
@@ -101,7 +101,7 @@ ENTRY main {{
         );
         let module = hlo_ir::text::parse(&text).expect("it is legal");
         let graph = Graph::from_module(&module, Origin::Program);
-        let order = joined(&graph, graph.list(graph.entry()).collect());
+        let order = joined(&graph, &graph.list(graph.entry()).collect::<Vec<_>>());
         order.into_iter().map(|id| graph.inst(id).name.to_string()).collect()
     }
 
