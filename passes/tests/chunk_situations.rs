@@ -384,11 +384,7 @@ fn sharded_rows_are_not_cut() {
     assert_eq!(code(""), ["sharded"], "no proof");
     assert_eq!(code(", sharding={devices=[4]<=[4]}"), ["sharded"]);
     let lowered = partitioned(", sharding={devices=[4]<=[4]}").replace(", num_partitions=4", "");
-    assert_eq!(
-        missed(&parse(&lowered), &options(80)),
-        Vec::<&str>::new(),
-        "without a number of partitions it is for one"
-    );
+    assert_eq!(missed(&parse(&lowered), &options(80)), Vec::<&str>::new(), "it is for one device");
     for harmless in
         [", sharding={replicated}", ", sharding={manual}", ", sharding={devices=[1,4]<=[4] last_tile_dim_replicate}"]
     {
