@@ -23,8 +23,8 @@
 //! rows and costly functions are computed there too, if nothing else reads them: each of them is made once as before. Rows that lie scattered in
 //! memory, less than 256 bytes in a piece, are read by one loop once and by no loop again and again. Stays away from floats of less than 32 bits
 //! that are computed (memory rounds them, a fusion need not), from values of less than a hundredth of all memory, from programs so small that
-//! memory costs them no time (see `chunk`), from loops whose value anything else reads, from loops that share their bodies or carry shardings, from
-//! scheduled modules, and from other targets than CPU, where nothing of it was measured.
+//! memory costs them no time (see `chunk`), from loops whose value anything else reads, from loops that share their bodies or carry shardings, and from
+//! scheduled modules.
 
 mod cone;
 mod emit;
@@ -34,7 +34,7 @@ mod readers;
 use std::collections::BTreeMap;
 
 use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode, graph};
-use hlo_memory::{Bytes, Target, size};
+use hlo_memory::{Bytes, size};
 
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use cone::{Cone, Making};
@@ -58,7 +58,7 @@ impl Pass for LoopInputs {
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;
-        if module.is_scheduled() || context.options.target != Target::Cpu {
+        if module.is_scheduled() {
             return Vec::new();
         }
         let loops = Loops { module, users: context.users, callers: graph::callers(module) };
