@@ -403,10 +403,10 @@ impl Module {
     pub fn is_partitioned(&self) -> bool {
         self.num_partitions() > 1
     }
-    /// Whether an annotation of some value names devices among which it is cut.
+    /// Whether an annotation of some value names several devices among which it is cut.
     pub fn is_annotated(&self) -> bool {
-        let cut = |inst: &Instruction| inst.raw(&AttrKey::Sharding).is_some_and(|text| text.contains("devices="));
-        self.live_instructions().any(|(_, inst)| cut(inst))
+        let cut = |text: &str| text.contains("devices=") && !text.contains("<=[1]");
+        self.live_instructions().any(|(_, inst)| inst.raw(&AttrKey::Sharding).is_some_and(cut))
     }
     /// Shapes with layouts of the entry's parameters and of its result, from `entry_computation_layout`; `None` if the header
     /// has no such attribute or it cannot be read.

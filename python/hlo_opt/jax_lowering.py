@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import jax
 
-from . import jax_partitioned
+from . import jax_partitioned, stablehlo
 from .xla import compiler, targets
 
 VERSIONS = ((0, 8), (0, 9), (0, 10))
@@ -127,7 +127,7 @@ class Lowering:
     def proto(self) -> bytes:
         """The module as JAX hands it to XLA, as a serialized HloModuleProto."""
         module = self.inner.hlo().as_serialized_hlo_module_proto()
-        return module + _devices(self.devices)
+        return module + stablehlo.partitions_field(self.devices)
 
     def program(self) -> bytes:
         """The module that is rewritten: of a program over several devices what each of them runs, which only compiling tells.
@@ -193,21 +193,6 @@ def _bytes(found: tuple[str, str, str]) -> int:
     """Bytes of an array that `_TENSOR` found."""
     dimensions, is_complex, bits = found
     return math.prod(map(int, dimensions.split("x")[:-1])) * max(int(bits), 8) // 8 * (2 if is_complex else 1)
-
-
-def _devices(partitions: int) -> bytes:
-    """What to append to a serialized HloModuleProto that is to say for how many devices it is: JAX says it beside the module only.
-
-    Of the field `device_assignment` the counts of replicas and of computations (partitions)."""
-    if partitions == 1:
-        return b""
-    counts = b"\x08\x01\x10" + _varint(partitions)
-    return b"\x7a" + _varint(len(counts)) + counts
-
-
-def _varint(value: int) -> bytes:
-    """A number as protocol buffers write it."""
-    return (bytes([value & 127 | 128]) + _varint(value >> 7)) if value > 127 else bytes([value])
 
 
 def foreign(proto: bytes) -> str | None:

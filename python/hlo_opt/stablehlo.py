@@ -49,7 +49,30 @@ def proto(module: Any) -> bytes:
         module = given.mlir_module_serialized
     text = bytes(module) if isinstance(module, (bytes, bytearray)) and module.startswith(BYTECODE) else _plain(module)
     made = xla_client._xla.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
-    return made.as_serialized_hlo_module_proto()
+    return made.as_serialized_hlo_module_proto() + partitions_field(_partitions(module))
+
+
+def _partitions(module: Any) -> int:
+    """For how many devices StableHLO says that it is; XLA's converter to HLO leaves it out."""
+    from jax._src.interpreters import mlir
+    from jax._src.lib.mlir import ir
+    with mlir.make_ir_context():
+        attributes = _parsed(module).operation.attributes
+        return ir.IntegerAttr(attributes["mhlo.num_partitions"]).value if "mhlo.num_partitions" in attributes else 1
+
+
+def partitions_field(partitions: int) -> bytes:
+    """What to append to a serialized HloModuleProto that is to say for how many devices it is: of the field `device_assignment` the counts of replicas and of
+    computations (partitions)."""
+    if partitions == 1:
+        return b""
+    counts = b"\x08\x01\x10" + _varint(partitions)
+    return b"\x7a" + _varint(len(counts)) + counts
+
+
+def _varint(value: int) -> bytes:
+    """A number as protocol buffers write it."""
+    return (bytes([value & 127 | 128]) + _varint(value >> 7)) if value > 127 else bytes([value])
 
 
 def _plain(module: Any) -> str:

@@ -84,6 +84,22 @@ def test_what_is_no_single_program_is_refused():
         hlo_opt.optimize("module @m { func.func @main( }")
 
 
+def test_programs_for_several_devices_stay_such():
+    """Shardings of the older partitioner say nothing without the number of partitions, which only StableHLO has."""
+    text = """module @m attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
+      func.func public @main(%x: tensor<64x8xf32> {mhlo.sharding = "{devices=[4,1]<=[4]}"}) -> tensor<64x8xf32> {
+        %y = stablehlo.custom_call @Sharding(%x) {mhlo.sharding = "{devices=[4,1]<=[4]}"} : (tensor<64x8xf32>) -> tensor<64x8xf32>
+        %z = stablehlo.add %y, %y : tensor<64x8xf32>
+        return %z : tensor<64x8xf32>
+      }
+    }"""
+    for given, devices in ((text, "over 4 devices"), (text.replace("= 4 : i32", "= 1 : i32"), "names one partition")):
+        found = hlo_opt.optimize(given, **OPTIONS)
+        assert any(devices in caveat for caveat in found.report.before.caveats), found.report.before.caveats
+        assert ("sharding-remover" in {rewrite.pass_name for rewrite in found.report.rewrites}) <= (devices == "names one partition")
+        assert "@Sharding" in found.stablehlo or devices != "over 4 devices"
+
+
 def test_the_command_reads_and_writes_files(tmp_path):
     text, given, made, plain = lowered().as_text(), tmp_path / "step.mlir", tmp_path / "after.mlir", tmp_path / "after.hlo"
     given.write_text(text)

@@ -3,7 +3,8 @@
     python tests/referee/round_trips.py [NAMES]
 
 NAMES is a pattern. Each program is exported, serialized, rewritten with every saving taken (`min_saving=1`, blocks of 4 KiB), serialized and read again, and both
-run. The model's bytes have to be those of the HLO form before, and at most a hundredth more after. Programs written as HLO are made StableHLO text by XLA. Needs the installed package.
+run. The model's bytes have to be those of the HLO form before, and at most a hundredth more after. Programs written as HLO are made StableHLO text by XLA, and do not run. Needs the
+installed package.
 """
 import argparse
 import os

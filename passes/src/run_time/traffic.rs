@@ -56,13 +56,16 @@ impl Traffic<'_> {
         }
     }
 
-    /// Traffic of the elements of `part` where they stand in `whole`. If that fits a cache, each of its elements is moved once at most, and none that were there before.
+    /// Traffic of the elements of `part` where they stand in `whole`. What fits a cache is moved once at most: when it comes from memory or has to get there.
     fn traffic(&self, whole: InstructionId, part: InstructionId) -> f64 {
         let bytes = |id| size::shape_size(self.module.shape(id)).map_or(0.0, |bytes| bytes.get() as f64);
-        match bytes(whole) <= self.cache.get() as f64 {
-            true if self.is_in_memory => bytes(part).min(bytes(whole)),
-            true => 0.0,
-            false => bytes(part),
+        let (all, moved) = (bytes(whole), bytes(part));
+        if all > self.cache.get() as f64 {
+            moved
+        } else if self.is_in_memory {
+            moved.min(all)
+        } else {
+            0.0
         }
     }
 }

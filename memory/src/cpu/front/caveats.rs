@@ -185,6 +185,15 @@ mod tests {
     }
 
     #[test]
+    fn annotations_without_partitions_are_for_one_device() {
+        let text = "HloModule m\n\nENTRY e {\n  ROOT p = f32[4] parameter(0), sharding={devices=[4]<=[4]}\n}\n";
+        let found = doubts(&hlo_ir::text::parse(text).unwrap(), false);
+        assert!(!found.of_all_devices && found.slack == Bytes::ZERO);
+        assert!(found.caveats[0].contains("names one partition"), "{:?}", found.caveats);
+        assert_eq!(caveats_of(&text.replace("[4]<=[4]", "[1]<=[1]")), Vec::<String>::new());
+    }
+
+    #[test]
     fn what_is_left_as_it_stands_may_need_twice_what_it_reads_and_gives() {
         let text = "HloModule m\n\nENTRY e {\n  p = f32[4,4] parameter(0)\n  c = f32[4,4] cholesky(p), lower=true\n  \
                     ROOT q = (f32[4,4], f32[4]) custom-call(c), custom_call_target=\"Qr\"\n}\n";

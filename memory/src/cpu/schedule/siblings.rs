@@ -33,9 +33,7 @@ fn sibling(graph: &Graph, sum: InstructionId, summed: u64, place: &impl Fn(Instr
     let beside = shared.flat_map(|array| graph.each_user(array));
     // Kernels of whole rows are made by another generator, which joins none.
     let is_loop = |fused| graph.list(fused).all(|id| graph.opcode(id) != Opcode::Reduce);
-    let is_kernel = |&id: &InstructionId| {
-        graph.opcode(id) == Opcode::Fusion && is_whole(id) && graph.fused(id).is_some_and(is_loop)
-    };
+    let is_kernel = |&id: &InstructionId| is_whole(id) && graph.fused(id).is_some_and(is_loop);
     beside.filter(is_kernel).map(place).filter(|&other| ready < other && other < place(sum)).min()
 }
 
@@ -46,8 +44,8 @@ fn reduced(graph: &Graph, id: InstructionId) -> Option<u64> {
         _ => None,
     };
     let most = match graph.fused(id) {
-        Some(inside) if graph.opcode(id) == Opcode::Fusion => graph.list(inside).filter_map(summed).max(),
-        _ => summed(id),
+        Some(inside) => graph.list(inside).filter_map(summed).max(),
+        None => summed(id),
     };
     most.filter(|&most| elements(graph, id).is_some_and(|written| written < most))
 }
@@ -61,8 +59,9 @@ mod tests {
     use super::*;
     use crate::cpu::graph::Origin;
 
-    /// A loss and its gradient from the same logits, and a product that reads the gradient; `loss` says what the loss reads beside the logits.
-    fn order(loss: &str) -> Vec<String> {
+    /// A loss and its gradient from the same logits, and a product that reads the gradient; `loss` says what the loss reads beside the logits, `kernel` which
+    /// computation the gradient is.
+    fn order(loss: &str, kernel: &str) -> Vec<String> {
         let text = format!(
             "HloModule m
 
@@ -88,10 +87,20 @@ scaled {{
   ROOT g = f32[64,512] multiply(y, wide)
 }}
 
+of_rows {{
+  y = f32[64,512] parameter(0)
+  r = f32[64] parameter(1)
+  zero = f32[] constant(0)
+  rows = f32[64] reduce(y, zero), dimensions={{1}}, to_apply=add
+  weighted = f32[64] multiply(rows, r)
+  wide = f32[64,512] broadcast(weighted), dimensions={{0}}
+  ROOT g = f32[64,512] multiply(y, wide)
+}}
+
 ENTRY main {{
   y = f32[64,512] parameter(0)
   r = f32[64] parameter(1)
-  gradient = f32[64,512] fusion(y, r), kind=kLoop, calls=scaled
+  gradient = f32[64,512] fusion(y, r), kind=kLoop, calls={kernel}
   late = f32[64,64] dot(gradient, gradient), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
   row = f32[64] slice(r), slice={{[0:64]}}
   loss = f32[] fusion(y, {loss}), kind=kInput, calls=summed
@@ -107,11 +116,13 @@ ENTRY main {{
 
     #[test]
     fn a_sum_runs_beside_the_kernel_that_reads_the_same() {
-        assert_eq!(order("r"), ["y", "r", "gradient", "loss", "late", "row", "all"]);
+        assert_eq!(order("r", "scaled"), ["y", "r", "gradient", "loss", "late", "row", "all"]);
     }
 
     #[test]
-    fn a_sum_that_waits_for_more_stays_where_it_is() {
-        assert_eq!(order("row"), ["y", "r", "gradient", "late", "row", "loss", "all"]);
+    fn other_sums_stay_where_they_are() {
+        let given = ["y", "r", "gradient", "late", "row", "loss", "all"];
+        assert_eq!(order("row", "scaled"), given, "it waits for more");
+        assert_eq!(order("r", "of_rows"), given, "a kernel of rows joins none");
     }
 }

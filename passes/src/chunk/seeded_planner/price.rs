@@ -50,14 +50,12 @@ const ALLOWANCE: f64 = 0.3;
 /// machine, and can as well have larger blocks where there are products.
 const SMALL_ALLOWANCE: f64 = 0.15;
 const SMALL: Bytes = Bytes(1 << 30);
-/// The same where memory is recycled from run to run (see `small_programs.rs`), in which loops win nothing.
+/// The same where memory costs no time: recycled from run to run (see `small_programs.rs`), or taken once for all runs as on devices, so that loops win nothing. (On an H200
+/// programs that a fifth was allowed ran at 0.70 to 0.79 of their speed, `device_times.py`; with three tenths a loss of 128,256 words took 1.53 of its time by XLA:TPU's
+/// module, 1.15 with this, `rough_models.py`.)
 const RECYCLED_ALLOWANCE: f64 = 0.1;
 /// Traffic there, and inside loops, of a byte that a loop writes: it is filled before, and copied by one thread.
 const WRITTEN: f64 = 3.0;
-/// The same on devices, where the estimated time of loops is held to a quarter more (`machine::STARTING`): the price leaves out what starting them takes and how
-/// busy small products keep a device. (Programs that a fifth was allowed ran at 0.70 to 0.79 of their speed on an H200, `device_times.py` on `devices.py`; a loss of
-/// 128,256 words took 1.53 of its time by XLA:TPU's module where three tenths were allowed, 1.15 with this, `rough_models.py`.)
-const DEVICE_ALLOWANCE: f64 = 0.1;
 /// The same where a budget is not met.
 const URGENT_ALLOWANCE: f64 = 2.0;
 
@@ -179,8 +177,7 @@ impl Price {
 fn allowance(context: &Context<'_>, multiplies: bool) -> f64 {
     match (context.has_to_fit_budget(), is_small(context) && multiplies) {
         (true, _) => URGENT_ALLOWANCE,
-        _ if context.options.target != Target::Cpu => DEVICE_ALLOWANCE,
-        (false, _) if fits_malloc_cache(context) => RECYCLED_ALLOWANCE,
+        _ if context.options.target != Target::Cpu || fits_malloc_cache(context) => RECYCLED_ALLOWANCE,
         (false, true) => SMALL_ALLOWANCE,
         (false, false) => ALLOWANCE,
     }
