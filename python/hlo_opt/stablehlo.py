@@ -9,6 +9,8 @@ from . import mlir_functions
 from .xla import compiler
 
 BYTECODE = b"ML\xefR"
+# Whom bytecode names as its producer where it is a portable artifact, which only StableHLO reads.
+_PORTABLE = b"StableHLO_v"
 # How MLIR text begins, behind comments and aliases of attributes and locations; a module of HLO begins with `HloModule`.
 _TEXT = re.compile(r"\s*(?://[^\n]*\n\s*|[#!][^\n]*\n\s*)*(?:builtin\.)?module\b[^=]")
 
@@ -108,6 +110,8 @@ def _parsed(module: Any):
     if given is not None:
         module = given.mlir_module_serialized
     if isinstance(module, (bytes, bytearray)) and module.startswith(BYTECODE):
+        if _PORTABLE not in module[:64]:
+            return ir.Module.parse(bytes(module))
         found = xla_client._xla.mlir.deserialize_portable_artifact(bytes(module))
         return found if isinstance(found, ir.Module) else ir.Module.parse(found)
     return ir.Module.parse(_plain(module))

@@ -57,6 +57,8 @@ def test_bytecode_and_comments_are_told():
     figures.add(hlo_opt.analyze(written.getvalue()).total_bytes)
     assert len(figures) == 1
     assert hlo_opt.optimize(text, passes="").stablehlo is not None
+    again = hlo_opt.optimize(written.getvalue(), **OPTIONS)
+    assert again.report.rewrites and signature(again.stablehlo) == signature(text)
 
 
 def test_exported_functions_come_back_as_exported_functions():
