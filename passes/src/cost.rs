@@ -66,7 +66,7 @@ impl<'a> Costs<'a> {
     fn of_loop(&self, id: InstructionId) -> Option<f64> {
         let called = |key| self.module.instruction(id).computation(&key);
         let (body, condition) = (called(AttrKey::Body)?, called(AttrKey::Condition)?);
-        let (_, trips) = crate::loop_residuals::bound(self.module, condition)?;
+        let (_, trips) = crate::loops::bound(self.module, condition)?;
         Some(self.of_computation(body)? * trips.max(0) as f64)
     }
     /// What a computation takes at least: what its instructions take that have a cost.

@@ -17,8 +17,10 @@ mod fusion_barrier;
 pub mod header;
 pub mod inline_calls;
 mod kernel_functions;
+pub mod loop_checkpoints;
 pub mod loop_inputs;
 pub mod loop_residuals;
+mod loops;
 pub mod machine;
 pub mod manager;
 pub mod materialize_gathers;
@@ -59,6 +61,8 @@ fn registry() -> Vec<Box<dyn Pass>> {
         Box::new(loop_residuals::LoopResiduals),
         // Behind the loops: where blocks gain as much, no value is computed twice.
         Box::new(rematerialize::Rematerialize),
+        // Behind those that compute only parts of a step again.
+        Box::new(loop_checkpoints::LoopCheckpoints),
         Box::new(loop_inputs::LoopInputs),
         // After the block loops: where both gain the same, no loop around all copies is needed.
         Box::new(roll::Roll),

@@ -30,30 +30,24 @@
 //! anything else reads, and from reading loops that share their body with others (without a remark: nothing is known to be lost).
 
 mod cone;
-mod counters;
 mod cut;
 mod emit;
 mod grow;
 mod indices;
-mod readers;
 mod rows;
 mod slots;
-mod stacks;
-
-pub(crate) use counters::bound;
 
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
 use crate::cost::Costs;
+use crate::loops::{self, Order, Readers, Stack, Stacks};
 use crate::pass::MAX_SLOWDOWN;
 use crate::recompute::bits::exact;
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use cut::Prices;
 use grow::Outlets;
-use readers::Readers;
-use stacks::{Order, Stack, Stacks};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,7 +85,7 @@ fn worth(finding: &Finding, context: &Context<'_>) -> bool {
 fn of_loop(context: &Context<'_>, id: InstructionId) -> Option<Finding> {
     let (module, options) = (context.module, context.options);
     let mut stacks = Stacks::of(module, id)?;
-    let readers = readers::of(module, &stacks);
+    let readers = loops::readers(module, &stacks);
     if readers.list.is_empty() {
         return None;
     }

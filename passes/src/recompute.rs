@@ -1,5 +1,7 @@
 //! What passes share that compute values again at another place: which values are kept, and what keeps the computation where it is.
 
 pub(crate) mod bits;
+pub(crate) mod body;
+pub(crate) mod counted_loop;
 pub(crate) mod cut;
 pub(crate) mod tie;

@@ -15,7 +15,7 @@ use indexmap::IndexMap;
 use crate::Machine;
 use crate::cost::{RANDOM, multiplications};
 use crate::flow::is_transcendental;
-use crate::loop_residuals::bound;
+use crate::loops::bound;
 use traffic::Traffic;
 
 /// The time of a run.

@@ -41,7 +41,7 @@ impl Reader {
     /// Whether each row of `value` is taken once, as far as the loop's bound says; that decides on speed alone.
     pub(super) fn reads_once(&self, module: &Module, value: InstructionId, taken: Taken) -> bool {
         let extent = module.instruction(value).array().map_or(0, |array| array.dims[taken.dim]);
-        let steps = crate::loop_residuals::bound(module, self.condition);
+        let steps = crate::loops::bound(module, self.condition);
         let few = steps.is_some_and(|(_, steps)| steps.saturating_mul(taken.rows) <= extent);
         self.once && self.inner.is_empty() && few
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hlo_ir::{InstructionId, Module, Opcode};
 
-use super::stacks::Stacks;
 use crate::flow::Value;
+use crate::loops::Stacks;
 
 /// Most operations to compute one row again. What they cost is weighed in `cut.rs`; this bounds the size of the text.
 const MOST_OPERATIONS: usize = 1024;
@@ -71,7 +71,7 @@ pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: 
     let Stacks { body, list, initial, rows, order, looks_back, .. } = stacks;
     let inst = module.instruction(value.inst);
     let bare = body.strip(module, value);
-    let kept = |(index, stack): (usize, &super::stacks::Stack)| {
+    let kept = |(index, stack): (usize, &crate::loops::Stack)| {
         (stack.row == bare && !dropped.contains(&index)).then_some(index)
     };
     if let Some(index) = list.iter().enumerate().find_map(kept) {

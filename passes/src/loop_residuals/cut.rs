@@ -10,10 +10,9 @@ use indexmap::IndexMap;
 
 use super::cone::{Node, node};
 use super::grow::Outlets;
-use super::readers::Readers;
-use super::stacks::{Stack, Stacks};
 use crate::cost::Costs;
 use crate::flow::Value;
+use crate::loops::{Readers, Stack, Stacks};
 use crate::recompute::cut::{NEVER, Network};
 use crate::{Grade, Options};
 

@@ -9,12 +9,11 @@ use hlo_memory::Target;
 use super::cone::{self, Cone, Moment, Node};
 use super::grow::{self, Outlets};
 use super::indices;
-use super::readers::{Read, Reader, Readers};
 use super::rows::Rows;
 use super::slots::Slots;
-use super::stacks::Stacks;
 use crate::Options;
 use crate::flow::add_anew;
+use crate::loops::{Read, Reader, Readers, Stacks};
 
 /// The change that drops as many of `dropped` as can be computed in every loop that reads them, and which these are.
 pub(super) fn patch(

@@ -12,9 +12,9 @@ use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::Target;
 use indexmap::IndexSet;
 
-use super::stacks::Stacks;
 use crate::Options;
 use crate::fusion_barrier::read_through_identity;
+use crate::loops::Stacks;
 
 /// Keeps the rows of `dropped` in memory that are put together for one gather.
 pub(super) fn keep(module: &Module, patch: &mut Patch, stacks: &Stacks, dropped: &[usize], options: &Options) {

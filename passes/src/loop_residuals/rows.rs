@@ -7,7 +7,7 @@ use hlo_ir::module::Payload;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module};
 use hlo_ir::{Opcode, Shape};
 
-use super::stacks::{Order, Stacks};
+use crate::loops::{Order, Stacks};
 
 /// The row of one step, as the body of a reader numbers it.
 pub(super) struct Rows {

@@ -2,10 +2,10 @@
 
 use hlo_ir::edit::Patch;
 use hlo_ir::shape::ShapeRef;
-use hlo_ir::{AttrKey, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Module, Opcode, Shape};
 
 use super::grow;
-use super::readers::Reader;
+use crate::loops::{Reader, is_free};
 
 /// An element of the state with a new beginning.
 struct Filled {
@@ -32,7 +32,7 @@ impl<'a> Slots<'a> {
         let sharded = changed.iter().any(|&id| module.instruction(id).attribute(&AttrKey::Sharding).is_some());
         let free = if sharded { Vec::new() } else { dropped.collect() };
         let elements = module.instruction(reader.initial).operands.len();
-        Self { reader, free, filled: Vec::new(), elements, is_free: grow::is_free(module, reader.site) }
+        Self { reader, free, filled: Vec::new(), elements, is_free: is_free(module, reader.site) }
     }
     /// The element that begins as `initial`; `None` if there is no place for it.
     pub(super) fn take_in(&mut self, initial: InstructionId, shape: ShapeRef) -> Option<usize> {
@@ -69,18 +69,18 @@ impl<'a> Slots<'a> {
             }
             patch.rewrite(id, changed);
         }
-        for computation in [self.reader.body, self.reader.condition] {
-            self.refill_elements(module, patch, computation);
+        let states = self.reader.state(module).into_iter().filter(|&id| id != self.reader.initial);
+        for state in states {
+            self.refill_elements(module, patch, state);
         }
         Some(())
     }
-    /// What is taken out of the state gets the new shape too.
-    fn refill_elements(&self, module: &Module, patch: &mut Patch, computation: ComputationId) {
-        let parameters = module.parameters(computation);
-        for (id, inst) in module.instructions_of(computation) {
+    /// What is taken out of the state gets the new shape too, also where nothing reads it.
+    fn refill_elements(&self, module: &Module, patch: &mut Patch, state: InstructionId) {
+        for (id, inst) in module.instructions_of(module.instruction(state).parent) {
             let index = inst.int(&AttrKey::Index).and_then(|index| usize::try_from(index).ok());
             let new = self.filled.iter().find(|filled| index == Some(filled.element));
-            let taken = inst.opcode == Opcode::GetTupleElement && parameters.contains(&inst.operands[0]);
+            let taken = inst.opcode == Opcode::GetTupleElement && inst.operands[0] == state;
             if let Some(filled) = new.filter(|_| taken) {
                 patch.rewrite(id, Instruction { shape: filled.shape.clone(), ..inst.clone() });
             }

@@ -3,41 +3,41 @@
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, edit, graph};
 
 use super::counters::Counted;
-use super::grow;
 use super::stacks::{Body, Stacks};
+use super::state::is_taken_apart;
 
 /// A place that reads one row of a stack.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Read {
+pub(crate) struct Read {
     /// The instruction of the body whose value is the row.
-    pub(super) site: InstructionId,
+    pub(crate) site: InstructionId,
     /// Index of the stack in [`Stacks::list`].
-    pub(super) stack: usize,
+    pub(crate) stack: usize,
     /// The row's number, an instruction of the body.
-    pub(super) row: InstructionId,
+    pub(crate) row: InstructionId,
 }
 
 /// A loop that gets stacks as elements of its state and hands them on.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     /// The `while`.
-    pub(super) site: InstructionId,
+    pub(crate) site: InstructionId,
     /// The tuple it begins with.
-    pub(super) initial: InstructionId,
+    pub(crate) initial: InstructionId,
     /// Its condition.
-    pub(super) condition: ComputationId,
+    pub(crate) condition: ComputationId,
     /// Its body.
-    pub(super) body: ComputationId,
+    pub(crate) body: ComputationId,
     /// The body's parameter.
-    pub(super) parameter: InstructionId,
+    pub(crate) parameter: InstructionId,
     /// For each element that it forwards: the instruction that made its initial value.
-    pub(super) given: Vec<(usize, InstructionId)>,
+    pub(crate) given: Vec<(usize, InstructionId)>,
     /// Its reads.
-    pub(super) reads: Vec<Read>,
+    pub(crate) reads: Vec<Read>,
 }
 
 impl Reader {
     /// Every instruction whose shape is that of the state.
-    pub(super) fn state(&self, module: &Module) -> Vec<InstructionId> {
+    pub(crate) fn state(&self, module: &Module) -> Vec<InstructionId> {
         let mut state = vec![self.initial, self.site, self.parameter, module.computation(self.body).root];
         state.extend(module.parameters(self.condition));
         state
@@ -45,15 +45,15 @@ impl Reader {
 }
 
 /// The readers of each stack.
-pub(super) struct Readers {
+pub(crate) struct Readers {
     /// All readers.
-    pub(super) list: Vec<Reader>,
+    pub(crate) list: Vec<Reader>,
     /// For each stack, whether nothing but the reads uses it.
-    pub(super) only_read: Vec<bool>,
+    pub(crate) only_read: Vec<bool>,
 }
 
 /// Everything behind the loop that uses its stacks.
-pub(super) fn of(module: &Module, stacks: &Stacks) -> Readers {
+pub(crate) fn readers(module: &Module, stacks: &Stacks) -> Readers {
     let mut readers = Readers { list: Vec::new(), only_read: vec![true; stacks.list.len()] };
     let list = &module.computation(module.instruction(stacks.site).parent).instructions;
     let results: Vec<(usize, InstructionId)> = list.iter().filter_map(|&id| result(module, stacks, id)).collect();
@@ -156,7 +156,7 @@ fn open(module: &Module, site: InstructionId) -> Option<Opened> {
     let condition = inst.computation(&AttrKey::Condition)?;
     let callers = graph::callers(module);
     let alone = callers[body].len() == 1 && callers[condition].len() == 1;
-    if !alone || !grow::is_taken_apart(module, site) {
+    if !alone || !is_taken_apart(module, site) {
         return None;
     }
     let mut inner = Body::new(module, body)?;

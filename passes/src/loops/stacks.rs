@@ -9,40 +9,40 @@ use super::counters::{Counted, Counter};
 use crate::flow::{Frames, Value};
 
 /// An element of a loop's state that is written row by row.
-pub(super) struct Stack {
+pub(crate) struct Stack {
     /// Its index in the state.
-    pub(super) element: usize,
+    pub(crate) element: usize,
     /// The whole array, `[rows, ...]`.
-    pub(super) array: ArrayShape,
+    pub(crate) array: ArrayShape,
     /// What one step writes, without reshapes.
-    pub(super) row: Value,
+    pub(crate) row: Value,
     /// The number of the row that a step writes.
-    pub(super) number: Value,
+    pub(crate) number: Value,
 }
 
 /// A counting loop with its stacks.
-pub(super) struct Stacks {
+pub(crate) struct Stacks {
     /// The `while`.
-    pub(super) site: InstructionId,
+    pub(crate) site: InstructionId,
     /// The initial value of each element of the state.
-    pub(super) initial: Vec<InstructionId>,
+    pub(crate) initial: Vec<InstructionId>,
     /// Number of steps, and of rows of every stack.
-    pub(super) rows: i64,
+    pub(crate) rows: i64,
     /// The order in which all of them are written.
-    pub(super) order: Order,
+    pub(crate) order: Order,
     /// The stacks, in the order of the state, and behind them those that are to be added.
-    pub(super) list: Vec<Stack>,
+    pub(crate) list: Vec<Stack>,
     /// How many of them the loop has.
-    pub(super) known: usize,
+    pub(crate) known: usize,
     /// Whether what a step begins with may be taken from the step before.
-    pub(super) looks_back: bool,
+    pub(crate) looks_back: bool,
     /// The body, with the calls in it.
-    pub(super) body: Body,
+    pub(crate) body: Body,
 }
 
 /// The order in which the steps of a loop go through rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Step `t` looks at row `t`.
     Forward,
     /// Step `t` looks at the row that is `t` before the last.
@@ -50,55 +50,55 @@ pub(super) enum Order {
 }
 
 /// Numbers below this, and sums of them with counters of as many steps, fit an `s32`.
-pub(super) const FAR: i64 = 1 << 30;
+pub(crate) const FAR: i64 = 1 << 30;
 
 /// One side of a loop, calls looked through.
-pub(super) struct Body {
-    pub(super) frames: Frames,
-    pub(super) parameter: InstructionId,
+pub(crate) struct Body {
+    pub(crate) frames: Frames,
+    pub(crate) parameter: InstructionId,
     /// Operands of the root tuple; empty for a condition.
-    pub(super) results: Vec<InstructionId>,
+    pub(crate) results: Vec<InstructionId>,
     /// Elements that follow from the number of the step.
-    pub(super) counters: BTreeMap<usize, Counter>,
+    pub(crate) counters: BTreeMap<usize, Counter>,
     /// How many steps there are, if that is known.
-    pub(super) steps: Option<i64>,
+    pub(crate) steps: Option<i64>,
 }
 
 impl Body {
     /// The body or condition `computation`, without its counters.
-    pub(super) fn new(module: &Module, computation: ComputationId) -> Option<Self> {
+    pub(crate) fn new(module: &Module, computation: ComputationId) -> Option<Self> {
         let [parameter] = module.parameters(computation)[..] else { return None };
         let root = module.instruction(module.computation(computation).root);
         let results = if root.opcode == Opcode::Tuple { root.operands.to_vec() } else { Vec::new() };
         Some(Self { frames: Frames::new(Vec::new()), parameter, results, counters: BTreeMap::new(), steps: None })
     }
     /// The value an instruction of `value`'s chain of calls stands for.
-    pub(super) fn resolve(&mut self, module: &Module, inst: InstructionId, like: Value) -> Value {
+    pub(crate) fn resolve(&mut self, module: &Module, inst: InstructionId, like: Value) -> Value {
         self.frames.resolve(module, inst, like.frame)
     }
     /// The value of an instruction of the computation itself.
-    pub(super) fn top(&mut self, module: &Module, inst: InstructionId) -> Value {
+    pub(crate) fn top(&mut self, module: &Module, inst: InstructionId) -> Value {
         self.frames.resolve(module, inst, 0)
     }
     /// The element of the state that a value is, as it was when the step began.
-    pub(super) fn element(&self, module: &Module, value: Value) -> Option<usize> {
+    pub(crate) fn element(&self, module: &Module, value: Value) -> Option<usize> {
         let inst = module.instruction(value.inst);
         let state = value.frame == 0 && inst.opcode == Opcode::GetTupleElement && inst.operands[0] == self.parameter;
         state.then(|| inst.int(&AttrKey::Index).and_then(|index| usize::try_from(index).ok())).flatten()
     }
     /// Whether a step hands an element on as it got it.
-    pub(super) fn hands_on(&mut self, module: &Module, element: usize) -> bool {
+    pub(crate) fn hands_on(&mut self, module: &Module, element: usize) -> bool {
         let Some(&result) = self.results.get(element) else { return false };
         let value = self.top(module, result);
         self.element(module, value) == Some(element)
     }
     /// What a step makes of an element, if it is an array.
-    pub(super) fn next(&mut self, module: &Module, element: usize) -> Option<Value> {
+    pub(crate) fn next(&mut self, module: &Module, element: usize) -> Option<Value> {
         let value = self.top(module, *self.results.get(element)?);
         module.instruction(value.inst).array().is_some().then_some(value)
     }
     /// Behind any number of reshapes.
-    pub(super) fn strip(&mut self, module: &Module, mut value: Value) -> Value {
+    pub(crate) fn strip(&mut self, module: &Module, mut value: Value) -> Value {
         while module.instruction(value.inst).opcode == Opcode::Reshape {
             value = self.resolve(module, module.instruction(value.inst).operands[0], value);
         }
@@ -109,18 +109,18 @@ impl Body {
         scalar_integer(module.instruction(value.inst)) == Some(i128::from(wanted))
     }
     /// The start of a row: what stands before only zeros in the operands of a `dynamic-slice` or `dynamic-update-slice`.
-    pub(super) fn row_start(&mut self, module: &Module, value: Value, first: usize) -> Option<Value> {
+    pub(crate) fn row_start(&mut self, module: &Module, value: Value, first: usize) -> Option<Value> {
         let starts = module.instruction(value.inst).operands.get(first..)?;
         let (&row, others) = starts.split_first()?;
         let zeros = others.iter().all(|&start| self.is_integer(module, start, value, 0));
         zeros.then(|| self.resolve(module, row, value))
     }
     /// Whether an element is the number of the step.
-    pub(super) fn counts(&self, element: usize) -> bool {
+    pub(crate) fn counts(&self, element: usize) -> bool {
         self.counters.get(&element) == Some(&Counter { step: 1, start: 0 })
     }
     /// The number of a row that a step looks at, if it goes through all rows.
-    pub(super) fn order(&mut self, module: &Module, number: Value, rows: i64) -> Option<Order> {
+    pub(crate) fn order(&mut self, module: &Module, number: Value, rows: i64) -> Option<Order> {
         match self.affine(module, number)? {
             (1, 0) => Some(Order::Forward),
             (-1, last) if last == rows - 1 => Some(Order::Backward),
@@ -128,7 +128,7 @@ impl Body {
         }
     }
     /// A value as a multiple of the number of the step and a constant, where nothing can overflow.
-    pub(super) fn affine(&mut self, module: &Module, value: Value) -> Option<(i64, i64)> {
+    pub(crate) fn affine(&mut self, module: &Module, value: Value) -> Option<(i64, i64)> {
         let value = self.strip(module, value);
         let inst = module.instruction(value.inst);
         if let Some(element) = self.element(module, value) {
@@ -182,19 +182,19 @@ impl Body {
 
 impl Stack {
     /// Whether kernels that read its rows compute with floats.
-    pub(super) fn is_rounded(&self) -> bool {
+    pub(crate) fn is_rounded(&self) -> bool {
         self.array.element_type.is_float() || self.array.element_type.is_complex()
     }
 }
 
 impl Stacks {
     /// Forgets the stacks that were added, for another choice.
-    pub(super) fn begin(&mut self, looks_back: bool) {
+    pub(crate) fn begin(&mut self, looks_back: bool) {
         self.list.truncate(self.known);
         self.looks_back = looks_back;
     }
     /// The stacks of a loop that counts from 0 in steps of one; `None` if it does not, or has no stack.
-    pub(super) fn of(module: &Module, site: InstructionId) -> Option<Self> {
+    pub(crate) fn of(module: &Module, site: InstructionId) -> Option<Self> {
         let Counted { mut body, steps } = Counted::of(module, site)?;
         let rows = steps?;
         let initial = module.instruction(module.instruction(site).operands[0]).operands.to_vec();

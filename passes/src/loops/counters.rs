@@ -14,22 +14,22 @@ const MOST_LOOPS: usize = 8;
 
 /// What an element of the state is in step `t`: `start + step * t`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Counter {
+pub(crate) struct Counter {
     /// 1 or -1.
-    pub(super) step: i64,
+    pub(crate) step: i64,
     /// Its initial value.
-    pub(super) start: i64,
+    pub(crate) start: i64,
 }
 
 /// The counters of a loop, and how many steps it makes, if one of its counters says so.
-pub(super) struct Counted {
-    pub(super) body: Body,
-    pub(super) steps: Option<i64>,
+pub(crate) struct Counted {
+    pub(crate) body: Body,
+    pub(crate) steps: Option<i64>,
 }
 
 impl Counted {
     /// A loop that begins with a tuple.
-    pub(super) fn of(module: &Module, site: InstructionId) -> Option<Self> {
+    pub(crate) fn of(module: &Module, site: InstructionId) -> Option<Self> {
         of(module, site, MOST_LOOPS)
     }
 }

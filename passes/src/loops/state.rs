@@ -1,0 +1,41 @@
+//! Where the state of a loop stands, and what else looks at it.
+
+use hlo_ir::{AttrKey, Instruction, InstructionId, Module, Opcode, graph};
+
+/// Whether a loop's state can be given more elements: nothing else begins with it, runs its body, or looks at all of it.
+pub(crate) fn is_free(module: &Module, site: InstructionId) -> bool {
+    let inst = module.instruction(site);
+    let tuple = inst.operands[0];
+    let callers = graph::callers(module);
+    let alone = inst.called_computations().all(|callee| callers[callee].len() == 1);
+    let mut states = [site, tuple].into_iter().chain(state(module, site));
+    alone
+        && is_taken_apart(module, site)
+        && users(module, tuple).count() == 1
+        && states.all(|id| !is_sharded(module.instruction(id)))
+}
+
+/// Whether nothing looks at the whole final state of a loop.
+pub(crate) fn is_taken_apart(module: &Module, site: InstructionId) -> bool {
+    let parent = module.instruction(site).parent;
+    users(module, site).all(|user| user.opcode == Opcode::GetTupleElement) && module.computation(parent).root != site
+}
+
+fn users(module: &Module, id: InstructionId) -> impl Iterator<Item = &Instruction> {
+    let list = module.instructions_of(module.instruction(id).parent);
+    list.map(|(_, inst)| inst).filter(move |inst| inst.operands.contains(&id))
+}
+
+/// Whether the values of an instruction lie across devices.
+pub(crate) fn is_sharded(inst: &Instruction) -> bool {
+    inst.attribute(&AttrKey::Sharding).is_some()
+}
+
+/// The state of a loop inside of it: parameters, and the root of the body.
+pub(crate) fn state(module: &Module, site: InstructionId) -> Vec<InstructionId> {
+    let inst = module.instruction(site);
+    let mut state: Vec<InstructionId> =
+        inst.called_computations().flat_map(|callee| module.parameters(callee).clone()).collect();
+    state.extend(inst.computation(&AttrKey::Body).map(|body| module.computation(body).root));
+    state
+}
