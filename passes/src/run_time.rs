@@ -4,6 +4,8 @@
 //! longest of them. Rates are those of the machine's description. Which loop runs how often nobody may know: such a loop counts as one iteration, in
 //! the original as in the rewritten module, and the answer says so.
 
+mod pages;
+mod scalar;
 mod traffic;
 
 use hlo_ir::graph::Users;
@@ -65,7 +67,8 @@ fn bound_of_kernel(module: &Module, condition: ComputationId) -> Option<i64> {
 fn of_kernels(module: &Module, machine: &Machine, trips: impl Fn(InstructionId) -> Option<i64>) -> RunTime {
     let users = Users::of(module);
     let mut clock = Clock { module, machine, users: &users, trips: &trips, known: IndexMap::new(), is_certain: true };
-    let seconds = clock.computation(module.entry());
+    let kernels = clock.computation(module.entry());
+    let seconds = kernels + if machine.target == Target::Cpu { pages::seconds(module) } else { 0.0 };
     RunTime { seconds, is_certain: clock.is_certain }
 }
 
@@ -128,10 +131,10 @@ impl Clock<'_> {
         };
         let written = fused.map_or(id, |fused| self.module.computation(fused).root);
         let traffic = read + self.traffic(self.is_returned(id)).written(written);
-        let operations = match fused {
-            Some(fused) => self.module.instructions_of(fused).map(|(id, _)| self.operations(id)).sum(),
-            None => self.operations(id),
-        };
+        let inside: Vec<InstructionId> =
+            fused.map_or(vec![id], |fused| self.module.computation(fused).instructions.clone());
+        let simple = scalar::simple(self.module, self.machine, inside.iter().copied());
+        let operations: f64 = inside.iter().map(|&id| self.operations(id, simple)).sum();
         let busy = (traffic / self.machine.bytes_per_second as f64).max(operations);
         busy + self.start(busy)
     }
@@ -160,19 +163,24 @@ impl Clock<'_> {
         if self.machine.target == Target::Cpu { start.min(busy) } else { start }
     }
 
-    /// Seconds that the operations of an instruction take.
-    fn operations(&self, id: InstructionId) -> f64 {
+    /// Seconds that the operations of an instruction take in a kernel where a simple one takes `simple`.
+    fn operations(&self, id: InstructionId, simple: f64) -> f64 {
         use Opcode as O;
         let inst = self.module.instruction(id);
         let elements = |id: InstructionId| elements(self.module.shape(id));
-        let simple = 1.0 / self.machine.arithmetic as f64;
-        match inst.opcode {
-            O::Dot | O::Convolution => self.product(id).unwrap_or(0.0),
-            O::Reduce | O::ReduceWindow => inst.operands.first().map_or(0.0, |&operand| elements(operand) * simple),
-            O::Sort => elements(id) * elements(id).max(2.0).log2() * simple,
-            O::RngBitGenerator => elements(id) * RANDOM * simple,
-            opcode if is_transcendental(opcode) => elements(id) / self.machine.transcendentals as f64,
-            opcode if opcode.is_elementwise() => elements(id) * simple,
+        let is_real = inst.array().is_none_or(|array| array.element_type.is_float());
+        let number = scalar::number(self.machine, inst.opcode).filter(|_| is_real || !inst.opcode.is_elementwise());
+        let first = |place: usize| inst.operands.get(place).map_or(0.0, |&operand| elements(operand));
+        match (inst.opcode, number) {
+            (O::Dot | O::Convolution, _) => self.product(id).unwrap_or(0.0),
+            (O::Sort, _) => elements(id) * elements(id).max(2.0).log2() * number.unwrap_or(simple),
+            (O::Scatter, Some(number)) => first(inst.operands.len() - 1) * number,
+            (O::SelectAndScatter, Some(number)) => first(0) * number,
+            (_, Some(number)) => elements(id) * number,
+            (O::Reduce | O::ReduceWindow, None) => first(0) * simple,
+            (O::RngBitGenerator, None) => elements(id) * RANDOM * simple,
+            (opcode, None) if is_transcendental(opcode) => elements(id) / self.machine.transcendentals as f64,
+            (opcode, None) if opcode.is_elementwise() => elements(id) * simple,
             _ => 0.0,
         }
     }
