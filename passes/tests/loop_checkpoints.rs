@@ -143,8 +143,8 @@ fn exchanges_between_devices_are_not_made_twice() {
         1,
     );
     let (module, ..) = applied(&in_reader).expect("it fires");
-    let exchanges = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::AllReduce);
-    assert_eq!(exchanges.count(), 1);
+    let made = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::AllReduce);
+    assert_eq!(made.count(), 1);
 }
 
 #[test]

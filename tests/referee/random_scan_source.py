@@ -25,7 +25,7 @@ PLACES = ("", "", "", "jit", "cond", "scan")
 def draw(seed):
     """Source of one program, which defines `g` (arguments: i, xs, w, *many) and `DONATED`; and its sizes."""
     rng = random.Random(seed)
-    sizes = {"steps": rng.choice([1, 2, 3, 4, 5, 8]), "rows": rng.choice([3, 4, 6]), "width": rng.choice([4, 5, 8])}
+    sizes = {"steps": rng.choice([1, 2, 3, 4, 5, 8, 12, 13]), "rows": rng.choice([3, 4, 6]), "width": rng.choice([4, 5, 8])}
     carried = rng.choice([1, 1, 2, 3])
     # A loop over numbers of steps knows which one it is in, and writes its rows itself.
     counted = rng.random() < 0.3
