@@ -34,7 +34,7 @@ use hlo_memory::Bytes;
 
 use crate::loops::{self, Stacks};
 use crate::recompute::bits::exact;
-use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
+use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 use plan::Plan;
 
 /// The pass.
@@ -72,10 +72,12 @@ fn of_loop(context: &Context<'_>, id: InstructionId) -> Option<Finding> {
         return None;
     }
     let readers = loops::readers(module, &stacks);
-    let plan = plan::plan(module, &mut stacks, &readers)?;
-    if plan.saved < context.options.min_saving.max(Bytes(1)) {
-        return None;
-    }
+    let least = context.options.min_saving.max(Bytes(1));
+    let Some(plan) = plan::plan(module, &mut stacks, &readers, false).filter(|plan| plan.saved >= least) else {
+        let plan = plan::plan(module, &mut stacks, &readers, true).filter(|plan| plan.saved >= least)?;
+        let (wasted, outcome) = (plan.saved, Outcome::Missed(exchanges(&plan)));
+        return Some(Finding { instruction: id, grade: Grade::HloExact, wasted, outcome });
+    };
     let patch = emit::patch(module, &plan)?;
     let grade = if exact(module, &patch) { Grade::Bitwise } else { Grade::HloExact };
     let note = format!(
@@ -86,6 +88,15 @@ fn of_loop(context: &Context<'_>, id: InstructionId) -> Option<Finding> {
     );
     let (saved, conditions) = (plan.saved, conditions(context, &plan));
     Some(Finding { instruction: id, grade, wasted: saved, outcome: Outcome::Rewrite { patch, note, conditions } })
+}
+
+/// Why steps are not run again that exchange values between devices.
+fn exchanges(plan: &Plan<'_>) -> Reason {
+    let message = format!(
+        "running {} steps again in blocks of {} would exchange values between devices once more; what stands behind an exchange can be kept, and only the rest computed again, by a policy of `jax.checkpoint`",
+        plan.stacks.rows, plan.length
+    );
+    Reason { code: "collectives", message }
 }
 
 fn conditions(context: &Context<'_>, plan: &Plan<'_>) -> Vec<Condition> {

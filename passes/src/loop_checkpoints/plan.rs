@@ -1,6 +1,6 @@
 //! What is kept of a loop's steps, and how many of them are run again at a time.
 
-use hlo_ir::edit::has_side_effect;
+use hlo_ir::edit::{acts, has_side_effect};
 use hlo_ir::{ArrayShape, AttrKey, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 use indexmap::IndexSet;
@@ -43,8 +43,13 @@ fn rows(steps: i64, length: i64) -> i64 {
     (steps + length - 2) / length + 1
 }
 
-/// The best plan for one of the loops that read the stacks.
-pub(super) fn plan<'a>(module: &Module, stacks: &'a mut Stacks, readers: &'a Readers) -> Option<Plan<'a>> {
+/// The best plan for one of the loops that read the stacks; with `exchanges`, even if steps exchange values between devices.
+pub(super) fn plan<'a>(
+    module: &Module,
+    stacks: &'a mut Stacks,
+    readers: &'a Readers,
+    exchanges: bool,
+) -> Option<Plan<'a>> {
     let mut best: Option<Steps<'a>> = None;
     let rows = stacks.rows;
     if stacks.body.counters.values().any(|counter| i32::try_from(counter.start.abs() + rows).is_err()) {
@@ -55,7 +60,8 @@ pub(super) fn plan<'a>(module: &Module, stacks: &'a mut Stacks, readers: &'a Rea
             (0..stacks.list.len()).filter(|&at| may_go(module, stacks, readers, reader, at)).collect();
         // Where blocks have one step, nothing has to lead from one step to the next.
         for is_single in [true, false] {
-            let steps = steps(module, stacks, reader, &droppable, is_single);
+            let mut needed = Needed { exchanges, ..Needed::default() };
+            let steps = steps(module, stacks, reader, &droppable, is_single, &mut needed);
             best = steps.filter(|steps| best.as_ref().is_none_or(|best| steps.saved > best.saved)).or(best);
         }
     }
@@ -118,13 +124,13 @@ fn steps<'a>(
     reader: &'a Reader,
     droppable: &[usize],
     is_single: bool,
+    needed: &mut Needed,
 ) -> Option<Steps<'a>> {
     let mut dropped = Vec::new();
-    let mut needed = Needed::default();
     for &at in droppable {
         let Some(row) = written(module, stacks, at) else { continue };
         if let Some(more) = needed.with(module, stacks, row, is_single) {
-            needed = more;
+            *needed = more;
             dropped.push((at, row));
         }
     }
@@ -136,7 +142,7 @@ fn steps<'a>(
     let row = Bytes(all.get() / count);
     let length = length(stacks.rows, is_single, [state, row])?;
     let saved = Bytes(all.get().saturating_sub(kept(stacks.rows, length, [state, row])));
-    let Needed { carried, counters, given, .. } = needed;
+    let Needed { carried, counters, given, .. } = std::mem::take(needed);
     let [carried, counters, given] = [carried, counters, given].map(|set| set.into_iter().collect());
     (!dropped.is_empty()).then_some(Steps { reader, dropped, carried, counters, given, length, saved })
 }
@@ -174,6 +180,8 @@ struct Needed {
     given: IndexSet<usize>,
     /// The instructions of a step that they are computed by.
     seen: IndexSet<InstructionId>,
+    /// Whether these may exchange values between devices.
+    exchanges: bool,
 }
 
 impl Needed {
@@ -188,7 +196,7 @@ impl Needed {
                 if needed.take(module, stacks, element)? && !is_single {
                     needed.seen.insert(stacks.body.results[element]);
                 }
-            } else if id == stacks.body.parameter || is_bound(module, id) {
+            } else if id == stacks.body.parameter || is_bound(module, id, needed.exchanges) {
                 return None;
             } else {
                 needed.seen.extend(module.instruction(id).operands.iter().copied());
@@ -215,8 +223,24 @@ impl Needed {
 }
 
 /// Whether an instruction has its place among others, so that it is not run again.
-fn is_bound(module: &Module, id: InstructionId) -> bool {
-    has_side_effect(module, id) || !module.instruction(id).control_predecessors().is_empty()
+fn is_bound(module: &Module, id: InstructionId, exchanges: bool) -> bool {
+    let acts = has_side_effect(module, id) && !(exchanges && only_exchanges(module, id));
+    acts || !module.instruction(id).control_predecessors().is_empty()
+}
+
+/// Whether exchanges between devices are all that an instruction, or what it calls, does besides computing.
+fn only_exchanges(module: &Module, id: InstructionId) -> bool {
+    let mut found = IndexSet::from([id]);
+    let mut next = 0;
+    while let Some(&id) = found.get_index(next) {
+        next += 1;
+        if acts(module, id) && !module.instruction(id).opcode.is_collective() {
+            return false;
+        }
+        let called = module.instruction(id).called_computations();
+        found.extend(called.flat_map(|callee| module.computation(callee).instructions.iter().copied()));
+    }
+    true
 }
 
 /// The element of the state that an instruction of the body takes.

@@ -41,7 +41,8 @@ pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
         .iter()
         .flat_map(|&kind| refused(search, kind))
         .collect();
-    for candidate in findings.into_iter().chain(refused) {
+    let not_again = search.refused_recomputation();
+    for candidate in findings.into_iter().chain(not_again).chain(refused) {
         if let Some(remark) = missed(search, &candidate) {
             remarks.entry((remark.pass, remark.id, remark.code)).or_insert(remark);
         }

@@ -5,7 +5,7 @@
 //! loops over a whole step, and small ones can stand in the way; then the other order is tried too.
 
 use super::super::RunError;
-use super::{Search, allowed};
+use super::{Candidate, Search, allowed};
 use crate::Outcome;
 
 impl Search<'_> {
@@ -30,5 +30,15 @@ impl Search<'_> {
         found
             .iter()
             .any(|candidate| is_offered(&candidate.finding.outcome) && allowed(candidate.finding.grade, &self.told))
+    }
+
+    /// What passes that compute values again cannot do, where they were not asked because none can do anything.
+    pub(in super::super) fn refused_recomputation(&mut self) -> Vec<Candidate> {
+        if self.recomputes {
+            return Vec::new();
+        }
+        let mut found = self.ask(|_, pass| pass.recomputes());
+        found.retain(|candidate| matches!(candidate.finding.outcome, Outcome::Missed(_)));
+        found
     }
 }
