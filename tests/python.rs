@@ -214,9 +214,20 @@ fn other_frameworks_run_what_comes_out() {
 #[test]
 fn older_versions_of_jax_pass_too() {
     // The referee runs with one XLA, the newest.
-    let of_jax =
-        ["jit", "api", "install", "effects", "fallback", "calls", "stablehlo", "devices", "partitioned", "training"]
-            .map(|name| format!("python/tests/test_{name}.py"));
+    let of_jax = [
+        "jit",
+        "api",
+        "install",
+        "internals",
+        "effects",
+        "fallback",
+        "calls",
+        "stablehlo",
+        "devices",
+        "partitioned",
+        "training",
+    ]
+    .map(|name| format!("python/tests/test_{name}.py"));
     let of_jax = of_jax.each_ref().map(String::as_str);
     for version in ["0.9", "0.8"] {
         tested(

@@ -27,7 +27,7 @@ _planning: ContextVar[bool] = ContextVar("hlo_opt_planning", default=False)
 
 def attach() -> None:
     """Replaces the method, once. Raises AttributeError if this jax has no such method."""
-    from jax._src.interpreters import pxla
+    from .jax_internals import pxla
     inner = pxla.MeshComputation.compile
     if getattr(inner, "_is_hlo_opt", False):
         return

@@ -35,7 +35,7 @@ def version() -> tuple[int, ...]:
 
 def exclude_from_tracebacks(*files: str) -> None:
     """Keeps this package's frames out of the source lines that JAX writes into modules: those are the user's."""
-    from jax._src import source_info_util
+    from .jax_internals import source_info_util
     for file in files:
         source_info_util.register_exclusion(file)
 
@@ -215,9 +215,7 @@ def measured(computation, target: str) -> Bytes:
 
 
 def _stablehlo(proto: bytes):
-    from jax._src.interpreters import mlir
-    from jax._src.lib import xla_client
-    from jax._src.lib.mlir import ir
+    from .jax_internals import ir, mlir, xla_client
     text = compiler.stablehlo(xla_client.XlaComputation(proto))
     with mlir.make_ir_context():
         return ir.Module.parse(text)

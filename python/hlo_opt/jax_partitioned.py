@@ -61,7 +61,7 @@ _anew = threading.Lock()
 @contextlib.contextmanager
 def _compiling_anew():
     """A while in which JAX takes no executable from its cache on disk: one from there was compiled before, and nothing is dumped."""
-    from jax._src import compilation_cache
+    from .jax_internals import compilation_cache
     with _anew:
         asked = compilation_cache.is_cache_used
         compilation_cache.is_cache_used = lambda *_: False
@@ -73,8 +73,7 @@ def _compiling_anew():
 
 def handed_back(inner, source: Partitioned, proto: bytes):
     """JAX's program with the body `proto`, a module of one device with the interface of `source.proto`; an MLIR module."""
-    from jax._src.lib import xla_client
-    from jax._src.lib.mlir import ir
+    from .jax_internals import ir, xla_client
     body = compiler.stablehlo(xla_client.XlaComputation(proto))
     with inner._hlo.context as context, ir.Location.unknown(context):
         whole = ir.Module.parse(inner._hlo.operation.get_asm(enable_debug_info=True))
@@ -100,8 +99,7 @@ def _refuse_placed(shardings) -> None:
 
 def _manual(main, device, ins, outs, devices) -> None:
     """The body of `main` as Shardy writes it: one manual computation, which calls what a device runs."""
-    from jax._src.lib.mlir import ir
-    from jax._src.lib.mlir.dialects import func, sdy
+    from .jax_internals import func, ir, sdy
     mesh = _mesh((*ins, *outs), devices)
     listed = [sdy.TensorShardingPerValueAttr.get([_sdy(sharding, mesh, kind) for sharding, kind in zip(shardings, kinds, strict=True)])
               for shardings, kinds in ((ins, main.type.inputs), (outs, main.type.results))]
@@ -122,7 +120,7 @@ def _mesh(shardings, devices):
 
 def _sdy(sharding, mesh, kind):
     """A sharding of a value of an MLIR type, as Shardy writes it."""
-    from jax._src.lib.mlir import ir
+    from .jax_internals import ir
     rank = ir.RankedTensorType(kind).rank
     # Where JAX has the axes of each dimension, and the order of devices that differs from the mesh's own.
     array = _named(sharding, mesh, rank)._to_sdy_sharding(rank)
@@ -136,7 +134,7 @@ def _sdy(sharding, mesh, kind):
 
 def _named(sharding, mesh, rank: int) -> jax.NamedSharding:
     """The same sharding over a mesh."""
-    from jax._src.sharding_impls import parse_flatten_op_sharding
+    from .jax_internals import parse_flatten_op_sharding
     if isinstance(sharding, jax.NamedSharding) and sharding.mesh == mesh:
         return sharding
     try:
@@ -147,8 +145,7 @@ def _named(sharding, mesh, rank: int) -> jax.NamedSharding:
 
 def _manual_for_gspmd(main, device, ins, outs, _) -> None:
     """The body of `main` as the older partitioner reads it: values change from whole to local shapes and back in calls that it knows."""
-    from jax._src.lib.mlir import ir
-    from jax._src.lib.mlir.dialects import func
+    from .jax_internals import func, ir
     _mark_partition_ids(main.operation.parent)
     with ir.InsertionPoint(main.entry_block):
         local = [_crossed(_annotated(value, _xla(sharding, value.type)), "SPMDFullToShardShape", kind, _MANUAL)
@@ -163,7 +160,7 @@ _MANUAL = "{manual}"
 
 def _xla(sharding, kind) -> str:
     """A sharding of a value of an MLIR type, as XLA writes it."""
-    from jax._src.lib.mlir import ir
+    from .jax_internals import ir
     return str(sharding._to_xla_hlo_sharding(ir.RankedTensorType(kind).rank))
 
 
@@ -172,8 +169,7 @@ def _annotated(value, sharding: str):
 
 
 def _crossed(value, target: str, kind, sharding: str):
-    from jax._src.lib.mlir import ir
-    from jax._src.lib.mlir.dialects import hlo
+    from .jax_internals import hlo, ir
     call = hlo.CustomCallOp([kind], [value], target)
     call.attributes["mhlo.sharding"] = ir.StringAttr.get(sharding)
     return call.result
@@ -181,7 +177,7 @@ def _crossed(value, target: str, kind, sharding: str):
 
 def _mark_partition_ids(module) -> None:
     """The older partitioner wants to be told that the number of a partition is meant as it stands."""
-    from jax._src.lib.mlir import ir
+    from .jax_internals import ir
 
     def visit(operation):
         if operation.name == "stablehlo.partition_id":

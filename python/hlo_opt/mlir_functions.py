@@ -8,7 +8,7 @@ _PROGRAM = "rewritten"
 
 
 def _name(function) -> str:
-    from jax._src.lib.mlir import ir
+    from .jax_internals import ir
     return ir.StringAttr(function.attributes["sym_name"]).value
 
 
@@ -31,7 +31,7 @@ def emptied(module):
 
 def merged(whole, part):
     """Moves the functions of `part` into `whole`, under names of their own; gives the one that was its `main`."""
-    from jax._src.lib.mlir import ir
+    from .jax_internals import ir
     main = None
     for function in _functions(part):
         name = _name(function)
@@ -50,6 +50,5 @@ def merged(whole, part):
 
 def call(function, values) -> list:
     """The results of a call of a function that was merged."""
-    from jax._src.lib.mlir import ir
-    from jax._src.lib.mlir.dialects import func
+    from .jax_internals import func, ir
     return list(func.CallOp(function.type.results, ir.FlatSymbolRefAttr.get(_PROGRAM), values).results)

@@ -43,7 +43,7 @@ def exported(module: Any) -> Any:
 
 def proto(module: Any) -> bytes:
     """The module as a serialized HloModuleProto. Raises ValueError for an `Exported` that is not one program of one device yet."""
-    from jax._src.lib import xla_client
+    from .jax_internals import xla_client
     given = exported(module)
     if given is not None:
         if given.nr_devices > 1 or len(given.platforms) > 1 or given.uses_global_constants:
@@ -56,8 +56,7 @@ def proto(module: Any) -> bytes:
 
 def _partitions(module: Any) -> int:
     """For how many devices StableHLO says that it is; XLA's converter to HLO leaves it out."""
-    from jax._src.interpreters import mlir
-    from jax._src.lib.mlir import ir
+    from .jax_internals import ir, mlir
     with mlir.make_ir_context():
         attributes = _parsed(module).operation.attributes
         return ir.IntegerAttr(attributes["mhlo.num_partitions"]).value if "mhlo.num_partitions" in attributes else 1
@@ -83,10 +82,7 @@ def _plain(module: Any) -> str:
 
 def rewritten(module: Any, proto: bytes | None) -> str:
     """The text of `module` with the body `proto`, a rewritten form of it: the attributes of arguments and results are the original's. Without a body, its text."""
-    from jax._src.interpreters import mlir
-    from jax._src.lib import xla_client
-    from jax._src.lib.mlir import ir
-    from jax._src.lib.mlir.dialects import func
+    from .jax_internals import func, ir, mlir, xla_client
     with mlir.make_ir_context() as context, ir.Location.unknown(context):
         whole = _parsed(module)
         if proto is None:
@@ -104,8 +100,7 @@ def rewritten(module: Any, proto: bytes | None) -> str:
 
 def _parsed(module: Any):
     """The MLIR module, in the context in use."""
-    from jax._src.lib import xla_client
-    from jax._src.lib.mlir import ir
+    from .jax_internals import ir, xla_client
     given = exported(module)
     if given is not None:
         module = given.mlir_module_serialized
@@ -119,8 +114,6 @@ def _parsed(module: Any):
 
 def export_again(given: Any, text: str) -> Any:
     """An `Exported` like `given` that runs the module `text`."""
-    from jax._src.export import _export
-    from jax._src.interpreters import mlir
-    from jax._src.lib.mlir import ir
+    from .jax_internals import export_files, ir, mlir
     with mlir.make_ir_context():
-        return dataclasses.replace(given, mlir_module_serialized=_export._module_to_bytecode(ir.Module.parse(text)), _get_vjp=None)
+        return dataclasses.replace(given, mlir_module_serialized=export_files._module_to_bytecode(ir.Module.parse(text)), _get_vjp=None)

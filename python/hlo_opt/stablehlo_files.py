@@ -72,7 +72,7 @@ def _output(arguments: list[str]) -> tuple[int, str, str] | None:
 
 def _write(made: str, source: bytes | None, path: str) -> None:
     """Writes the HLO text in a file as StableHLO."""
-    from jax._src.lib import xla_client
+    from .jax_internals import xla_client
 
     from . import stablehlo
     from .xla import compiler

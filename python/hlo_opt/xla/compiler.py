@@ -25,7 +25,7 @@ def import_quietly():
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     import jax
-    from jax._src.lib import xla_client  # noqa: F401 - loads jaxlib before the fork
+    from ..jax_internals import xla_client  # noqa: F401 - loads jaxlib before the fork
     return jax
 
 
@@ -62,7 +62,7 @@ def plain_text(module):
 
 
 def computation(module):
-    from jax._src.lib import xla_client
+    from ..jax_internals import xla_client
     return xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
 
 
@@ -96,7 +96,7 @@ def set_options(compile_options, options):
 
 def compile_text(jax, text, partitions=1, options=None):
     """Compile a before-optimizations module; returns (executable, program shape, device)."""
-    from jax._src.lib import xla_client
+    from ..jax_internals import xla_client
     load_kernels(text)
     text = of_one_device(text)
     partitions = min(partitions, partitions_of(text))
@@ -134,7 +134,7 @@ def of_one_device(text):
     The referee, which runs from sources without the native half, has only modules that are yet to be divided."""
     if partitions_of(text) == 1 or importlib.util.find_spec("hlo_opt._native") is None:
         return text
-    from jax._src.lib import xla_client
+    from ..jax_internals import xla_client
 
     from .. import _native
     alone = _native.one_device(text.encode())

@@ -11,7 +11,7 @@ def hlo(file):
 
 def text(data):
     """The HLO text of a module of StableHLO."""
-    from jax._src.lib import xla_client
+    from ..jax_internals import xla_client
     options = compiler.hlo().HloPrintOptions()
     options.print_large_constants = True
     return xla_client.XlaComputation(stablehlo.proto(data)).get_hlo_module().to_string(options)

@@ -16,8 +16,7 @@ def stretched(text: str) -> str:
     """The same module of StableHLO with one operation for each three; the text as it is where there are none."""
     if "stablehlo.reshape" not in text or not _FIRST.search(text):
         return text
-    from jax._src.interpreters import mlir
-    from jax._src.lib.mlir import ir
+    from ..jax_internals import ir, mlir
     with mlir.make_ir_context() as context:
         # A fork has none of the threads of the process it comes from, which share one pool of them.
         context.enable_multithreading(False)
@@ -37,8 +36,7 @@ def stretched(text: str) -> str:
 
 def _replace(last, first) -> None:
     """Also removes the two before `last`, unless they have other users."""
-    from jax._src.lib.mlir import ir
-    from jax._src.lib.mlir.dialects import hlo
+    from ..jax_internals import hlo, ir
     with ir.InsertionPoint(last), last.location:
         whole = hlo.broadcast_in_dim(last.result.type, first.operands[0], first.attributes["broadcast_dimensions"])
     reshape = last.operands[0].owner
@@ -73,5 +71,5 @@ def _producer(operation, name, wanted):
 
 
 def _shape(operation) -> list[int]:
-    from jax._src.lib.mlir import ir
+    from ..jax_internals import ir
     return list(ir.RankedTensorType(operation.results[0].type).shape)

@@ -116,9 +116,7 @@ def gpu_device():
 
 
 def compiled(text, device, options=None):
-    from jax._src.interpreters import mlir
-    from jax._src.lib import xla_client
-    from jax._src.lib.mlir import ir
+    from ..jax_internals import ir, mlir, xla_client
 
     from . import compiler
     module = compiler.stablehlo(compiler.computation(compiler.parse(compiler.of_one_device(text))))
