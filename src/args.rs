@@ -6,8 +6,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
 use hlo_ir::text::Style;
 use hlo_memory::{Bytes, Target};
-use hlo_passes::pass::MAX_SLOWDOWN;
-use hlo_passes::{Assumption, Grade, Machine, Options, Pass};
+use hlo_passes::MAX_SLOWDOWN;
+use hlo_passes::{Assumption, Grade, Machine, Objective, Options, Pass};
 use regex::Regex;
 
 use crate::input::Source;
@@ -63,6 +63,9 @@ pub(crate) struct RawArgs {
     /// How equal the results must stay
     #[arg(long, value_enum, value_name = "GRADE", default_value_t = Exactness::HloExact)]
     exactness: Exactness,
+    /// What rewrites may cost where no --budget says it
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = ObjectiveName::Balanced)]
+    objective: ObjectiveName,
     /// Promises about the run-time data that rewrites may rely on
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
     assume: Vec<Promise>,
@@ -102,7 +105,7 @@ pub(crate) struct RawArgs {
     /// Who decides in the end which form is kept: the model of the compiler, or the compiler itself, by bytes and estimated time (needs the Python package, no device)
     #[arg(long, value_enum, value_name = "WHO", default_value_t = JudgeName::Model, conflicts_with = "analyze")]
     judge: JudgeName,
-    /// Keep no form that is more than so many times as slow by estimate [default with --judge xla and without --budget: 1.05]
+    /// Keep no form that is more than so many times as slow by estimate [default with --judge xla and without --budget or --objective=memory: 1.05]
     #[arg(long, value_name = "FACTOR", value_parser = factor, conflicts_with = "analyze")]
     max_slowdown: Option<f64>,
     /// Run both modules with XLA on the same data and write nothing if the results differ (needs the Python package)
@@ -135,6 +138,17 @@ enum Exactness {
     HloExact,
     /// Float sums may be split across blocks
     Reassociate,
+}
+
+/// `--objective`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum ObjectiveName {
+    /// As little memory as can be had, whatever it costs in time
+    Memory,
+    /// Memory that costs little time
+    Balanced,
+    /// Memory that costs no time, by estimate
+    Time,
 }
 
 /// `--assume`.
@@ -355,6 +369,7 @@ impl RawArgs {
             min_saving: self.min_saving,
             verify_each: self.verify_each,
             budget: self.watch.budget(),
+            objective: self.objective(),
             is_judged: self.judge == JudgeName::Xla,
             bisect_limit: self.watch.bisect_limit(),
             // Nobody would read it.
@@ -375,6 +390,14 @@ impl RawArgs {
                 Err(UsageError(format!("--machine {file} describes a machine for {own}, and --target is {other}")))
             }
             _ => Ok((machine.target, Some(machine))),
+        }
+    }
+
+    const fn objective(&self) -> Objective {
+        match self.objective {
+            ObjectiveName::Memory => Objective::Memory,
+            ObjectiveName::Balanced => Objective::Balanced,
+            ObjectiveName::Time => Objective::Time,
         }
     }
 
@@ -434,7 +457,8 @@ impl RawArgs {
 
     /// `--judge` and `--max-slowdown`.
     fn judging(&self) -> Judging {
-        let usual = self.judge == JudgeName::Xla && self.watch.budget().is_none();
+        let bounded = self.watch.budget().is_none() && self.objective != ObjectiveName::Memory;
+        let usual = self.judge == JudgeName::Xla && bounded;
         Judging { judge: self.judge, max_slowdown: self.max_slowdown.or(usual.then_some(MAX_SLOWDOWN)) }
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use hlo_opt::{Bytes, Grade, Options, Pipeline, optimize};
+use hlo_opt::{Bytes, Grade, Objective, Options, Pipeline, optimize};
 
 /// Modules that once ended higher with more freedom, beside this repository where they are at hand.
 const SHARED: [&str; 5] = [
@@ -18,8 +18,11 @@ const SHARED: [&str; 5] = [
 const MOST_TEXT: Option<usize> = if cfg!(debug_assertions) { Some(60_000) } else { None };
 
 fn peak(text: &str, exactness: Grade, budget: Option<Bytes>) -> Bytes {
-    let options = Options { exactness, budget, advise: false, ..Options::default() };
-    optimize(text, &Pipeline::standard(), &options).expect("the module is legal").report.after.total
+    peak_with(text, &Options { exactness, budget, advise: false, ..Options::default() })
+}
+
+fn peak_with(text: &str, options: &Options) -> Bytes {
+    optimize(text, &Pipeline::standard(), options).expect("the module is legal").report.after.total
 }
 
 /// Each of these allows all that the ones before it do.
@@ -42,6 +45,39 @@ fn a_weaker_grade_or_a_budget_never_ends_higher_in_the_corpus() {
         for name in common::programs(&folder) {
             check(&common::root().join(format!("corpus/{folder}/{name}.before.hlo")));
         }
+    }
+}
+
+#[test]
+fn as_little_memory_as_can_be_had_is_no_more_than_for_any_budget() {
+    let under = |objective| Options { objective, advise: false, ..Options::default() };
+    for (folder, name, falls) in
+        [("loop-checkpoints", "fires-sums", true), ("loop-residuals", "fires-gelu", true), ("founding", "s32", false)]
+    {
+        let text = common::text(common::corpus(folder, name, "before.hlo"));
+        let balanced = peak_with(&text, &under(Objective::Balanced));
+        let memory = peak_with(&text, &under(Objective::Memory));
+        assert!(memory <= balanced && (memory < balanced) == falls, "{folder}/{name}: {memory} for {balanced}");
+        assert_eq!(memory, peak(&text, Grade::HloExact, Some(Bytes(1))), "{folder}/{name}");
+    }
+}
+
+#[test]
+fn memory_that_costs_no_time_costs_none() {
+    for (folder, name) in [
+        ("loop-residuals", "fires-gelu"),
+        ("rematerialize", "fires-normalised"),
+        ("loop-checkpoints", "fires-oscillators"),
+    ] {
+        let text = common::text(common::corpus(folder, name, "before.hlo"));
+        let options = Options { objective: Objective::Time, advise: false, ..Options::default() };
+        let result = optimize(&text, &Pipeline::standard(), &options).expect("the module is legal");
+        assert!(result.report.after.total < result.report.before.total, "{folder}/{name} falls");
+        let seconds = |text: &str| {
+            let module = hlo_ir::text::parse(text).expect("a module");
+            hlo_passes::run_time(&module, options.target, options.machine()).expect("a time").seconds
+        };
+        assert!(seconds(&result.text) <= seconds(&text), "{folder}/{name}");
     }
 }
 

@@ -231,8 +231,8 @@ const LAYERS: &str = "passes/tests/budget_programs/equal_layers.hlo";
 fn the_command_bounds_the_time_by_the_model() {
     let slower = common::run([LAYERS, "-q", "-o", "/dev/null", "--budget=250MiB", "--max-slowdown=1.5"]);
     assert_eq!(slower.code, 0, "{slower}");
-    // A third of the products is made again.
-    let fast = common::run([LAYERS, "-o", "/dev/null", "--budget=250MiB", "--max-slowdown=1.05"]);
+    // Some of the products are made again: by estimate 1.03 and 1.08 times as long as written.
+    let fast = common::run([LAYERS, "-o", "/dev/null", "--budget=250MiB", "--max-slowdown=1.0"]);
     assert_eq!(fast.code, 4, "{fast}");
     assert!(fast.stderr.contains("by the model: peak 449.50 MiB in an estimated"), "{fast}");
     assert!(fast.stderr.contains("no rewritten form is kept"), "{fast}");

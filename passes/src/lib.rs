@@ -26,6 +26,7 @@ pub mod manager;
 pub mod materialize_gathers;
 pub mod materialize_slices;
 pub mod materialize_trig;
+mod objective;
 mod origins;
 pub mod own_slice;
 pub mod parallel_updates;
@@ -47,6 +48,7 @@ pub mod unfuse;
 pub mod weighted_sums;
 
 pub use machine::Machine;
+pub use objective::{MAX_SLOWDOWN, Objective};
 pub use origins::Origins;
 pub use pass::{Assumption, Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
 pub use run_time::{RunTime, run_time};

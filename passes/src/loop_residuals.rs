@@ -41,11 +41,11 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
+use crate::MAX_SLOWDOWN;
 use crate::cost::Costs;
 use crate::loops::{self, Order, Readers, Stack, Stacks};
-use crate::pass::MAX_SLOWDOWN;
 use crate::recompute::bits::exact;
-use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
+use crate::{Condition, Context, Finding, Grade, Objective, Options, Outcome, Pass, PassKind};
 use cut::Prices;
 use grow::Outlets;
 
@@ -89,7 +89,10 @@ fn of_loop(context: &Context<'_>, id: InstructionId) -> Option<Finding> {
     if readers.list.is_empty() {
         return None;
     }
-    let missing = options.budget.map_or(Bytes::ZERO, |budget| options.peak(context.estimate) - budget);
+    let missing = match options.objective {
+        Objective::Memory => Bytes(u64::MAX),
+        _ => options.budget.map_or(Bytes::ZERO, |budget| options.peak(context.estimate) - budget),
+    };
     let change = change(module, &mut stacks, &readers, options, missing)?;
     let more = if change.added == 0 { String::new() } else { format!(", from {} more", change.added) };
     let note = format!(

@@ -9,7 +9,7 @@ use hlo_memory::excess::Libraries;
 use hlo_memory::{Bytes, Estimate, Target};
 use indexmap::IndexSet;
 
-use crate::{Machine, Origins};
+use crate::{Machine, Objective, Origins};
 
 /// How equal the results of a rewritten program are; each grade includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -56,9 +56,6 @@ impl Assumption {
     }
 }
 
-/// How many times as slow a program may become where nobody asks for memory at the cost of run time: what `--max-slowdown` promises (docs/getting-started.md).
-pub const MAX_SLOWDOWN: f64 = 1.05;
-
 /// What the user asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -78,6 +75,8 @@ pub struct Options {
     pub verify_each: bool,
     /// Stop as soon as the peak is not above this. Passes see it once fast rewrites have missed it: then run time counts for less.
     pub budget: Option<Bytes>,
+    /// What rewrites may cost. Passes see [`Objective::Memory`] once fast rewrites have been made.
+    pub objective: Objective,
     /// Whether a compiler judges the result: the budget then need not leave room for the error margin of a rough model.
     pub is_judged: bool,
     /// Keep only the first so many rewrites.
@@ -99,6 +98,7 @@ impl Default for Options {
             min_saving: Bytes(1 << 20),
             verify_each: false,
             budget: None,
+            objective: Objective::Balanced,
             is_judged: false,
             bisect_limit: None,
             advise: true,
@@ -111,6 +111,10 @@ impl Options {
     /// Whether the user set a size of blocks, or asks for less than the usual savings.
     pub(crate) fn asks_for_small_savings(&self) -> bool {
         self.chunk_bytes.is_some() || self.min_saving < Self::default().min_saving
+    }
+    /// Whether rewrites may cost run time: for a budget that is missed, or as little memory as can be had.
+    pub(crate) fn may_cost_time(&self) -> bool {
+        self.budget.is_some() || self.objective == Objective::Memory
     }
     /// What a budget is held against.
     pub fn peak(&self, estimate: &Estimate) -> Bytes {
@@ -189,7 +193,8 @@ impl<'a> Context<'a> {
     }
     /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
     pub(crate) fn has_to_fit_budget(&self) -> bool {
-        self.options.budget.is_some_and(|budget| self.options.peak(self.estimate) > budget)
+        let is_missed = self.options.budget.is_some_and(|budget| self.options.peak(self.estimate) > budget);
+        is_missed || self.options.objective == Objective::Memory
     }
 }
 

@@ -13,6 +13,7 @@ def optimize(
     min_saving: int,
     verify_each: bool,
     budget: int | None,
+    objective: str,
     is_judged: bool,
     bisect_limit: int | None,
 ) -> tuple[str, bytes, str]: ...

@@ -43,6 +43,7 @@ def optimize(
     min_saving: int = 1 << 20,
     verify_each: bool = False,
     budget: int | None = None,
+    objective: str = "balanced",
     is_judged: bool | None = None,
     bisect_limit: int | None = None,
     judge: Callable[[bytes], Answer] | None = None,
@@ -56,6 +57,7 @@ def optimize(
     "bitwise", "hlo-exact" (the same operations on the same elements) or "reassociate" (float sums may be split). `assume` are promises about
     the data: "indices-in-bounds". `passes` replaces the standard ones, in order; "" runs none. `chunk_bytes` bounds the block temporaries of
     each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.
+    `objective` is what rewrites may cost: "memory" (as little memory as can be had, whatever it costs in time), "balanced" or "time" (memory that costs none).
     Rewriting stops when the peak fits `budget` bytes, together with the error margin of a rough model (TPU, GPU) unless `is_judged`: a compiler is asked about
     the result, by default if there is a `judge`. `bisect_limit` keeps only that many rewrites, the first ones.
 
@@ -67,7 +69,7 @@ def optimize(
     """
     text, proto, report = _native.optimize(
         _data(module), target=target, exactness=exactness, assume=list(assume), passes=_listed(passes),
-        chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each, budget=budget,
+        chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each, budget=budget, objective=objective,
         is_judged=judge is not None if is_judged is None else is_judged, bisect_limit=bisect_limit, judge=judge, max_slowdown=max_slowdown)
     found = Optimized(text, proto, Report.from_json(report))
     return _as_stablehlo(module, found) if _is_stablehlo(module) else found

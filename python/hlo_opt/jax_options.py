@@ -35,7 +35,7 @@ def _inside(file: str) -> bool:
 class Options:
     """How to rewrite and who judges.
 
-    `exactness`, `assume`, `passes`, `chunk_bytes` and `min_saving` are those of `hlo_opt.optimize`. `judge` is "xla" (compile the original and
+    `exactness`, `assume`, `passes`, `chunk_bytes`, `min_saving` and `objective` are those of `hlo_opt.optimize`. `judge` is "xla" (compile the original and
     the rewritten program and keep the one that needs fewer bytes by the compiler's own figures; a rewrite that turns out worse is backed off)
     or "model" (believe the memory model and compile once). `target` is the compiler the model speaks of; None takes the device in use.
     `budget` is the memory in bytes that the program may take on one device: rewriting then costs run time only as far as it must, and a program that fits
@@ -50,11 +50,12 @@ class Options:
     judge: str = "xla"
     target: str | None = None
     budget: int | None = None
+    objective: str = "balanced"
 
     def __post_init__(self):
         if self.judge not in ("xla", "model"):
             raise ValueError(f"unknown judge {self.judge!r}; known are 'xla', 'model'")
-        for name, known in (("exactness", ("bitwise", "hlo-exact", "reassociate")), ("target", (None, "cpu", "tpu", "gpu"))):
+        for name, known in (("exactness", ("bitwise", "hlo-exact", "reassociate")), ("target", (None, "cpu", "tpu", "gpu")), ("objective", ("memory", "balanced", "time"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}; known are {', '.join(map(repr, known))}")
         object.__setattr__(self, "assume", (self.assume,) if isinstance(self.assume, str) else tuple(self.assume))
@@ -62,6 +63,6 @@ class Options:
             object.__setattr__(self, "passes", ",".join(self.passes))
 
     def of_call(self, target: str) -> dict:
-        """The keywords of `hlo_opt.optimize`."""
+        """The keywords of `hlo_opt.optimize` and `hlo_opt.memory_curve`."""
         return {"target": self.target or target, "exactness": self.exactness, "assume": self.assume, "passes": self.passes,
                 "chunk_bytes": self.chunk_bytes, "min_saving": self.min_saving}

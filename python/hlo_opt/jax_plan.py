@@ -216,7 +216,8 @@ def _choose(lowering: Lowering, options: Options, proto: bytes, judge: _Compiler
     key = _key(lowering, options) if judge else ""
     verdict = _recall(key) if judge else None
     bounds = {"bisect_limit": verdict.limit, "budget": verdict.budget} if verdict else {"budget": options.budget}
-    found = calls.optimize(proto, judge=None if verdict else judge, is_judged=judge is not None, **bounds, **options.of_call(lowering.target))
+    found = calls.optimize(proto, judge=None if verdict else judge, is_judged=judge is not None, objective=options.objective, **bounds,
+                          **options.of_call(lowering.target))
     report.model = found.report
     if judge and not verdict and found.report.judge:
         verdict = _heard(judge, found, report)

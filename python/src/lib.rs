@@ -11,7 +11,7 @@ use options::Settings;
 
 /// Rewrites a module given as HLO text or as a serialized proto; gives the text, the proto and the report as JSON.
 #[pyfunction]
-#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, is_judged, bisect_limit, judge, max_slowdown))]
+#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, objective, is_judged, bisect_limit, judge, max_slowdown))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python call")]
 fn optimize(
     py: Python<'_>,
@@ -24,6 +24,7 @@ fn optimize(
     min_saving: u64,
     verify_each: bool,
     budget: Option<u64>,
+    objective: &str,
     is_judged: bool,
     bisect_limit: Option<usize>,
     judge: Option<Py<PyAny>>,
@@ -38,6 +39,7 @@ fn optimize(
         min_saving,
         verify_each,
         budget,
+        objective,
         is_judged,
         bisect_limit,
     };

@@ -1,6 +1,6 @@
 //! The keywords of the Python calls and what they mean to the library.
 
-use hlo_opt::{Assumption, Bytes, Grade, Options, Pipeline, Target};
+use hlo_opt::{Assumption, Bytes, Grade, Objective, Options, Pipeline, Target};
 
 use crate::failure::Stop;
 
@@ -23,6 +23,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) verify_each: bool,
     /// Bytes; rewriting stops when the peak fits.
     pub(crate) budget: Option<u64>,
+    /// `memory`, `balanced` or `time`; empty for the default.
+    pub(crate) objective: &'a str,
     /// Whether a compiler judges the result.
     pub(crate) is_judged: bool,
     /// Most rewrites to keep.
@@ -44,6 +46,7 @@ impl Settings<'_> {
             min_saving: Bytes(self.min_saving),
             verify_each: self.verify_each,
             budget: self.budget.map(Bytes),
+            objective: objective(self.objective)?,
             is_judged: self.is_judged,
             bisect_limit: self.bisect_limit,
             ..Options::default()
@@ -75,6 +78,15 @@ fn grade(name: &str) -> Result<Grade, Stop> {
         "hlo-exact" => Ok(Grade::HloExact),
         "reassociate" => Ok(Grade::Reassociate),
         _ => Err(unknown("exactness", name, "bitwise, hlo-exact, reassociate")),
+    }
+}
+
+fn objective(name: &str) -> Result<Objective, Stop> {
+    match name {
+        "memory" => Ok(Objective::Memory),
+        "" | "balanced" => Ok(Objective::Balanced),
+        "time" => Ok(Objective::Time),
+        _ => Err(unknown("objective", name, "memory, balanced, time")),
     }
 }
 

@@ -126,9 +126,10 @@ fn made_by(pass: &dyn Pass, shape: &str) -> String {
 fn unexplained(search: &Search<'_>, id: InstructionId, shape: &str) -> Reason {
     // Loops make products again only where memory is short.
     let again = flow::exactness(search.module, search.module.instruction(id)) != Grade::Bitwise;
-    let hint = match search.options.budget {
-        None if again => "with a --budget below the peak, loops may compute it again; ",
-        _ => "",
+    let hint = if again && !search.options.may_cost_time() {
+        "with --objective=memory or a --budget, loops may compute it again; "
+    } else {
+        ""
     };
     let text = "though all who use it could do with rows of it; ";
     let found =

@@ -166,7 +166,7 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
         Some(Trial::Slower(times)) => (
             "slower",
             format!(
-                "would lower the peak, but take {times:.2} times as long as the input; a --budget asks for it ({note})"
+                "would lower the peak, but take {times:.2} times as long as the input; --objective=memory or a --budget asks for it ({note})"
             ),
         ),
         Some(Trial::Failed(message)) => ("no-estimate", format!("its memory cannot be estimated: {message}")),

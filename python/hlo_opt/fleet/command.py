@@ -10,7 +10,7 @@ from . import baseline, dumps, page, sarif, spread, store, table
 from .work import Result, Task
 
 # Settings of the command `hlo-opt` that hold for every dump.
-_SETTINGS = ("target", "exactness", "assume", "passes", "chunk-bytes", "min-saving", "budget", "max-slowdown", "judge", "source-root", "opt-bisect-limit")
+_SETTINGS = ("target", "exactness", "assume", "passes", "chunk-bytes", "min-saving", "budget", "objective", "max-slowdown", "judge", "source-root", "opt-bisect-limit")
 DONE, FAILED, USAGE, OVER_BUDGET, REGRESSED = 0, 1, 2, 4, 6
 _EXITS = """exit codes: 0 done (a dump that cannot be read is a row), 1 no dump was found, nothing could be written, or --strict and a dump is broken,
 2 bad command line, 4 a dump is over --budget, 6 a dump needs more than in the baseline; 130 interrupted (the next run goes on)"""

@@ -10,12 +10,12 @@ use super::kept;
 use super::loop_partition::Plan;
 use super::materialized::shapes;
 use super::windows::Windows;
+use crate::MAX_SLOWDOWN;
 use crate::chunk::region::{Block, Part, Region, Source};
 use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::size::BlockSize;
 use crate::cost::multiplications;
 use crate::flow::{Value, first_array, is_fusible, is_transcendental, producer};
-use crate::pass::MAX_SLOWDOWN;
 use crate::small_programs::{beside_floor, fits_malloc_cache};
 use crate::{Context, Machine};
 

@@ -11,7 +11,7 @@ use super::freedom::Freedom;
 use super::restarts::is_far;
 use crate::manager::watch::Nobody;
 use crate::manager::{Remark, RemarkKind, remarks};
-use crate::{Grade, Options, Pass};
+use crate::{Grade, Objective, Options, Pass};
 
 /// Instructions looked at by all searches for waste of one run together. A search takes some tens of microseconds for each, so that advice takes about a second.
 const INSTRUCTIONS_SEARCHED: usize = 20_000;
@@ -34,14 +34,14 @@ impl Flags {
 
     /// Whether this allows anything that `options` do not.
     fn are_new(self, options: &Options) -> bool {
-        (!self.reassociate || options.exactness < Grade::Reassociate) && (!self.for_budget || options.budget.is_none())
+        (!self.reassociate || options.exactness < Grade::Reassociate) && (!self.for_budget || !options.may_cost_time())
     }
 
     /// The options of a run with these flags that wants as little memory as can be had.
-    fn of(self, options: &Options, floor: Bytes) -> Options {
+    fn of(self, options: &Options) -> Options {
         let exactness = if self.reassociate { Grade::Reassociate } else { options.exactness };
-        let budget = if self.for_budget { Some(floor) } else { options.budget };
-        Options { exactness, budget, bisect_limit: None, advise: false, ..options.clone() }
+        let objective = if self.for_budget { Objective::Memory } else { options.objective };
+        Options { exactness, objective, bisect_limit: None, advise: false, ..options.clone() }
     }
 
     /// What a run with them would give.
@@ -51,10 +51,10 @@ impl Flags {
                 format!("--exactness=reassociate, which sums up in blocks, would lower the peak to {peak}")
             }
             (false, true) => {
-                format!("a --budget, for which rewrites may cost run time, would lower the peak to {peak}")
+                format!("--objective=memory, with which rewrites may cost run time, would lower the peak to {peak}")
             }
             _ => format!(
-                "--exactness=reassociate, which sums up in blocks, and a --budget, for which rewrites may cost run time, would lower the peak to {peak}"
+                "--exactness=reassociate, which sums up in blocks, and --objective=memory, with which rewrites may cost run time, would lower the peak to {peak}"
             ),
         }
     }
@@ -88,7 +88,7 @@ fn is_wanted(search: &Search<'_>) -> bool {
 fn collect(search: &Search<'_>, input: &Module, passes: &[Box<dyn Pass>], estimator: &dyn Estimator) -> Vec<Remark> {
     let (options, end) = (search.options, &search.now);
     let new: Vec<Flags> = Flags::ALL.into_iter().filter(|flags| flags.are_new(options)).collect();
-    let peak = |flags: Flags| lowest(input, passes, &flags.of(options, end.floor), estimator);
+    let peak = |flags: Flags| lowest(input, passes, &flags.of(options), estimator);
     let Some((&most, others)) = new.split_last() else { return Vec::new() };
     let gain = |from: Bytes, to: Bytes| to + search.least().max(Bytes(from.get() / WORTH_A_FLAG)) <= from;
     let all = peak(most).filter(|&all| gain(end.total, all));
@@ -111,7 +111,7 @@ fn lowest(input: &Module, passes: &[Box<dyn Pass>], options: &Options, estimator
     let mut nobody = Nobody;
     let mut search = Search::begin(&mut module, passes, options, estimator, &mut nobody).ok()?;
     search.searched_at_most(INSTRUCTIONS_SEARCHED);
-    search.search_once(Freedom::full(options, options.budget.is_some())).ok()?;
+    search.search_once(Freedom::full(options, options.may_cost_time())).ok()?;
     Some(search.now.total)
 }
 

@@ -8,7 +8,7 @@ use hlo_memory::Bytes;
 use super::super::RunError;
 use super::Search;
 use super::restarts::is_far;
-use crate::{Grade, Options};
+use crate::{Grade, Objective, Options};
 
 /// A part of what the user allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Freedom {
     exactness: Grade,
     /// Whether promises about the data may be used.
     promises: bool,
-    /// Whether passes are told of the budget: rewrites may then cost run time.
+    /// Whether passes are told of the budget, or that memory is all that counts: rewrites may then cost run time.
     for_budget: bool,
     /// Whether values are computed again outside of loops before anything else is done, not behind it.
     recomputes_first: bool,
@@ -35,6 +35,10 @@ impl Freedom {
             exactness: self.exactness,
             assumptions: if self.promises { options.assumptions.clone() } else { Vec::new() },
             budget: options.budget.filter(|_| self.for_budget),
+            objective: match options.objective {
+                Objective::Memory if !self.for_budget => Objective::Balanced,
+                objective => objective,
+            },
             ..options.clone()
         }
     }
@@ -45,7 +49,7 @@ impl Freedom {
         exactness.dedup();
         let up_to = |most: bool| [false, true].into_iter().take(1 + usize::from(most));
         let mut ladder: Vec<Self> = Vec::new();
-        for for_budget in up_to(options.budget.is_some()) {
+        for for_budget in up_to(options.may_cost_time()) {
             for promises in up_to(!options.assumptions.is_empty()) {
                 let plain = Self { exactness: exactness[0], promises, for_budget, recomputes_first: false };
                 for &exactness in &exactness {
@@ -86,7 +90,7 @@ impl Search<'_> {
             if self.fits() || lowest.is_none_or(|(other, _)| is_better(other)) {
                 lowest = Some((end, freedom));
             }
-            if self.fits() || self.options.budget.is_none() && !is_far(&self.now) {
+            if self.fits() || !self.options.may_cost_time() && !is_far(&self.now) {
                 break;
             }
         }
@@ -99,7 +103,7 @@ impl Search<'_> {
     /// What is tried, without what would be the same once more.
     fn ladder(&mut self) -> Vec<Freedom> {
         let mut ladder = Freedom::ladder(self.options);
-        self.allow(Freedom::full(self.options, self.options.budget.is_some()));
+        self.allow(Freedom::full(self.options, self.options.may_cost_time()));
         let could_recompute = self.could_recompute();
         ladder.retain(|freedom| could_recompute || !freedom.recomputes_first);
         ladder

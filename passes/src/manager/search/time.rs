@@ -10,9 +10,9 @@ use indexmap::IndexMap;
 use super::super::RunError;
 use super::super::remarks::Trial;
 use super::{Candidate, Search, trial};
+use crate::MAX_SLOWDOWN;
 use crate::machine::STARTING;
-use crate::pass::MAX_SLOWDOWN;
-use crate::{Options, run_time};
+use crate::{Objective, Options, run_time};
 
 /// Times of a run of the input and of forms that were seen before, as far as there are any.
 pub(super) struct Times {
@@ -65,8 +65,11 @@ impl Search<'_> {
     /// its device.
     fn most_slowdown(&self, pass: usize) -> Option<f64> {
         let fits_device = self.options.machine().memory.is_none_or(|memory| self.before.likely() <= memory);
-        if self.told.budget.is_some() || !fits_device {
+        if self.told.may_cost_time() || !fits_device {
             return None;
+        }
+        if self.told.objective == Objective::Time {
+            return Some(1.0);
         }
         match (self.passes[pass].is_timed(), self.options.target) {
             (true, _) => Some(MAX_SLOWDOWN),
