@@ -24,6 +24,10 @@ use crate::{Exit, Failure, Optimized, analyze, api, curve, judge_xla, shell};
 
 /// Runs the command line `arguments` (the program's name first) and answers the exit code. Everything it has to say was said.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(problem) = of_the_package(&arguments) {
+        return problem.report(Messages::Human { color: use_color(Color::Auto, &io::stderr()) });
+    }
     let raw = match RawArgs::try_parse_from(arguments) {
         Ok(raw) => raw,
         // Help and version are products, everything else is a usage error; clap knows which and where they go.
@@ -41,6 +45,18 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         let result = raw.resolve().map_err(Problem::from).and_then(|args| act(&args, messages));
         result.unwrap_or_else(|problem| problem.report(messages))
     })
+}
+
+/// What is to be said where a command is meant that only the Python package has.
+fn of_the_package(arguments: &[OsString]) -> Option<Problem> {
+    let first = arguments.get(1)?.to_str()?;
+    let how = match first {
+        "fleet" => "`pip install .` brings a `hlo-opt` that has it (docs/fleets.md)",
+        "run" => "`pip install .`, then `python -m hlo_opt run SCRIPT` (docs/python.md)",
+        _ => return None,
+    };
+    let is_file = std::path::Path::new(first).exists();
+    (!is_file).then(|| UsageError(format!("`{first}` is a command of the Python package: {how}")).into())
 }
 
 /// Whether to use colors on a stream.

@@ -107,6 +107,15 @@ fn the_input_may_be_the_output() {
 }
 
 #[test]
+fn commands_of_the_package_are_called_by_their_names() {
+    for (command, how) in [("fleet", "docs/fleets.md"), ("run", "python -m hlo_opt run")] {
+        let run = run([command, "somewhere"]);
+        let said = format!("`{command}` is a command of the Python package");
+        assert!(run.code == 2 && run.stderr.contains(&said) && run.stderr.contains(how), "{run}");
+    }
+}
+
+#[test]
 fn an_existing_output_survives_every_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.hlo");
