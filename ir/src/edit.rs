@@ -461,14 +461,19 @@ pub fn removable(module: &Module, id: InstructionId) -> bool {
 
 /// Whether an instruction, or anything it calls, has a side effect.
 pub fn has_side_effect(module: &Module, id: InstructionId) -> bool {
+    runs_any(module, id, |inner| acts(module, inner))
+}
+
+/// Whether an instruction, or anything it calls, is of this kind.
+pub fn runs_any(module: &Module, id: InstructionId, is_meant: impl Fn(InstructionId) -> bool) -> bool {
     // Bodies may share what they call, so that ways to it are many more than computations.
     let mut called: IndexSet<ComputationId> = module.instruction(id).called_computations().collect();
     let mut next = 0;
-    let mut found = acts(module, id);
+    let mut found = is_meant(id);
     while let (false, Some(&computation)) = (found, called.get_index(next)) {
         next += 1;
         for &inner in &module.computation(computation).instructions {
-            found |= acts(module, inner);
+            found |= is_meant(inner);
             called.extend(module.instruction(inner).called_computations());
         }
     }

@@ -117,6 +117,14 @@ impl ElementType {
     pub fn is_complex(self) -> bool {
         matches!(self, T::C64 | T::C128)
     }
+    /// Zero, as a literal is written.
+    pub fn zero(self) -> &'static str {
+        match self {
+            T::Pred => "false",
+            T::C64 | T::C128 => "(0, 0)",
+            _ => "0",
+        }
+    }
     /// Smallest and largest value of an integer type or `pred`; `None` for other types.
     pub fn integer_range(self) -> Option<(i128, i128)> {
         let bits = self.bits();

@@ -45,7 +45,7 @@ use crate::MAX_SLOWDOWN;
 use crate::cost::Costs;
 use crate::loops::{self, Order, Readers, Stack, Stacks};
 use crate::recompute::bits::exact;
-use crate::{Condition, Context, Finding, Grade, Objective, Options, Outcome, Pass, PassKind};
+use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use cut::Prices;
 use grow::Outlets;
 
@@ -89,10 +89,7 @@ fn of_loop(context: &Context<'_>, id: InstructionId) -> Option<Finding> {
     if readers.list.is_empty() {
         return None;
     }
-    let missing = match options.objective {
-        Objective::Memory => Bytes(u64::MAX),
-        _ => options.budget.map_or(Bytes::ZERO, |budget| options.peak(context.estimate) - budget),
-    };
+    let missing = options.goal().map_or(Bytes::ZERO, |goal| options.peak(context.estimate) - goal);
     let change = change(module, &mut stacks, &readers, options, missing)?;
     let more = if change.added == 0 { String::new() } else { format!(", from {} more", change.added) };
     let note = format!(
@@ -158,8 +155,8 @@ fn change(
     let mut best: Option<Change> = None;
     for memory in WORTHS {
         prices.memory = memory;
-        let has_to_fit_budget = best.as_ref().map_or(Bytes::ZERO, |best| best.saved) < missing;
-        let slower = if has_to_fit_budget { u64::MAX } else { allowed };
+        let misses_goal = best.as_ref().map_or(Bytes::ZERO, |best| best.saved) < missing;
+        let slower = if misses_goal { u64::MAX } else { allowed };
         best = at_price(module, stacks, readers, options, &outlets, &prices, slower)
             .filter(|change| change.beats(best.as_ref()))
             .or(best);

@@ -112,9 +112,9 @@ impl Options {
     pub(crate) fn asks_for_small_savings(&self) -> bool {
         self.chunk_bytes.is_some() || self.min_saving < Self::default().min_saving
     }
-    /// Whether rewrites may cost run time: for a budget that is missed, or as little memory as can be had.
-    pub(crate) fn may_cost_time(&self) -> bool {
-        self.budget.is_some() || self.objective == Objective::Memory
+    /// The peak that is wanted, even at the cost of run time: the budget, or none at all where as little memory is wanted as can be had.
+    pub(crate) fn goal(&self) -> Option<Bytes> {
+        if self.objective == Objective::Memory { Some(Bytes::ZERO) } else { self.budget }
     }
     /// What a budget is held against.
     pub fn peak(&self, estimate: &Estimate) -> Bytes {
@@ -191,10 +191,9 @@ impl<'a> Context<'a> {
     fn is_short(&self, id: InstructionId) -> bool {
         self.module.instruction(id).array().is_some_and(|array| array.element_type == ElementType::Bf16)
     }
-    /// Whether the program is to fit a budget that it misses, run time or not. Passes are told of a budget once fast rewrites were not enough for it.
-    pub(crate) fn has_to_fit_budget(&self) -> bool {
-        let is_missed = self.options.budget.is_some_and(|budget| self.options.peak(self.estimate) > budget);
-        is_missed || self.options.objective == Objective::Memory
+    /// Whether the program needs more than is wanted, run time or not. Passes are told of a goal once fast rewrites were not enough for it.
+    pub(crate) fn misses_goal(&self) -> bool {
+        self.options.goal().is_some_and(|goal| self.options.peak(self.estimate) > goal)
     }
 }
 

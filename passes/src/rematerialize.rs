@@ -78,10 +78,10 @@ const PARTS: [usize; 3] = [4, 2, 1];
 fn in_computation(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
     let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / 100));
     let Some(layers) = Layers::of(context, computation, least) else { return Vec::new() };
-    let worths = if context.has_to_fit_budget() { &WORTHS[..] } else { &WORTHS_WITHOUT_BUDGET };
+    let worths = if context.misses_goal() { &WORTHS[..] } else { &WORTHS_WITHOUT_BUDGET };
     let mut plans: Vec<Plan> = worths.iter().filter_map(|&worth| choose::plan(context, &layers, worth)).collect();
     plans.dedup_by(|later, earlier| later.saved <= earlier.saved);
-    if !context.has_to_fit_budget() {
+    if !context.misses_goal() {
         plans = plans.iter().flat_map(|plan| PARTS.map(|of| plan.part(context, &layers, of))).collect();
         plans.dedup_by(|later, earlier| later.again == earlier.again);
     }

@@ -21,7 +21,7 @@ pub(crate) fn fits_malloc_cache(context: &Context<'_>) -> bool {
 
 /// Whether memory is wanted at the cost of run time: who sets a size of blocks, misses a budget or asks for less than the usual savings wants it.
 pub(crate) fn asks_for_memory(context: &Context<'_>) -> bool {
-    context.options.asks_for_small_savings() || context.has_to_fit_budget()
+    context.options.asks_for_small_savings() || context.misses_goal()
 }
 
 /// The findings of a pass as they hold for small programs: where memory costs no time, a rewrite may not cost any, and stays a remark

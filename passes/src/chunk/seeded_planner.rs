@@ -124,7 +124,7 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
     let lowest = (flow.context.estimate.floor.get() / 32).clamp(least, (largest / 64).max(least));
     let thresholds = [largest - largest / 3, largest / 8, largest / 64, lowest];
     // Products computed again are slow: only where the program would not fit otherwise.
-    let modes: &[bool] = if flow.context.has_to_fit_budget() { &[false, true] } else { &[false] };
+    let modes: &[bool] = if flow.context.misses_goal() { &[false, true] } else { &[false] };
     for (again, least) in modes.iter().flat_map(|&again| thresholds.map(|least| (again, least))) {
         let mut grown = Grown { again, ..Grown::default() };
         let mut shapes: Vec<&[i64]> = Vec::new();
@@ -271,7 +271,7 @@ fn turns_cost(context: &Context<'_>, offer: &Offer) -> u64 {
 
 /// Whether loops inside a loop take long for what they spare, though nobody asks for memory. How other devices fill results was not measured.
 fn takes_long(context: &Context<'_>, offer: &Offer) -> bool {
-    let asked = context.has_to_fit_budget() || context.options.chunk_bytes.is_some();
+    let asked = context.misses_goal() || context.options.chunk_bytes.is_some();
     let counts = context.options.target == Target::Cpu && !asked;
     counts && offer.price.fills_again && offer.rest() < context.estimate.total_with_scratch().get() / LITTLE
 }

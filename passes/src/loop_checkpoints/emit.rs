@@ -57,11 +57,12 @@ struct Replay {
     parts: Vec<Part>,
 }
 
-/// A block: its number among those of the first loop, and its steps.
-#[derive(Clone, Copy)]
-struct Block {
+/// A block: where it is written, its number among those of the first loop, its steps, and what they begin with.
+struct Block<'a> {
+    to: ComputationId,
     number: InstructionId,
     length: i64,
+    state: &'a [InstructionId],
 }
 
 impl Writer<'_> {
@@ -141,8 +142,7 @@ impl Writer<'_> {
         if plan.rest() > 0 {
             let number = integer(patch, parent, ElementType::S32, plan.blocks());
             let first: Vec<InstructionId> = parts.iter().map(|part| part.0).collect();
-            let block = Block { number, length: plan.rest() };
-            let next = self.block(patch, block, &Step { computation: parent, number, state: &first }, &blocks)?;
+            let next = self.block(patch, &Block { to: parent, number, length: plan.rest(), state: &first }, &blocks)?;
             for (part, next) in parts.iter_mut().zip(next) {
                 part.0 = next;
             }
@@ -150,18 +150,18 @@ impl Writer<'_> {
         let results = self.looping(reader.site, parent, plan.blocks()).write(patch, &parts, |patch, step| {
             let last = integer(patch, step.computation, ElementType::S32, plan.blocks() - 1);
             let number = scalar(patch, step.computation, Opcode::Subtract, last, step.number);
-            self.block(patch, Block { number, length: plan.length }, step, &blocks)
+            let block = Block { to: step.computation, number, length: plan.length, state: step.state };
+            self.block(patch, &block, &blocks)
         })?;
         Some(blocks.kept.into_iter().zip(results).collect())
     }
 
     /// One step of the loop over blocks: what it makes of its state.
-    fn block(&self, patch: &mut Patch, block: Block, step: &Step<'_>, blocks: &Blocks) -> Option<Vec<InstructionId>> {
-        let given = blocks.places.iter().map(|(&element, &place)| (element, step.state[place])).collect();
-        let rows = self.again(patch, step.computation, block, &given, &step.state[blocks.before..])?;
-        let elements: Elements = blocks.kept.iter().copied().zip(step.state.iter().copied()).collect();
-        let mut next = self.read(patch, step.computation, block.length, &elements, &rows)?;
-        next.extend_from_slice(&step.state[blocks.kept.len()..]);
+    fn block(&self, patch: &mut Patch, block: &Block<'_>, blocks: &Blocks) -> Option<Vec<InstructionId>> {
+        let rows = self.again(patch, block, blocks)?;
+        let elements: Elements = blocks.kept.iter().copied().zip(block.state.iter().copied()).collect();
+        let mut next = self.read(patch, block, &elements, &rows)?;
+        next.extend_from_slice(&block.state[blocks.kept.len()..]);
         Some(next)
     }
 
@@ -184,22 +184,15 @@ impl Writer<'_> {
     }
 
     /// Runs the steps of a block once more; returns the rows of each stack, `[length, ...]`, by index.
-    fn again(
-        &self,
-        patch: &mut Patch,
-        to: ComputationId,
-        block: Block,
-        given: &Elements,
-        checkpoints: &[InstructionId],
-    ) -> Option<Elements> {
+    fn again(&self, patch: &mut Patch, block: &Block<'_>, blocks: &Blocks) -> Option<Elements> {
         let Self { module, plan, first } = *self;
         let stacks = plan.stacks;
-        let Replay { elements, changing, parts } = self.replay(patch, to, block, given, checkpoints)?;
+        let Replay { elements, changing, parts } = self.replay(patch, block, blocks)?;
         let is_single = block.length == 1;
         let changing = if is_single { 0 } else { changing };
         let next = elements[..changing].iter().map(|&element| stacks.body.results[element]);
         let wanted: Vec<InstructionId> = next.chain(plan.dropped.iter().map(|&(_, row)| row)).collect();
-        let results = self.looping(stacks.site, to, block.length).write(patch, &parts, |patch, step| {
+        let results = self.looping(stacks.site, block.to, block.length).write(patch, &parts, |patch, step| {
             let to = step.computation;
             let place = |element: usize| elements.iter().position(|&other| other == element);
             let mut known = body::elements(module, first, |element| Some(step.state[place(element)?]));
@@ -216,29 +209,23 @@ impl Writer<'_> {
     }
 
     /// The state that the steps of a block are run again with.
-    fn replay(
-        &self,
-        patch: &mut Patch,
-        to: ComputationId,
-        block: Block,
-        given: &Elements,
-        checkpoints: &[InstructionId],
-    ) -> Option<Replay> {
+    fn replay(&self, patch: &mut Patch, block: &Block<'_>, blocks: &Blocks) -> Option<Replay> {
         let Self { module, plan, .. } = *self;
         let initial = |element: usize| self.part(plan.stacks.initial[element]).1;
+        let to = block.to;
         let length = integer(patch, to, ElementType::S32, plan.length);
         let step = scalar(patch, to, Opcode::Multiply, block.number, length);
         let mut elements: Vec<usize> = plan.carried.iter().chain(&plan.counters).copied().collect();
         let changing = elements.len();
-        elements.extend(given.keys());
+        elements.extend(blocks.places.keys());
         let mut values = Vec::new();
-        for (&element, &checkpoint) in plan.carried.iter().zip(checkpoints) {
+        for (&element, &checkpoint) in plan.carried.iter().zip(&block.state[blocks.before..]) {
             values.push(row(patch, module, to, checkpoint, block.number, initial(element).as_array()?)?);
         }
         for &element in &plan.counters {
             values.push(self.counter(patch, to, step, element)?);
         }
-        values.extend(given.values());
+        values.extend(blocks.places.values().map(|&place| block.state[place]));
         let mut parts: Vec<Part> =
             elements.iter().zip(values).map(|(&element, value)| (value, initial(element))).collect();
         for &(at, _) in &plan.dropped {
@@ -273,8 +260,7 @@ impl Writer<'_> {
     fn read(
         &self,
         patch: &mut Patch,
-        to: ComputationId,
-        steps: i64,
+        block: &Block<'_>,
         elements: &Elements,
         rows: &Elements,
     ) -> Option<Vec<InstructionId>> {
@@ -283,16 +269,16 @@ impl Writer<'_> {
         let shape_of = |patch: &Patch, id: InstructionId| patch.instruction(module, id).shape.clone();
         let all = elements.values().chain(rows.values());
         let parts: Vec<Part> = all.map(|&value| (value, shape_of(patch, value))).collect();
-        let results = self.looping(reader.site, to, steps).write(patch, &parts, |patch, step| {
+        let results = self.looping(reader.site, block.to, block.length).write(patch, &parts, |patch, step| {
             let to = step.computation;
             let place = |element: usize| elements.get_index_of(&element);
             let mut known: Known = body::elements(module, reader.body, |element| Some(step.state[place(element)?]));
-            let last = integer(patch, to, ElementType::S32, steps - 1);
+            let last = integer(patch, to, ElementType::S32, block.length - 1);
             let number = scalar(patch, to, Opcode::Subtract, last, step.number);
             for read in reader.reads.iter().filter(|read| rows.contains_key(&read.stack)) {
-                let block = step.state[elements.len() + rows.get_index_of(&read.stack)?];
+                let stack = step.state[elements.len() + rows.get_index_of(&read.stack)?];
                 let shape = module.instruction(read.site).array()?;
-                known.insert(read.site, row(patch, module, to, block, number, shape)?);
+                known.insert(read.site, row(patch, module, to, stack, number, shape)?);
             }
             let results = &module.instruction(module.computation(reader.body).root).operands;
             let wanted: Vec<InstructionId> = elements.keys().map(|&element| results[element]).collect();

@@ -1,6 +1,6 @@
 //! What is kept of a loop's steps, and how many of them are run again at a time.
 
-use hlo_ir::edit::{acts, has_side_effect};
+use hlo_ir::edit::{acts, runs_any};
 use hlo_ir::{ArrayShape, AttrKey, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 use indexmap::IndexSet;
@@ -104,7 +104,7 @@ fn may_go(module: &Module, stacks: &Stacks, readers: &Readers, reader: &Reader, 
 }
 
 /// The row that a step writes, as an instruction of the body, if the body uses the stack for nothing else.
-pub(super) fn written(module: &Module, stacks: &mut Stacks, at: usize) -> Option<InstructionId> {
+fn written(module: &Module, stacks: &mut Stacks, at: usize) -> Option<InstructionId> {
     let (number, row) = (stacks.list[at].element, stacks.list[at].row);
     let update = *stacks.body.results.get(number)?;
     let body = module.instruction(update).parent;
@@ -224,23 +224,9 @@ impl Needed {
 
 /// Whether an instruction has its place among others, so that it is not run again.
 fn is_bound(module: &Module, id: InstructionId, exchanges: bool) -> bool {
-    let acts = has_side_effect(module, id) && !(exchanges && only_exchanges(module, id));
-    acts || !module.instruction(id).control_predecessors().is_empty()
-}
-
-/// Whether exchanges between devices are all that an instruction, or what it calls, does besides computing.
-fn only_exchanges(module: &Module, id: InstructionId) -> bool {
-    let mut found = IndexSet::from([id]);
-    let mut next = 0;
-    while let Some(&id) = found.get_index(next) {
-        next += 1;
-        if acts(module, id) && !module.instruction(id).opcode.is_collective() {
-            return false;
-        }
-        let called = module.instruction(id).called_computations();
-        found.extend(called.flat_map(|callee| module.computation(callee).instructions.iter().copied()));
-    }
-    true
+    let is_allowed = |inner: InstructionId| exchanges && module.instruction(inner).opcode.is_collective();
+    runs_any(module, id, |inner| acts(module, inner) && !is_allowed(inner))
+        || !module.instruction(id).control_predecessors().is_empty()
 }
 
 /// The element of the state that an instruction of the body takes.

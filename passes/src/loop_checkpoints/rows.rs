@@ -22,13 +22,8 @@ pub(super) fn with_length(array: &ArrayShape, rows: i64) -> ArrayShape {
 /// Zeros of a shape.
 pub(super) fn zeros(patch: &mut Patch, to: ComputationId, array: &ArrayShape) -> InstructionId {
     let element = array.element_type;
-    let literal = match element {
-        ElementType::Pred => "false",
-        element if element.is_complex() => "(0, 0)",
-        _ => "0",
-    };
     let zero = Instruction::new("nothing", Shape::array(element, []), Opcode::Constant, [])
-        .with_payload(Payload::Literal(literal.into()));
+        .with_payload(Payload::Literal(element.zero().into()));
     let zero = patch.add(to, zero);
     let empty = Instruction::new("nothing", Shape::Array(array.clone()).into(), Opcode::Broadcast, [zero]);
     patch.add(to, empty.with(Attribute::ints(AttrKey::Dimensions, [])))

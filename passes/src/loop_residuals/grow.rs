@@ -3,9 +3,7 @@
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;
-use hlo_ir::{
-    AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape, graph,
-};
+use hlo_ir::{AttrKey, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, Shape, graph};
 use indexmap::{IndexMap, IndexSet};
 
 use crate::flow::{Frames, Value};
@@ -154,13 +152,8 @@ impl Grower<'_> {
     fn empty(&mut self, stack: &Stack) -> InstructionId {
         let parent = self.module.instruction(self.stacks.site).parent;
         let element = stack.array.element_type;
-        let literal = match element {
-            ElementType::Pred => "false",
-            element if element.is_complex() => "(0, 0)",
-            _ => "0",
-        };
         let zero = Instruction::new("residual.nothing", Shape::array(element, []), Opcode::Constant, [])
-            .with_payload(Payload::Literal(literal.into()));
+            .with_payload(Payload::Literal(element.zero().into()));
         let zero = self.patch.add(parent, zero);
         let shape = Shape::Array(stack.array.clone()).into();
         let empty = Instruction::new("residual.empty", shape, Opcode::Broadcast, [zero]);

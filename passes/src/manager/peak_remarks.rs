@@ -126,7 +126,7 @@ fn made_by(pass: &dyn Pass, shape: &str) -> String {
 fn unexplained(search: &Search<'_>, id: InstructionId, shape: &str) -> Reason {
     // Loops make products again only where memory is short.
     let again = flow::exactness(search.module, search.module.instruction(id)) != Grade::Bitwise;
-    let hint = if again && !search.options.may_cost_time() {
+    let hint = if again && search.options.goal().is_none() {
         "with --objective=memory or a --budget, loops may compute it again; "
     } else {
         ""

@@ -314,7 +314,7 @@ impl<'a> Search<'a> {
     }
 
     fn fits_in(&self, estimate: &Estimate) -> bool {
-        self.options.budget.is_some_and(|budget| self.options.peak(estimate) <= budget)
+        self.options.goal().is_some_and(|goal| self.options.peak(estimate) <= goal)
     }
 
     /// The smallest saving of one step that counts: what the user says, and where the model is rough no less than a hundredth.

@@ -75,7 +75,7 @@ impl<'a> Ties<'a> {
             None => shape.clone(),
         };
         let never = self.spread(to, never, mask_shape);
-        let zero = self.constant(to, element, if element == ElementType::Pred { "false" } else { "0" });
+        let zero = self.constant(to, element, element.zero());
         let zero = self.spread(to, zero, shape.clone());
         Instruction::new("", shape, Opcode::Select, [never, zero, value])
     }

@@ -77,7 +77,7 @@ impl Builder<'_> {
     /// A value of any shape in which nothing matters.
     fn blank(&mut self, shape: &ShapeRef) -> InstructionId {
         let element = shape.as_array().map_or(ElementType::Pred, |array| array.element_type);
-        self.filled(shape, zero(element))
+        self.filled(shape, element.zero())
     }
     fn filled(&mut self, shape: &ShapeRef, text: &str) -> InstructionId {
         let element = shape.as_array().map_or(ElementType::Pred, |array| array.element_type);
@@ -260,14 +260,5 @@ impl Builder<'_> {
             let value = self.add(Instruction::new(name, self.shape(old), Opcode::Reshape, [slice]));
             self.patch.replace(old, value);
         }
-    }
-}
-
-/// The literal of zero.
-fn zero(element: ElementType) -> &'static str {
-    match element {
-        ElementType::Pred => "false",
-        ElementType::C64 | ElementType::C128 => "(0, 0)",
-        _ => "0",
     }
 }

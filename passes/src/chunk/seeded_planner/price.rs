@@ -113,7 +113,7 @@ impl Price {
         let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
         let per_block = 3.0 * accumulators as f64 + reread as f64 + beginnings;
         let options = flow.context.options;
-        let has_budget = flow.context.has_to_fit_budget();
+        let has_budget = flow.context.misses_goal();
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
         let allowed = base * allowance(flow.context, multiplies);
         let filled = WRITTEN * written_bytes(graph, plan) as f64;
@@ -175,7 +175,7 @@ impl Price {
 
 /// What loops may add to the original cost, as a share of it.
 fn allowance(context: &Context<'_>, multiplies: bool) -> f64 {
-    match (context.has_to_fit_budget(), is_small(context) && multiplies) {
+    match (context.misses_goal(), is_small(context) && multiplies) {
         (true, _) => URGENT_ALLOWANCE,
         _ if context.options.target != Target::Cpu || fits_malloc_cache(context) => RECYCLED_ALLOWANCE,
         (false, true) => SMALL_ALLOWANCE,

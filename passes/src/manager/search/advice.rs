@@ -34,7 +34,7 @@ impl Flags {
 
     /// Whether this allows anything that `options` do not.
     fn are_new(self, options: &Options) -> bool {
-        (!self.reassociate || options.exactness < Grade::Reassociate) && (!self.for_budget || !options.may_cost_time())
+        (!self.reassociate || options.exactness < Grade::Reassociate) && (!self.for_budget || options.goal().is_none())
     }
 
     /// The options of a run with these flags that wants as little memory as can be had.
@@ -111,7 +111,7 @@ fn lowest(input: &Module, passes: &[Box<dyn Pass>], options: &Options, estimator
     let mut nobody = Nobody;
     let mut search = Search::begin(&mut module, passes, options, estimator, &mut nobody).ok()?;
     search.searched_at_most(INSTRUCTIONS_SEARCHED);
-    search.search_once(Freedom::full(options, options.may_cost_time())).ok()?;
+    search.search_once(Freedom::full(options, options.goal().is_some())).ok()?;
     Some(search.now.total)
 }
 

@@ -49,7 +49,7 @@ impl Freedom {
         exactness.dedup();
         let up_to = |most: bool| [false, true].into_iter().take(1 + usize::from(most));
         let mut ladder: Vec<Self> = Vec::new();
-        for for_budget in up_to(options.may_cost_time()) {
+        for for_budget in up_to(options.goal().is_some()) {
             for promises in up_to(!options.assumptions.is_empty()) {
                 let plain = Self { exactness: exactness[0], promises, for_budget, recomputes_first: false };
                 for &exactness in &exactness {
@@ -90,7 +90,7 @@ impl Search<'_> {
             if self.fits() || lowest.is_none_or(|(other, _)| is_better(other)) {
                 lowest = Some((end, freedom));
             }
-            if self.fits() || !self.options.may_cost_time() && !is_far(&self.now) {
+            if self.fits() || self.options.goal().is_none() && !is_far(&self.now) {
                 break;
             }
         }
@@ -103,7 +103,7 @@ impl Search<'_> {
     /// What is tried, without what would be the same once more.
     fn ladder(&mut self) -> Vec<Freedom> {
         let mut ladder = Freedom::ladder(self.options);
-        self.allow(Freedom::full(self.options, self.options.may_cost_time()));
+        self.allow(Freedom::full(self.options, self.options.goal().is_some()));
         let could_recompute = self.could_recompute();
         ladder.retain(|freedom| could_recompute || !freedom.recomputes_first);
         ladder

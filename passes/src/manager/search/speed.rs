@@ -89,7 +89,7 @@ impl Search<'_> {
         let in_vain =
             went_on && self.now.total_with_scratch() + self.least().max(Bytes(1)) > start.total_with_scratch();
         // What a change takes may miss a budget; what the search finds behind it may meet it all the same.
-        if in_vain || overruns(self.options.peak(&self.now), self.options.peak(start.estimate()), self.options.budget) {
+        if in_vain || overruns(self.options.peak(&self.now), self.options.peak(start.estimate()), self.options.goal()) {
             if in_vain {
                 self.stage = Stage::GaveUp;
             }

@@ -65,7 +65,7 @@ impl Search<'_> {
     /// its device.
     fn most_slowdown(&self, pass: usize) -> Option<f64> {
         let fits_device = self.options.machine().memory.is_none_or(|memory| self.before.likely() <= memory);
-        if self.told.may_cost_time() || !fits_device {
+        if self.told.goal().is_some() || !fits_device {
             return None;
         }
         if self.told.objective == Objective::Time {
