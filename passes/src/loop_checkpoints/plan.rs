@@ -103,17 +103,11 @@ fn may_go(module: &Module, stacks: &Stacks, readers: &Readers, reader: &Reader, 
         })
 }
 
-/// The row that a step writes, as an instruction of the body, if the body uses the stack for nothing else.
+/// The row that a step writes, as an instruction of the body. What else takes the stack there finds nothing that stands for it, so that no change comes of it.
 fn written(module: &Module, stacks: &mut Stacks, at: usize) -> Option<InstructionId> {
-    let (number, row) = (stacks.list[at].element, stacks.list[at].row);
-    let update = *stacks.body.results.get(number)?;
-    let body = module.instruction(update).parent;
-    let root = module.computation(body).root;
-    let takes = |id: InstructionId| element(module, stacks, id) == Some(number);
-    let alone = module.instructions_of(body).all(|(user, inst)| {
-        inst.operands.iter().all(|&operand| (!takes(operand) || user == update) && (operand != update || user == root))
-    });
-    let mut ids = module.instructions_of(body).map(|(id, _)| id).filter(|_| alone);
+    let row = stacks.list[at].row;
+    let body = module.instruction(stacks.body.parameter).parent;
+    let mut ids = module.instructions_of(body).map(|(id, _)| id);
     ids.find(|&id| module.instruction(id).array().is_some() && stacks.body.top(module, id) == row)
 }
 
@@ -222,11 +216,10 @@ impl Needed {
     }
 }
 
-/// Whether an instruction has its place among others, so that it is not run again.
+/// Whether an instruction has a side effect, so that it is not run again. That others wait for it, or it for others, `recompute/body.rs` refuses.
 fn is_bound(module: &Module, id: InstructionId, exchanges: bool) -> bool {
     let is_allowed = |inner: InstructionId| exchanges && module.instruction(inner).opcode.is_collective();
     runs_any(module, id, |inner| acts(module, inner) && !is_allowed(inner))
-        || !module.instruction(id).control_predecessors().is_empty()
 }
 
 /// The element of the state that an instruction of the body takes.
