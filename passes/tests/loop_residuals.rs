@@ -156,6 +156,32 @@ fn what_the_reader_does_not_carry_takes_the_place_of_the_stack() {
 }
 
 #[test]
+fn an_element_that_is_taken_out_for_nobody_gets_its_new_shape_too() {
+    // As above with rows of one number, and behind the loop stands what takes out the element whose place they get, for nobody.
+    let narrow = LOOPS
+        .replace("f32[4,8], f32[4,8], f32[4,8])", "f32[4,8], f32[4,8], f32[4,1])")
+        .replace("%w = f32[4,8] get", "%w = f32[4,1] get")
+        .replace(
+            "%w.row = f32[1,8] dynamic-slice(%w, %i, %zero), dynamic_slice_sizes={1,8}",
+            "%w.row = f32[1,1] dynamic-slice(%w, %i, %zero), dynamic_slice_sizes={1,1}",
+        )
+        .replace(
+            "%w.t = f32[8] reshape(%w.row)",
+            "%w.one = f32[] reshape(%w.row)\n  %w.t = f32[8] broadcast(%w.one), dimensions={}",
+        )
+        .replace("b: f32[4,8]", "b: f32[4,1]")
+        .replace("%b = f32[4,8]", "%b = f32[4,1]")
+        .replace("cumulated(%s)", "reverse(%s), dimensions={0}");
+    let out = "ROOT %out = f32[8] get-tuple-element(%loop2), index=1";
+    let unused = format!("%gone = f32[4,8] get-tuple-element(%loop2), index=3\n  {out}");
+    let mut module = replaced(&narrow, &[("tanh(%h)", "tanh(%w.t)"), (out, &unused)]);
+    let [finding] = &find(&module)[..] else { panic!("one loop stacks") };
+    let Outcome::Rewrite { patch, .. } = finding.outcome.clone() else { panic!("it can be dropped") };
+    patch.apply(&mut module).expect("the patch fits");
+    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+}
+
+#[test]
 fn a_stack_that_becomes_another_element_too_stays() {
     // The second step would read rows of `f` as those of `h`.
     let twice = ("tuple(%next2, %sum2, %h2, %f2)", "tuple(%next2, %sum2, %f2, %f2)");

@@ -1,53 +1,106 @@
 //! Kernels of XLA:CPU that compute one number after the other.
 //!
 //! LLVM makes vectors of most loops. It does not where a kernel looks numbers up, sorts, slides windows or draws random bits, nor of functions that are
-//! calls into a library. Measured on two cores with arrays of 4.2 million numbers (jax 0.10.2, 28 November 2026), nanoseconds for a number: a sine 5.4, `tan` 9.6,
-//! `atan2` 5.8, `cbrt` 5.4, a remainder 11, a power 1.9, a comparison of a sort 10, a random word 8.7, a window of a running sum 2.7 to 6.7, of three
-//! by three 3.3, `argmax` 2.4 to 4.2, a lookup 0.5 to 1.1, an addition in a scatter 1.0 to 7.5.
+//! calls into a library. Nanoseconds for a number on two cores (`tests/referee/scalar_times.py`, arrays of 4.2 million, jax 0.10.2, 28 November 2026): a sine 3.0,
+//! `cbrt` and `atan2` 3.6 to 3.9, `tan` 5.5, a remainder 7.0, a power 1.5, a comparison of a sort 10, a random word 6.2 to 6.6, a window of a running sum 1.4 to
+//! 3.8, of three by three 2.1, a lookup 0.2 to 0.7, an addition in a scatter 0.9 to 5.0.
 
-use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::Target;
 
 use crate::Machine;
-use crate::cost::RANDOM;
 
-/// Operations that a vector unit does in the time of one: eight numbers of 32 bits, a multiplication with its addition, and one and a quarter of these at a time. So two cores
-/// that do 100 billion do 5 billion one after the other.
-const VECTOR: f64 = 20.0;
+/// What a kernel without vectors takes longer for each of its operations: eight numbers of 32 bits are in a vector.
+const LANES: f64 = 8.0;
+/// The same where operations wait for numbers that are looked up: a kernel that computed three columns of indices beside its lookup took 0.2 to 0.3 nanoseconds for each operation.
+const WAITING: f64 = 20.0;
 
 /// Seconds of one operation outside of products in a kernel.
 pub(super) fn simple(module: &Module, machine: &Machine, kernel: impl Iterator<Item = InstructionId>) -> f64 {
-    let mut kernel = kernel;
-    let alone = machine.target == Target::Cpu && kernel.any(|id| is_alone(module, id));
-    (if alone { VECTOR } else { 1.0 }) / machine.arithmetic as f64
+    let slowest = kernel.map(|id| slowdown(module, id)).fold(1.0, f64::max);
+    (if machine.target == Target::Cpu { slowest } else { 1.0 }) / machine.arithmetic as f64
 }
 
-/// Whether nothing in the kernel of an instruction is computed as a vector.
-fn is_alone(module: &Module, id: InstructionId) -> bool {
+/// What an instruction makes all operations of its kernel take longer.
+fn slowdown(module: &Module, id: InstructionId) -> f64 {
     use Opcode as O;
     let inst = module.instruction(id);
     match inst.opcode {
-        O::Gather | O::Scatter | O::Sort | O::ReduceWindow | O::SelectAndScatter | O::RngBitGenerator => true,
-        // Numbers of several arrays take turns.
-        O::Concatenate => inst.array().is_some_and(|array| {
-            let last = array.dims.len().checked_sub(1).and_then(|last| i64::try_from(last).ok());
-            inst.ints(&hlo_ir::AttrKey::Dimensions).first() == last.as_ref()
-        }),
-        O::Reduce => inst.operands.len() > 2,
-        _ => false,
+        O::Gather | O::Scatter | O::Sort | O::ReduceWindow | O::SelectAndScatter | O::RngBitGenerator => WAITING,
+        O::Reduce if inst.operands.len() > 2 => WAITING,
+        O::Concatenate if is_of_columns(inst) => LANES,
+        _ => 1.0,
     }
+}
+
+/// Whether numbers of several arrays take turns.
+fn is_of_columns(concatenate: &Instruction) -> bool {
+    concatenate.array().is_some_and(|array| {
+        let last = array.dims.len().checked_sub(1).and_then(|last| i64::try_from(last).ok());
+        concatenate.ints(&AttrKey::Dimensions).first() == last.as_ref()
+    })
 }
 
 /// Seconds of one number of a function that is a call into a library, and of what is done number by number.
 pub(super) fn number(machine: &Machine, opcode: Opcode) -> Option<f64> {
     use Opcode as O;
-    let operations = match opcode {
-        O::Sine | O::Cosine | O::Atan2 | O::Cbrt => 25.0,
-        O::Tan | O::Remainder | O::Sort | O::RngBitGenerator => RANDOM,
-        O::ReduceWindow | O::SelectAndScatter => 20.0,
-        O::Power | O::Scatter => 10.0,
-        O::Gather => 5.0,
+    // As measured, of a machine that does 100 operations in a nanosecond.
+    let nanoseconds = match opcode {
+        O::Sort => 10.0,
+        O::Remainder => 7.0,
+        O::RngBitGenerator => 6.4,
+        O::Tan => 5.5,
+        O::Atan2 | O::Cbrt => 3.8,
+        O::Sine | O::Cosine => 3.0,
+        O::ReduceWindow | O::SelectAndScatter => 2.4,
+        O::Scatter => 2.0,
+        O::Power => 1.5,
+        O::Gather => 0.6,
         _ => return None,
     };
-    (machine.target == Target::Cpu).then(|| operations * VECTOR / machine.arithmetic as f64)
+    (machine.target == Target::Cpu).then(|| nanoseconds * 100.0 / machine.arithmetic as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use hlo_ir::text;
+
+    use super::*;
+
+    #[test]
+    fn functions_that_are_calls_take_their_time_on_cpu() {
+        let nanoseconds =
+            |target, opcode| number(Machine::of(target), opcode).map(|seconds| (seconds * 1e9).round() as u64);
+        let of_cpu = [Opcode::Sine, Opcode::Tan, Opcode::Power, Opcode::Gather, Opcode::Tanh];
+        assert_eq!(of_cpu.map(|opcode| nanoseconds(Target::Cpu, opcode)), [Some(3), Some(6), Some(2), Some(1), None]);
+        assert_eq!(nanoseconds(Target::Gpu, Opcode::Sine), None);
+    }
+
+    #[test]
+    fn nothing_beside_a_lookup_is_a_vector() {
+        let module = text::parse(
+            "HloModule m
+
+ENTRY main {
+  t = f32[64] parameter(0)
+  i = s32[8,1] parameter(1)
+  g = f32[8] gather(t, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}
+  n = f32[8] negate(g)
+  a = f32[8,1] reshape(n)
+  columns = f32[8,2] concatenate(a, a), dimensions={1}
+  ROOT rows = f32[16,2] concatenate(columns, columns), dimensions={0}
+}
+",
+        )
+        .expect("a module");
+        let id = |name: &str| module.live_instructions().find(|(_, inst)| inst.name == name).expect("a name").0;
+        let slower = |target, names: &[&str]| {
+            let seconds = |names: &[&str]| simple(&module, Machine::of(target), names.iter().map(|name| id(name)));
+            (seconds(names) / seconds(&["n"])).round() as u64
+        };
+        assert_eq!(slower(Target::Cpu, &["g", "n"]), 20);
+        assert_eq!(slower(Target::Cpu, &["n", "columns"]), 8);
+        assert_eq!(slower(Target::Cpu, &["n", "rows"]), 1);
+        assert_eq!(slower(Target::Tpu, &["g", "n"]), 1);
+    }
 }
