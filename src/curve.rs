@@ -5,9 +5,9 @@
 //! its budget ends at that point or lower.
 
 use hlo_ir::Module;
-use hlo_memory::{Bytes, Estimate};
+use hlo_memory::{Bytes, Estimate, ModelEstimator};
 use hlo_passes::manager::{Observer, Rewrite};
-use hlo_passes::{Grade, Options, run_time};
+use hlo_passes::{Grade, Options, estimate_and_time};
 
 use crate::report::made_at;
 use crate::{Failure, Pipeline, api};
@@ -57,9 +57,8 @@ struct Recorder<'a> {
 
 impl Recorder<'_> {
     fn note(&mut self, module: &Module, step: String) {
-        let time = run_time(module, self.options.target, self.options.machine());
-        let estimate = hlo_memory::estimate(module, self.options.target);
-        let (Ok(time), Ok(estimate)) = (time, estimate) else { return };
+        let model = ModelEstimator { target: self.options.target };
+        let (Ok(estimate), Some(time)) = estimate_and_time(module, &model, self.options.machine()) else { return };
         // Where nobody knows how much more a compiler needs, there is no larger figure to say.
         let total = if estimate.slack == Bytes(u64::MAX) { estimate.total } else { estimate.likely() };
         let (seconds, is_certain) = (time.seconds, time.is_certain);

@@ -1,7 +1,8 @@
 //! The model as judge: its own bytes and its own time, where a user bounds the time (`--max-slowdown` without `--judge xla`).
 
 use hlo_ir::Module;
-use hlo_passes::{Options, run_time};
+use hlo_memory::ModelEstimator;
+use hlo_passes::{Options, estimate_and_time};
 
 use crate::judge::{Answer, Figures, Judge};
 
@@ -14,11 +15,13 @@ impl Judge for ByModel<'_> {
     }
     fn ask(&mut self, module: &Module) -> Result<Answer, String> {
         let options = self.0;
-        let estimate = match hlo_memory::estimate(module, options.target) {
+        let model = ModelEstimator { target: options.target };
+        let (estimate, time) = estimate_and_time(module, &model, options.machine());
+        let estimate = match estimate {
             Ok(estimate) => estimate,
             Err(error) => return Ok(Answer::Failed(error.to_string())),
         };
-        let seconds = run_time(module, options.target, options.machine()).ok().map(|time| time.seconds);
+        let seconds = time.map(|time| time.seconds);
         Ok(Answer::Compiled(Figures { total: estimate.certain(), aliased: estimate.aliased, seconds }))
     }
 }

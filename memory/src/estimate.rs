@@ -1,6 +1,7 @@
 //! What every estimate of a module's memory says, and the interface behind which estimators are interchangeable.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use hlo_ir::arena::Id as _;
 use hlo_ir::proto::BufferAssignment;
@@ -163,6 +164,14 @@ pub enum EstimateError {
 pub trait Estimator {
     /// Estimates `module`.
     fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError>;
+    /// The same; `look` may be shown what the estimate was made of.
+    fn estimate_and(
+        &self,
+        module: &Module,
+        _look: &mut dyn FnMut(&Compiled<'_>, &Estimate),
+    ) -> Result<Estimate, EstimateError> {
+        self.estimate(module)
+    }
     /// What changes of parts of `module` could save at most; `None` if the estimator cannot say.
     fn saving_bound(&self, _module: &Module) -> Option<SavingBound> {
         None
@@ -171,6 +180,10 @@ pub trait Estimator {
     /// estimator cannot say.
     fn holders(&self, _module: &Module) -> Vec<(Holder, Option<InstructionId>)> {
         Vec::new()
+    }
+    /// The estimator as several threads may ask it at a time, if they may.
+    fn shared(&self) -> Option<&(dyn Estimator + Sync)> {
+        None
     }
 }
 
@@ -185,18 +198,42 @@ impl Estimator for ModelEstimator {
     fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError> {
         estimate(module, self.target)
     }
+    fn estimate_and(
+        &self,
+        module: &Module,
+        look: &mut dyn FnMut(&Compiled<'_>, &Estimate),
+    ) -> Result<Estimate, EstimateError> {
+        estimate_and(module, self.target, look)
+    }
     fn saving_bound(&self, module: &Module) -> Option<SavingBound> {
         SavingBound::of(module, self.target).ok()
     }
     fn holders(&self, module: &Module) -> Vec<(Holder, Option<InstructionId>)> {
         holders(module, self.target).unwrap_or_default()
     }
+    fn shared(&self) -> Option<&(dyn Estimator + Sync)> {
+        Some(self)
+    }
 }
 
 /// Estimates `module` with the built-in model: exact if it is scheduled, predicted otherwise.
 pub fn estimate(module: &Module, target: Target) -> Result<Estimate, EstimateError> {
+    estimate_and(module, target, &mut |_, _| ())
+}
+
+/// The same, and lets `look` see what the compiler makes of the module, unless a rule of the model stops at it: one compilation for both.
+pub fn estimate_and(
+    module: &Module,
+    target: Target,
+    look: &mut dyn FnMut(&Compiled<'_>, &Estimate),
+) -> Result<Estimate, EstimateError> {
+    let look = RefCell::new(look);
     Compiled::ask(module, target, |compiled, assignment| {
-        compiled.trusted(assignment, || (assignment.estimate_called(compiled.unnamed), ())).0
+        let estimate = compiled.trusted(assignment, || (assignment.estimate_called(compiled.unnamed), ())).0;
+        if !compiled.is_stopped {
+            look.borrow_mut()(compiled, &estimate);
+        }
+        estimate
     })
 }
 
@@ -249,8 +286,12 @@ pub fn details_given(
 const STOPPED: &str = "the model of the compiler cannot follow this module: figures are those of its live ranges in the order of its text";
 
 /// A scheduled module: the one given, or what the compiler makes of it.
-struct Compiled<'m> {
+pub struct Compiled<'m> {
     module: Cow<'m, Module>,
+    /// The instruction of the given module whose work each instruction does; empty where they are the same.
+    origins: Vec<Option<InstructionId>>,
+    /// Whether this is the module as it was given, although that is not scheduled.
+    is_stopped: bool,
     target: Target,
     model: Model,
     doubts: Doubts,
@@ -259,6 +300,16 @@ struct Compiled<'m> {
 }
 
 impl<'m> Compiled<'m> {
+    /// The module.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// The instruction of the given module whose work an instruction does, as far as known.
+    pub fn origin(&self, id: InstructionId) -> Option<InstructionId> {
+        if self.origins.is_empty() { Some(id) } else { self.origins.get(id.index()).copied().flatten() }
+    }
+
     /// What `answer` makes of the assignment of a module; where a rule of the model stops at it, of the assignment of the module as it stands.
     fn ask<T>(
         module: &'m Module,
@@ -300,16 +351,18 @@ impl<'m> Compiled<'m> {
 
     fn of(module: &'m Module, target: Target, unnamed: bool) -> Self {
         let unnamed = unnamed && !module.is_scheduled();
-        let (module, model, doubts) = match (module.is_scheduled(), target) {
-            (true, Target::Cpu) => (Cow::Borrowed(module), Model::Exact, Doubts::default()),
-            (true, Target::Tpu | Target::Gpu) => (Cow::Borrowed(module), Model::LiveRange, Doubts::default()),
+        let (module, origins, model, doubts) = match (module.is_scheduled(), target) {
+            (true, Target::Cpu) => (Cow::Borrowed(module), Vec::new(), Model::Exact, Doubts::default()),
+            (true, Target::Tpu | Target::Gpu) => {
+                (Cow::Borrowed(module), Vec::new(), Model::LiveRange, Doubts::default())
+            }
             (false, _) => {
                 let (compiled, doubts) = crate::cpu::compile_for(module, target, !unnamed);
                 let model = if target == Target::Cpu { Model::Predicted } else { Model::Rough };
-                (Cow::Owned(compiled), model, doubts)
+                (Cow::Owned(compiled.module), compiled.origins, model, doubts)
             }
         };
-        Self { module, target, model, doubts, unnamed }
+        Self { module, origins, is_stopped: false, target, model, doubts, unnamed }
     }
 
     /// The module in the order of its text, whatever a compiler would make of it.
@@ -317,7 +370,8 @@ impl<'m> Compiled<'m> {
         let model = if target == Target::Cpu && !module.is_scheduled() { Model::Predicted } else { Model::LiveRange };
         // How much more there may be is not known.
         let doubts = Doubts { caveats: vec![STOPPED.to_owned()], slack: Bytes(u64::MAX), of_all_devices: false };
-        Self { module: Cow::Borrowed(module), target, model, doubts, unnamed: false }
+        let (module, origins) = (Cow::Borrowed(module), Vec::new());
+        Self { module, origins, is_stopped: true, target, model, doubts, unnamed: false }
     }
 
     fn assignment(&self) -> Result<Assignment<'_>, EstimateError> {

@@ -21,10 +21,9 @@ pub mod target;
 
 pub use attribution::{Attribution, Details};
 pub use bytes::Bytes;
-pub use cpu::compiled;
 pub use estimate::{
-    Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details, details_given,
-    estimate,
+    Compiled, Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details,
+    details_given, estimate, estimate_and,
 };
 pub use saving_bound::SavingBound;
 pub use target::target_of;

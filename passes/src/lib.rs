@@ -51,7 +51,7 @@ pub use machine::Machine;
 pub use objective::{MAX_SLOWDOWN, Objective};
 pub use origins::Origins;
 pub use pass::{Assumption, Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
-pub use run_time::{RunTime, run_time};
+pub use run_time::{RunTime, estimate_and_time, run_time};
 
 /// Every pass, in the order of the default pipeline. The manager takes the best rewrite wherever it stands, so the order decides only between equals, and
 /// which change for speed comes first.

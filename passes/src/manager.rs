@@ -169,6 +169,6 @@ pub fn run_observed(
     estimator: &dyn Estimator,
     observer: &mut dyn Observer,
 ) -> Result<RunReport, RunError> {
-    let memoized = memoized::Memoized::of(estimator);
+    let memoized = memoized::Memoized::of(estimator, options.machine());
     search::Search::begin(module, passes, options, &memoized, observer)?.finish()
 }

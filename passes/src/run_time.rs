@@ -11,7 +11,7 @@ mod traffic;
 use hlo_ir::graph::Users;
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, Shape};
-use hlo_memory::{EstimateError, Target};
+use hlo_memory::{Estimate, EstimateError, Estimator, ModelEstimator, Target};
 use indexmap::IndexMap;
 
 use crate::Machine;
@@ -31,12 +31,26 @@ pub struct RunTime {
 
 /// Estimates the time of a run of `module`.
 pub fn run_time(module: &Module, target: Target, machine: &Machine) -> Result<RunTime, EstimateError> {
-    if module.is_scheduled() {
-        return Ok(of_kernels(module, machine, |id| trips(module, id)));
-    }
-    let compiled = hlo_memory::compiled(module, target)?;
-    let of_origin = |id| compiled.origin(id).and_then(|id| trips(module, id));
-    Ok(of_kernels(&compiled.module, machine, |id| trips(&compiled.module, id).or_else(|| of_origin(id))))
+    let (estimate, time) = estimate_and_time(module, &ModelEstimator { target }, machine);
+    estimate?;
+    time.ok_or_else(|| EstimateError::Unsupported("a rule of the model stopped at the module".to_owned()))
+}
+
+/// What an estimator says of `module`, and the time of a run of what its compiler makes of it, if the estimator shows that.
+pub fn estimate_and_time(
+    module: &Module,
+    estimator: &dyn Estimator,
+    machine: &Machine,
+) -> (Result<Estimate, EstimateError>, Option<RunTime>) {
+    let mut time = None;
+    let estimate = estimator.estimate_and(module, &mut |compiled, estimate| {
+        let of_origin = |id| compiled.origin(id).and_then(|id| trips(module, id));
+        let kernels =
+            of_kernels(compiled.module(), machine, |id| trips(compiled.module(), id).or_else(|| of_origin(id)));
+        let pages = if machine.target == Target::Cpu { pages::seconds(estimate) } else { 0.0 };
+        time = Some(RunTime { seconds: kernels.seconds + pages, ..kernels });
+    });
+    (estimate, time)
 }
 
 /// Iterations of a loop that counts to a number.
@@ -67,8 +81,7 @@ fn bound_of_kernel(module: &Module, condition: ComputationId) -> Option<i64> {
 fn of_kernels(module: &Module, machine: &Machine, trips: impl Fn(InstructionId) -> Option<i64>) -> RunTime {
     let users = Users::of(module);
     let mut clock = Clock { module, machine, users: &users, trips: &trips, known: IndexMap::new(), is_certain: true };
-    let kernels = clock.computation(module.entry());
-    let seconds = kernels + if machine.target == Target::Cpu { pages::seconds(module) } else { 0.0 };
+    let seconds = clock.computation(module.entry());
     RunTime { seconds, is_certain: clock.is_certain }
 }
 

@@ -34,7 +34,6 @@ mod ynn;
 
 use std::time::Duration;
 
-use hlo_ir::arena::Id as _;
 use hlo_ir::{InstructionId, Module};
 
 pub(crate) use front::Doubts;
@@ -51,7 +50,7 @@ pub fn compile(module: &Module) -> Result<Module, EstimateError> {
 
 /// The same for any target, with what the model does not know about the module, in words for the report. Without `named`, instructions carry
 /// the names they wanted, of which one may stand for several.
-pub(crate) fn compile_for(module: &Module, target: Target, named: bool) -> (Module, Doubts) {
+pub(crate) fn compile_for(module: &Module, target: Target, named: bool) -> (Traced, Doubts) {
     let graph = compile_graph(module, target);
     let doubts = doubts(module, graph.partitioned);
     let schedule = schedule::schedule(&graph, target);
@@ -69,28 +68,15 @@ fn compile_graph(module: &Module, target: Target) -> Graph {
     graph
 }
 
-/// A scheduled module, bare of names, and how it goes back to the module it was compiled from.
+/// A scheduled module and how it goes back to the module it was compiled from.
 #[derive(Debug)]
-pub struct Traced {
+pub(crate) struct Traced {
     /// The module.
-    pub module: Module,
+    pub(crate) module: Module,
     /// The instruction of the given module whose work each instruction does, as far as known.
     pub(crate) origins: Vec<Option<InstructionId>>,
     /// Instructions of the given module and equal ones whose work they do too, in the order in which they were merged.
     pub(crate) merged: Vec<(InstructionId, InstructionId)>,
-}
-
-impl Traced {
-    /// The instruction of the given module whose work an instruction does, as far as known.
-    pub fn origin(&self, id: InstructionId) -> Option<InstructionId> {
-        self.origins.get(id.index()).copied().flatten()
-    }
-}
-
-/// What the compiler of a target makes of an unscheduled module, as far as it is modelled.
-pub fn compiled(module: &Module, target: Target) -> Result<Traced, EstimateError> {
-    let stopped = || EstimateError::Unsupported("a rule of the model stopped at the module".to_owned());
-    crate::guard::attempt(|| compile_traced(module, target)).ok_or_else(stopped)
 }
 
 /// Compiles a module and follows its instructions.
@@ -201,5 +187,5 @@ pub fn time_stages(module: &Module, clock: &dyn Fn() -> Duration) -> Vec<(&'stat
 
 fn scheduled(graph: Graph) -> Module {
     let schedule = schedule::schedule(&graph, Target::Cpu);
-    graph.into_scheduled_module(&schedule, true)
+    graph.into_scheduled_module(&schedule, true).module
 }

@@ -86,8 +86,9 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     let mut offers: Vec<Offer> = plans(&flow).into_iter().filter_map(|plan| offer(&flow, plan)).collect();
     offers.sort_by_key(|offer| std::cmp::Reverse((offer.price.gain, offer.rest())));
     let (offers, mut likes): (Vec<Offer>, Vec<Offer>) = offers.into_iter().partition(|offer| !offer.plan.is_like);
-    // A limit on the command line is an order: run time is not asked for.
-    let mut offers = if context.options.chunk_bytes.is_some() { offers } else { affordable(offers) };
+    // Neither a limit on the command line nor a goal of memory that is not met asks for run time.
+    let is_urgent = context.options.chunk_bytes.is_some() || context.misses_goal();
+    let mut offers = if is_urgent { offers } else { affordable(offers) };
     likes.splice(..0, offers.split_off(offers.len().min(MOST_OFFERS)));
     // What is done at one place may be done at all that are like it.
     let kinds: IndexSet<_> = offers.iter().map(Offer::kind).collect();

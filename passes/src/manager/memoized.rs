@@ -1,34 +1,130 @@
 //! Estimates of forms that were seen before: searches with more and less freedom, from second best steps and behind enabling changes come to the same forms
 //! of a module again and again.
 
-use std::cell::RefCell;
+use std::sync::{PoisonError, RwLock};
+use std::thread;
 
-use hlo_ir::{InstructionId, Module, hash};
+use hlo_ir::edit::Patch;
+use hlo_ir::{InstructionId, Module, hash, verify};
 use hlo_memory::attribution::Holder;
 use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound};
 use indexmap::IndexMap;
 
-/// An estimator that remembers its answers by all that they could depend on.
-pub(super) struct Memoized<'a> {
-    estimator: &'a dyn Estimator,
-    known: RefCell<IndexMap<u64, Result<Estimate, EstimateError>>>,
+use crate::Machine;
+use crate::run_time::{estimate_and_time, run_time};
+
+/// Most estimates at a time: each holds a compiled module.
+const MOST_AT_A_TIME: usize = 8;
+/// Instructions from which on an estimate takes milliseconds, of which a thread takes some hundredths to begin.
+const WORTH_A_THREAD: usize = 200;
+/// Bytes of a thread's stack, as many as programs usually begin with.
+const STACK: usize = 8 << 20;
+
+/// What an estimator says of a form.
+pub(super) type Answer = Result<Estimate, EstimateError>;
+/// What was said of a form.
+#[derive(Clone)]
+struct Said {
+    estimate: Answer,
+    seconds: Seconds,
 }
 
-impl<'a> Memoized<'a> {
-    pub(super) fn of(estimator: &'a dyn Estimator) -> Self {
-        Self { estimator, known: RefCell::default() }
+/// Seconds of a run.
+#[derive(Clone, Copy)]
+enum Seconds {
+    Unasked,
+    Known(f64),
+    /// Nobody can say.
+    Unknown,
+}
+
+impl Seconds {
+    fn of(found: Option<f64>) -> Self {
+        found.map_or(Self::Unknown, Self::Known)
     }
 }
 
-impl Estimator for Memoized<'_> {
-    fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError> {
+/// What was said of forms, by all that it could depend on.
+type Known = RwLock<IndexMap<u64, Said>>;
+
+/// An estimator that remembers its answers by all that they could depend on.
+pub(super) struct Memoized<'a> {
+    estimator: &'a dyn Estimator,
+    /// The machine that runs are timed on.
+    machine: &'a Machine,
+    known: Known,
+}
+
+impl<'a> Memoized<'a> {
+    pub(super) fn of(estimator: &'a dyn Estimator, machine: &'a Machine) -> Self {
+        Self { estimator, machine, known: Known::default() }
+    }
+
+    /// Seconds of a run of a module, if they can be estimated.
+    pub(super) fn seconds(&self, module: &Module) -> Option<f64> {
         let form = hash::named_hash(module);
-        if let Some(known) = self.known.borrow().get(&form) {
-            return known.clone();
+        match recall(&self.known, form).map_or(Seconds::Unasked, |said| said.seconds) {
+            Seconds::Known(seconds) => return Some(seconds),
+            Seconds::Unknown => return None,
+            Seconds::Unasked => {}
         }
-        let found = self.estimator.estimate(module);
-        self.known.borrow_mut().insert(form, found.clone());
-        found
+        let seconds = run_time(module, self.machine.target, self.machine).ok().map(|time| time.seconds);
+        if let Some(said) = self.known.write().unwrap_or_else(PoisonError::into_inner).get_mut(&form) {
+            said.seconds = Seconds::of(seconds);
+        }
+        seconds
+    }
+
+    /// How many changes of a module are estimated [ahead](Self::ahead) at a time.
+    pub(super) fn at_a_time(&self, module: &Module) -> usize {
+        let worth = module.instruction_count() >= WORTH_A_THREAD && !module.is_large();
+        match self.estimator.shared() {
+            Some(_) if worth => thread::available_parallelism().map_or(1, usize::from).min(MOST_AT_A_TIME),
+            _ => 1,
+        }
+    }
+
+    /// Estimates what each of these changes makes of a module, each on a thread of its own, if they are several. `None` where a change cannot be made or there is no
+    /// thread: what is to be said of that is found by making it.
+    pub(super) fn ahead(&self, module: &Module, patches: &[&Patch]) -> Vec<Option<Answer>> {
+        let Some(estimator) = self.estimator.shared().filter(|_| patches.len() > 1) else {
+            return vec![None; patches.len()];
+        };
+        let (known, machine) = (&self.known, self.machine);
+        let estimated = |patch: &Patch| {
+            let mut form = module.clone();
+            patch.clone().apply(&mut form).ok()?;
+            verify::verify(&form).is_empty().then(|| answer(known, &form, estimator, machine))
+        };
+        let estimated = &estimated;
+        thread::scope(|scope| {
+            let start = |patch| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || estimated(patch));
+            let started: Vec<_> = patches.iter().map(|&patch| start(patch)).collect();
+            started.into_iter().map(|thread| thread.ok()?.join().ok()?).collect()
+        })
+    }
+}
+
+fn recall(known: &Known, form: u64) -> Option<Said> {
+    known.read().unwrap_or_else(PoisonError::into_inner).get(&form).cloned()
+}
+
+/// What is known of a form, or what an estimator says of it, which is then known.
+fn answer(known: &Known, module: &Module, estimator: &dyn Estimator, machine: &Machine) -> Answer {
+    let form = hash::named_hash(module);
+    if let Some(said) = recall(known, form) {
+        return said.estimate;
+    }
+    let (estimate, time) = estimate_and_time(module, estimator, machine);
+    let seconds = time.map_or(Seconds::Unasked, |time| Seconds::Known(time.seconds));
+    let said = Said { estimate: estimate.clone(), seconds };
+    known.write().unwrap_or_else(PoisonError::into_inner).insert(form, said);
+    estimate
+}
+
+impl Estimator for Memoized<'_> {
+    fn estimate(&self, module: &Module) -> Answer {
+        answer(&self.known, module, self.estimator, self.machine)
     }
     fn saving_bound(&self, module: &Module) -> Option<SavingBound> {
         self.estimator.saving_bound(module)
@@ -40,33 +136,92 @@ impl Estimator for Memoized<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use hlo_memory::ModelEstimator;
+    use hlo_ir::Instruction;
+    use hlo_memory::{ModelEstimator, Target};
 
     use super::*;
 
+    const TEXT: &str = "HloModule m\n\nENTRY e {\n  p = f32[8]{0} parameter(0)\n  s = f32[8]{0} sine(p)\n  ROOT t = f32[8]{0} tanh(s)\n}\n";
+
     /// Counts what it is asked.
-    struct Counted(Cell<usize>);
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl Counted {
+        fn times(&self) -> usize {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
 
     impl Estimator for Counted {
-        fn estimate(&self, module: &Module) -> Result<Estimate, EstimateError> {
-            self.0.set(self.0.get() + 1);
+        fn estimate(&self, module: &Module) -> Answer {
+            self.0.fetch_add(1, Ordering::SeqCst);
             ModelEstimator::default().estimate(module)
         }
+        fn shared(&self) -> Option<&(dyn Estimator + Sync)> {
+            Some(self)
+        }
+    }
+
+    fn memoized(estimator: &dyn Estimator) -> Memoized<'_> {
+        Memoized::of(estimator, Machine::of(Target::Cpu))
     }
 
     #[test]
     fn the_same_form_is_estimated_once() {
-        let text = "HloModule m\n\nENTRY e {\n  p = f32[8]{0} parameter(0)\n  s = f32[8]{0} sine(p)\n  ROOT t = f32[8]{0} tanh(s)\n}\n";
-        let other = text.replace("tanh", "cosine");
-        let renamed = text.replace("s = ", "u = ").replace("(s)", "(u)");
-        let counted = Counted(Cell::new(0));
-        let memoized = Memoized::of(&counted);
-        for (times, text) in [(1, text), (1, text), (2, &*other), (3, &*renamed), (3, &*other)] {
+        let other = TEXT.replace("tanh", "cosine");
+        let renamed = TEXT.replace("s = ", "u = ").replace("(s)", "(u)");
+        let counted = Counted::default();
+        let memoized = memoized(&counted);
+        for (times, text) in [(1, TEXT), (1, TEXT), (2, &*other), (3, &*renamed), (3, &*other)] {
             let module = hlo_ir::text::parse(text).unwrap();
             assert_eq!(memoized.estimate(&module), ModelEstimator::default().estimate(&module));
-            assert_eq!(counted.0.get(), times, "{text}");
+            assert_eq!(counted.times(), times, "{text}");
+        }
+    }
+
+    #[test]
+    fn changes_are_estimated_ahead_once() {
+        let module = hlo_ir::text::parse(TEXT).unwrap();
+        let root = module.computation(module.entry()).root;
+        let argument = module.instruction(root).operands[0];
+        let to = |opcode, shape: hlo_ir::shape::ShapeRef| {
+            let mut patch = Patch::new(&module);
+            let made = Instruction::new("made", shape, opcode, [argument]);
+            let made = patch.add(module.entry(), made);
+            patch.replace(root, made);
+            patch
+        };
+        let same = module.instruction(root).shape.clone();
+        let (cosine, negate) = (to(hlo_ir::Opcode::Cosine, same.clone()), to(hlo_ir::Opcode::Negate, same));
+        let broken = to(hlo_ir::Opcode::Negate, hlo_ir::Shape::Token.into());
+        let counted = Counted::default();
+        let memoized = memoized(&counted);
+        let found = memoized.ahead(&module, &[&cosine, &broken, &negate]);
+        assert!(found[1].is_none(), "whoever makes the change is told why it is none");
+        assert_eq!(counted.times(), 2);
+        for (patch, found) in [(&cosine, &found[0]), (&negate, &found[2])] {
+            let mut form = module.clone();
+            patch.clone().apply(&mut form).unwrap();
+            assert_eq!(found.as_ref(), Some(&ModelEstimator::default().estimate(&form)));
+            assert_eq!(found.as_ref(), Some(&memoized.estimate(&form)));
+        }
+        assert_eq!(counted.times(), 2, "both were known");
+        assert_eq!(memoized.ahead(&module, &[&cosine]), [None], "one alone is estimated when it is asked for");
+    }
+
+    #[test]
+    fn times_come_with_estimates_and_without() {
+        let module = hlo_ir::text::parse(TEXT).unwrap();
+        let time = run_time(&module, Target::Cpu, Machine::of(Target::Cpu)).unwrap().seconds;
+        let (model, counted) = (ModelEstimator::default(), Counted::default());
+        // `Counted` shows nobody what it estimates.
+        for estimator in [&model as &dyn Estimator, &counted] {
+            let memoized = memoized(estimator);
+            memoized.estimate(&module).unwrap();
+            assert_eq!([memoized.seconds(&module), memoized.seconds(&module)], [Some(time); 2]);
         }
     }
 }

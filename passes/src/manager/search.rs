@@ -3,6 +3,7 @@
 mod advice;
 mod alike;
 mod behind;
+mod best;
 mod bound_order;
 mod candidate_order;
 mod companions;
@@ -23,10 +24,11 @@ use std::time::Instant;
 
 use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::{InstructionId, Module, verify};
-use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Target};
+use hlo_memory::{Bytes, Estimate, EstimateError, Estimator as _, Model, Target};
 use indexmap::IndexSet;
 
 use super::findings_cache::FindingsCache;
+use super::memoized::{Answer, Memoized};
 use super::remarks::{self, Trial, Tried};
 use super::scope;
 use super::trial::{self, Claim, Score};
@@ -40,7 +42,6 @@ use libraries::KnownLibraries;
 use restarts::{Checkpoint, Restarts};
 use speed::Stage;
 use steps::{Made, Step};
-use time::Times;
 
 /// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
 const MOST_STEPS: usize = 512;
@@ -96,13 +97,14 @@ pub(super) struct Search<'a> {
     pub(super) repeats: bool,
     /// Whether passes that compute values again outside of loops are asked.
     recomputes: bool,
-    pub(super) estimator: &'a dyn Estimator,
+    pub(super) estimator: &'a Memoized<'a>,
     observer: &'a mut dyn Observer,
     statistics: Statistics,
     start: Instant,
     pub(super) origins: Origins,
     before: Estimate,
-    times: Times,
+    /// Seconds of a run of the input, where something is timed.
+    seconds_before: Option<f64>,
     /// Memory of the module as it is now.
     pub(super) now: Estimate,
     steps: Vec<Step>,
@@ -143,7 +145,7 @@ impl<'a> Search<'a> {
         module: &'a mut Module,
         passes: &'a [Box<dyn Pass>],
         options: &'a Options,
-        estimator: &'a dyn Estimator,
+        estimator: &'a Memoized<'a>,
         observer: &'a mut dyn Observer,
     ) -> Result<Self, RunError> {
         let start = Instant::now();
@@ -152,7 +154,8 @@ impl<'a> Search<'a> {
         observer.begun(module);
         observer.working("estimating the input");
         let before = statistics.estimates.measure(|| estimator.estimate(module))?;
-        let times = Times::of(module, options.target != Target::Cpu || passes.iter().any(|pass| pass.is_timed()));
+        let is_timed = options.target != Target::Cpu || passes.iter().any(|pass| pass.is_timed());
+        let seconds_before = (is_timed && !module.is_scheduled()).then(|| estimator.seconds(module)).flatten();
         Ok(Self {
             origins: Origins::new(module),
             inlined_size: scope::inlined_size(module),
@@ -169,7 +172,7 @@ impl<'a> Search<'a> {
             now: before.clone(),
             committed_estimate: before.clone(),
             before,
-            times,
+            seconds_before,
             steps: Vec::new(),
             committed: 0,
             trials_left: (INSTRUCTION_BUDGET / size).clamp(FEWEST_TRIALS, MOST_TRIALS),
@@ -351,85 +354,8 @@ impl<'a> Search<'a> {
         Bytes(if is_short { self.now.total_with_scratch().get() / RISE } else { 0 })
     }
 
-    /// The rewrite with the best score of all that are steps forward and not among those that are `known`: an enabling change leaves
-    /// what they save as it was.
-    fn best(&mut self, known: &[(usize, Patch)]) -> Result<Option<(Score, Candidate)>, RunError> {
-        if self.steps.len() >= MOST_STEPS {
-            self.limited = true;
-            return Ok(None);
-        }
-        let now = self.score(&self.now);
-        let mut best: Option<(Score, Candidate)> = None;
-        let mut second: Option<(Score, Candidate)> = None;
-        let (mut in_vain, mut fits, mut fine) = (0, false, Vec::<Candidate>::new());
-        self.tried.retain(|tried| tried.state >= self.committed_state);
-        self.measured.clear();
-        let mut candidates = self.gather(PassKind::Rewrite);
-        candidates.retain(|candidate| !trial_cache::is_known(known, candidate));
-        let promising = self.by_bound(candidates);
-        let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
-        for (candidate, most) in ordered {
-            let goal = best.as_ref().filter(|(score, _)| !score.rises).map_or(now.total, |(score, _)| score.total);
-            if most.is_some_and(|most| now.total - most > goal || most < self.least()) {
-                self.pass_over(&candidate, most.unwrap_or_default());
-                continue;
-            }
-            if most.is_some() && best.is_some() && in_vain >= PATIENCE {
-                break;
-            }
-            if let Outcome::Rewrite { patch, .. } = &candidate.finding.outcome {
-                self.measured.push((candidate.pass, patch.clone()));
-            }
-            // It does the same in less time.
-            if fits && best.as_ref().is_some_and(|(_, best)| self.are_alternatives(best, &candidate)) {
-                continue;
-            }
-            // Its like would save as much; both are made together.
-            if fine.iter().any(|other| alike::are_alike(other, &candidate)) {
-                continue;
-            }
-            let saved = now.total - goal;
-            if lazy && best.as_ref().is_some_and(|(_, best)| self.savings.is_outdone(&candidate, best, saved)) {
-                continue;
-            }
-            let Some(estimate) = self.try_out(&candidate)? else { continue };
-            let score = self.score(&estimate);
-            if !self.is_small() && score.improves(now, self.least(), Bytes::ZERO) {
-                fine.push(candidate.clone());
-            }
-            self.savings.note(&candidate, now.total - score.total);
-            let better = best.as_ref().is_none_or(|(other, _)| score < *other);
-            let next = second.as_ref().is_none_or(|(other, _)| score < *other);
-            let improves = score.improves(now, self.least(), self.tentative_rise()) && (better || next);
-            if improves && self.is_too_slow(&candidate)? {
-                in_vain += 1;
-            } else if improves && better {
-                fits = self.fits_in(&estimate);
-                let before = best.replace((score, candidate));
-                second = before
-                    .filter(|(_, other)| !self.are_alternatives(other, &best.as_ref().expect("just set").1))
-                    .or(second);
-                in_vain = 0;
-            } else {
-                let other = best.as_ref().is_none_or(|(_, best)| !self.are_alternatives(best, &candidate));
-                if improves && next && other {
-                    second = Some((score, candidate));
-                }
-                in_vain += 1;
-            }
-        }
-        self.note_restart(now, best.as_ref(), second);
-        Ok(best)
-    }
-
-    /// Whether two candidates are ways to do the same.
-    fn are_alternatives(&self, one: &Candidate, other: &Candidate) -> bool {
-        let place = |candidate: &Candidate| self.module.instruction(candidate.finding.instruction).parent;
-        one.pass == other.pass && self.passes[one.pass].recomputes() && place(one) == place(other)
-    }
-
-    /// Memory with the candidate applied; the module is left as it is. `None` if there is no figure.
-    fn try_out(&mut self, candidate: &Candidate) -> Result<Option<Estimate>, RunError> {
+    /// Memory with the candidate applied, as far as it is not `known`; the module is left as it is. `None` if there is no figure.
+    fn try_out(&mut self, candidate: &Candidate, known: Option<Answer>) -> Result<Option<Estimate>, RunError> {
         let (Outcome::Rewrite { patch, .. } | Outcome::Withheld { patch, .. }) = &candidate.finding.outcome else {
             return Ok(None);
         };
@@ -442,9 +368,16 @@ impl<'a> Search<'a> {
         let claim = self.claim(candidate);
         let statistics = &mut self.statistics;
         statistics.passes[candidate.pass].tried += 1;
-        let undo = statistics.patches.measure(|| trial::apply(self.module, claim, patch.clone(), self.options))?;
-        let estimate = self.measure();
-        undo.revert(self.module);
+        let estimate = if let Some(known) = known.filter(|_| !trial::is_checked(self.options)) {
+            statistics.patches.count += 1;
+            self.judged(|_| known)
+        } else {
+            let apply = || trial::apply(self.module, claim, patch.clone(), self.options);
+            let undo = statistics.patches.measure(apply)?;
+            let estimate = self.measure();
+            undo.revert(self.module);
+            estimate
+        };
         let outcome = match &estimate {
             Ok(estimate) if estimate.total_with_scratch() < self.now.total_with_scratch() && self.rises(estimate) => {
                 Trial::Rises(estimate.total)
@@ -569,7 +502,7 @@ impl<'a> Search<'a> {
                 Some(most) if most < self.least() => self.pass_over(&candidate, most),
                 // Where bounds are needed, nothing is measured for a remark alone.
                 Some(_) => {}
-                None => _ = self.try_out(&candidate)?,
+                None => _ = self.try_out(&candidate, None)?,
             }
         }
         Ok(())

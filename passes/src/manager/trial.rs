@@ -32,7 +32,7 @@ impl Claim {
 /// In debug builds, and with `verify_each`, a claim without substance is an error: a patch that leaves the structural hash as it was,
 /// or a rewrite that expects no gain.
 pub(super) fn apply(module: &mut Module, claim: Claim, patch: Patch, options: &Options) -> Result<Undo, RunError> {
-    let checked = cfg!(debug_assertions) || options.verify_each;
+    let checked = is_checked(options);
     if checked && claim.kind == PassKind::Rewrite && claim.wasted == Bytes::ZERO {
         return Err(dishonest(module, claim, "the rewrite expects to save nothing"));
     }
@@ -48,6 +48,11 @@ pub(super) fn apply(module: &mut Module, claim: Claim, patch: Patch, options: &O
         return Err(dishonest(module, claim, "the patch changes nothing"));
     }
     Ok(undo)
+}
+
+/// Whether claims are checked.
+pub(super) const fn is_checked(options: &Options) -> bool {
+    cfg!(debug_assertions) || options.verify_each
 }
 
 fn dishonest(module: &Module, claim: Claim, message: &'static str) -> RunError {

@@ -4,17 +4,15 @@
 //! the next run touches fresh pages, each of which the kernel has to fill with zeros first. An array of 1 GiB takes 164 to 185 ms to make anew and
 //! 18 to 32 in the memory of an argument (two cores, `tests/referee/scalar_times.py`, jax 0.10.2, 28 November 2026): 0.6 microseconds for a page of 4 KiB.
 
-use hlo_ir::Module;
-use hlo_memory::{Bytes, Estimator as _, ModelEstimator};
+use hlo_memory::{Bytes, Estimate};
 
 /// Allocations up to here stay with the process.
 const KEPT: u64 = 32 << 20;
 /// Bytes that become usable in a second: pages by the time of one.
 const FRESH: f64 = 4096.0 / 0.6e-6;
 
-/// Seconds that fresh pages take in a run of a scheduled module; results count as one allocation.
-pub(super) fn seconds(module: &Module) -> f64 {
-    let Ok(estimate) = ModelEstimator::default().estimate(module) else { return 0.0 };
+/// Seconds that fresh pages take in a run; results count as one allocation.
+pub(super) fn seconds(estimate: &Estimate) -> f64 {
     let results = estimate.outputs - estimate.aliased;
     let fresh = |bytes: Bytes| if bytes.get() > KEPT { bytes.get() as f64 } else { 0.0 };
     (fresh(estimate.temporaries) + fresh(results)) / FRESH
@@ -23,6 +21,7 @@ pub(super) fn seconds(module: &Module) -> f64 {
 #[cfg(test)]
 mod tests {
     use hlo_ir::text;
+    use hlo_memory::{Target, estimate};
 
     use super::*;
 
@@ -32,7 +31,8 @@ mod tests {
             "HloModule m, is_scheduled=true\n\nENTRY main {{\n  x = f32[] parameter(0)\n  b = f32[{0}] broadcast(x), dimensions={{}}\n  ROOT s = f32[8] slice(b), slice={{[0:8]}}\n}}\n",
             mib << 18
         );
-        (seconds(&text::parse(&source).expect("a module")) * 1e3).round() as u64
+        let module = text::parse(&source).expect("a module");
+        (seconds(&estimate(&module, Target::Cpu).expect("an estimate")) * 1e3).round() as u64
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::creation_order::CreationOrder;
 use super::export::{Export, Source};
 use super::prefaulted_instructions::PrefaultedInstructions;
 use super::{Graph, OpcodeSet, Rare, Schedule, Working};
+use crate::cpu::Traced;
 use crate::names::Names;
 use crate::parallel::{drop_in_background, join, prefetch};
 
@@ -169,8 +170,8 @@ impl Graph {
         export.finish(self.header(false), self.stack_tables.clone(), instructions).module
     }
 
-    /// The scheduled module; without `unique`, with the names that instructions wanted. Computations the schedule does not order (fusion bodies, reducers) are written in post-order.
-    pub(crate) fn into_scheduled_module(mut self, schedule: &Schedule, unique: bool) -> Module {
+    /// The scheduled module and what its instructions stem from; without `unique`, with the names that instructions wanted. Computations the schedule does not order (fusion bodies, reducers) are written in post-order.
+    pub(crate) fn into_scheduled_module(mut self, schedule: &Schedule, unique: bool) -> Traced {
         // Asks the instructions for their callees, so it must be known before they go.
         self.computation_order();
         let mut insts = std::mem::take(&mut self.insts).into_items();
@@ -187,11 +188,14 @@ impl Graph {
         if unique {
             export.name(&mut instructions, &mut Names::unique());
         }
-        let module = export.finish(self.header(true), self.stack_tables.clone(), instructions).module;
+        let Snapshot { module, to_graph, .. } =
+            export.finish(self.header(true), self.stack_tables.clone(), instructions);
+        let origins = to_graph.into_iter().map(|id| self.origin(id)).collect();
+        let merged = std::mem::take(&mut self.merged);
         // To be freed with the rest.
         self.insts = Arena::from(insts);
         drop_in_background(self.is_large(), self);
-        module
+        Traced { module, origins, merged }
     }
 
     /// Whether there is enough to do for two threads.

@@ -4,11 +4,12 @@
 //! reaches at least.
 
 use hlo_ir::Module;
-use hlo_memory::{Bytes, Estimator};
+use hlo_memory::Bytes;
 
 use super::Search;
 use super::freedom::Freedom;
 use super::restarts::is_far;
+use crate::manager::memoized::Memoized;
 use crate::manager::watch::Nobody;
 use crate::manager::{Remark, RemarkKind, remarks};
 use crate::{Grade, Objective, Options, Pass};
@@ -85,7 +86,7 @@ fn is_wanted(search: &Search<'_>) -> bool {
 }
 
 /// One remark for each flag, or both, that would lower the peak of `search`'s end by more than any fewer of them; `input` is the module as it was given.
-fn collect(search: &Search<'_>, input: &Module, passes: &[Box<dyn Pass>], estimator: &dyn Estimator) -> Vec<Remark> {
+fn collect(search: &Search<'_>, input: &Module, passes: &[Box<dyn Pass>], estimator: &Memoized<'_>) -> Vec<Remark> {
     let (options, end) = (search.options, &search.now);
     let new: Vec<Flags> = Flags::ALL.into_iter().filter(|flags| flags.are_new(options)).collect();
     let peak = |flags: Flags| lowest(input, passes, &flags.of(options), estimator);
@@ -106,7 +107,7 @@ fn collect(search: &Search<'_>, input: &Module, passes: &[Box<dyn Pass>], estima
 
 /// The peak that a search with all the freedom of these options reaches, if it can be run. A run goes up to that freedom step by step and keeps the lowest
 /// end, so it ends there or lower; the steps before would use up what may be searched here.
-fn lowest(input: &Module, passes: &[Box<dyn Pass>], options: &Options, estimator: &dyn Estimator) -> Option<Bytes> {
+fn lowest(input: &Module, passes: &[Box<dyn Pass>], options: &Options, estimator: &Memoized<'_>) -> Option<Bytes> {
     let mut module = input.clone();
     let mut nobody = Nobody;
     let mut search = Search::begin(&mut module, passes, options, estimator, &mut nobody).ok()?;

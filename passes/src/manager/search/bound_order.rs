@@ -1,6 +1,6 @@
 //! The order by upper bounds: what candidates could save at most, where they are too many to estimate each.
 
-use hlo_memory::Bytes;
+use hlo_memory::{Bytes, Estimator as _};
 
 use super::{Candidate, Search};
 use crate::Outcome;

@@ -1,14 +1,28 @@
 //! What the module needs as it is now.
 
-use hlo_memory::{Estimate, EstimateError};
+use std::time::Instant;
 
+use hlo_memory::{EstimateError, Estimator as _};
+
+use super::super::memoized::Answer;
 use super::Search;
 
 impl Search<'_> {
-    /// Estimates the module. Figures of one device and of all devices together do not compare: there are none of a form whose division among the devices is
-    /// known where that of the input is not, or the other way round.
-    pub(super) fn measure(&mut self) -> Result<Estimate, EstimateError> {
-        let found = self.statistics.estimates.measure(|| self.estimator.estimate(self.module))?;
-        if found.of_all_devices == self.before.of_all_devices { Ok(found) } else { Err(EstimateError::OtherDevices) }
+    /// Estimates the module.
+    pub(super) fn measure(&mut self) -> Answer {
+        self.judged(|search| search.estimator.estimate(search.module))
+    }
+
+    /// What an estimator says, if it can be compared. Figures of one device and of all devices together do not compare: there are none of a form whose division among
+    /// the devices is known where that of the input is not, or the other way round.
+    pub(super) fn judged(&mut self, answer: impl FnOnce(&Self) -> Answer) -> Answer {
+        let start = Instant::now();
+        let found = answer(self);
+        self.statistics.estimates.count += 1;
+        self.statistics.estimates.time += start.elapsed();
+        found.and_then(|found| {
+            let compares = found.of_all_devices == self.before.of_all_devices;
+            if compares { Ok(found) } else { Err(EstimateError::OtherDevices) }
+        })
     }
 }

@@ -3,42 +3,14 @@
 //! Passes that compute values again weigh that against the traffic it spares, one value at a time. What a kernel takes in, what it stores for others and what
 //! stands behind a barrier only shows in the module as it is compiled, so the time of that decides.
 
-use hlo_ir::{Module, hash};
 use hlo_memory::Target;
-use indexmap::IndexMap;
 
 use super::super::RunError;
 use super::super::remarks::Trial;
 use super::{Candidate, Search, trial};
 use crate::MAX_SLOWDOWN;
+use crate::Objective;
 use crate::machine::STARTING;
-use crate::{Objective, Options, run_time};
-
-/// Times of a run of the input and of forms that were seen before, as far as there are any.
-pub(super) struct Times {
-    /// Kept until it is asked for, and only where something is timed.
-    input: Option<Module>,
-    /// Seconds of the input.
-    seconds: Option<f64>,
-    known: IndexMap<u64, Option<f64>>,
-}
-
-impl Times {
-    pub(super) fn of(input: &Module, is_asked_for: bool) -> Self {
-        let input = (is_asked_for && !input.is_scheduled()).then(|| input.clone());
-        Self { input, seconds: None, known: IndexMap::new() }
-    }
-    /// How many times as long as the input a module takes.
-    fn slowdown(&mut self, module: &Module, options: &Options) -> Option<f64> {
-        let time = |module: &Module| run_time(module, options.target, options.machine()).ok().map(|time| time.seconds);
-        if let Some(input) = self.input.take() {
-            self.seconds = time(&input);
-        }
-        let input = self.seconds?;
-        let seconds = *self.known.entry(hash::named_hash(module)).or_insert_with(|| time(module));
-        seconds.map(|seconds| seconds / input)
-    }
-}
 
 impl Search<'_> {
     /// Whether the candidate that was tried last makes the program too slow.
@@ -58,7 +30,8 @@ impl Search<'_> {
     /// How many times as long as the input the module takes as it is now, if that is more than rewrites of a pass may make of it.
     pub(super) fn slowdown_by(&mut self, pass: usize) -> Option<f64> {
         let most = self.most_slowdown(pass)?;
-        self.times.slowdown(self.module, self.options).filter(|slowdown| *slowdown > most)
+        let input = self.seconds_before?;
+        self.estimator.seconds(self.module).map(|seconds| seconds / input).filter(|slowdown| *slowdown > most)
     }
 
     /// How many times as slow rewrites of a pass may make the program; any number where memory is asked for at the cost of time, and where the input does not fit

@@ -1,0 +1,169 @@
+//! The best step forward: all candidates of a state are estimated, several side by side, and compared.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use hlo_ir::edit::Patch;
+use hlo_memory::{Bytes, Estimate};
+
+use super::super::RunError;
+use super::super::memoized::Answer;
+use super::alike::are_alike;
+use super::{Candidate, MOST_STEPS, PATIENCE, Score, Search, trial_cache};
+use crate::{Outcome, PassKind};
+
+/// What was found so far among the candidates of a state.
+struct Found {
+    /// The score of the state itself.
+    now: Score,
+    best: Option<(Score, Candidate)>,
+    second: Option<(Score, Candidate)>,
+    /// Candidates in a row that were no better.
+    in_vain: usize,
+    /// Whether the peak fits behind the best one.
+    fits: bool,
+    /// Candidates of a large module that are steps forward.
+    fine: Vec<Candidate>,
+    /// Whether candidates may be left out that saved less before than the best one does now.
+    lazy: bool,
+}
+
+impl Found {
+    fn beside(now: Score, lazy: bool) -> Self {
+        Self { now, best: None, second: None, in_vain: 0, fits: false, fine: Vec::new(), lazy }
+    }
+    /// The total that is to be undercut.
+    fn goal(&self) -> Bytes {
+        self.best.as_ref().filter(|(score, _)| !score.rises).map_or(self.now.total, |(score, _)| score.total)
+    }
+    fn best_candidate(&self) -> Option<&Candidate> {
+        self.best.as_ref().map(|(_, best)| best)
+    }
+}
+
+/// What is done about a candidate.
+#[derive(PartialEq, Eq)]
+enum Worth {
+    Tried,
+    /// It cannot win by the bound of what it saves.
+    PassedOver,
+    /// Another one stands for it.
+    LeftOut,
+    /// Nor is any behind it tried.
+    Last,
+}
+
+impl Search<'_> {
+    /// The rewrite with the best score of all that are steps forward and not among those that are `known`: an enabling change leaves
+    /// what they save as it was.
+    pub(super) fn best(&mut self, known: &[(usize, Patch)]) -> Result<Option<(Score, Candidate)>, RunError> {
+        if self.steps.len() >= MOST_STEPS {
+            self.limited = true;
+            return Ok(None);
+        }
+        self.tried.retain(|tried| tried.state >= self.committed_state);
+        self.measured.clear();
+        let mut candidates = self.gather(PassKind::Rewrite);
+        candidates.retain(|candidate| !trial_cache::is_known(known, candidate));
+        let promising = self.by_bound(candidates);
+        let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
+        let mut found = Found::beside(self.score(&self.now), lazy);
+        let mut ahead = VecDeque::new();
+        for (at, (candidate, most)) in ordered.iter().enumerate() {
+            let worth = self.worth(&found, candidate, *most);
+            match worth {
+                Worth::PassedOver => {
+                    self.pass_over(candidate, most.unwrap_or_default());
+                    continue;
+                }
+                Worth::Last => break,
+                Worth::Tried | Worth::LeftOut => {}
+            }
+            if let Outcome::Rewrite { patch, .. } = &candidate.finding.outcome {
+                self.measured.push((candidate.pass, patch.clone()));
+            }
+            if worth == Worth::LeftOut {
+                continue;
+            }
+            ahead.retain(|(other, _)| *other >= at);
+            if ahead.is_empty() {
+                ahead = self.estimate_ahead(&found, &ordered, at);
+            }
+            let known = ahead.pop_front().filter(|(other, _)| *other == at).and_then(|(_, answer)| answer);
+            if let Some(estimate) = self.try_out(candidate, known)? {
+                self.compare(&mut found, candidate, &estimate)?;
+            }
+        }
+        self.note_restart(found.now, found.best.as_ref(), found.second);
+        Ok(found.best)
+    }
+
+    /// What is done about a candidate that saves so much `most`, if that is known.
+    fn worth(&self, found: &Found, candidate: &Candidate, most: Option<Bytes>) -> Worth {
+        let best = found.best_candidate();
+        if most.is_some_and(|most| found.now.total - most > found.goal() || most < self.least()) {
+            return Worth::PassedOver;
+        }
+        if most.is_some() && best.is_some() && found.in_vain >= PATIENCE {
+            return Worth::Last;
+        }
+        // It does the same in less time.
+        let is_settled = found.fits && best.is_some_and(|best| self.are_alternatives(best, candidate));
+        // Its like would save as much; both are made together.
+        let has_like = || found.fine.iter().any(|other| are_alike(other, candidate));
+        let saved = found.now.total - found.goal();
+        let is_outdone = || found.lazy && best.is_some_and(|best| self.savings.is_outdone(candidate, best, saved));
+        if is_settled || has_like() || is_outdone() { Worth::LeftOut } else { Worth::Tried }
+    }
+
+    /// What the next candidates that are tried would need, as many as are estimated side by side, each with its place.
+    fn estimate_ahead(
+        &mut self,
+        found: &Found,
+        ordered: &[(Candidate, Option<Bytes>)],
+        from: usize,
+    ) -> VecDeque<(usize, Option<Answer>)> {
+        let next = ordered.iter().enumerate().skip(from);
+        let tried = next.filter(|(_, (candidate, most))| self.worth(found, candidate, *most) == Worth::Tried);
+        let patches = tried.filter_map(|(at, (candidate, _))| Some((at, candidate.patch()?)));
+        let (places, patches): (Vec<_>, Vec<_>) = patches.take(self.estimator.at_a_time(self.module)).unzip();
+        let start = Instant::now();
+        let answers = self.estimator.ahead(self.module, &patches);
+        self.statistics.estimates.time += start.elapsed();
+        places.into_iter().zip(answers).collect()
+    }
+
+    /// Compares a candidate that was tried with what was found before.
+    fn compare(&mut self, found: &mut Found, candidate: &Candidate, estimate: &Estimate) -> Result<(), RunError> {
+        let score = self.score(estimate);
+        if !self.is_small() && score.improves(found.now, self.least(), Bytes::ZERO) {
+            found.fine.push(candidate.clone());
+        }
+        self.savings.note(candidate, found.now.total - score.total);
+        let is_below = |other: &Option<(Score, Candidate)>| other.as_ref().is_none_or(|(other, _)| score < *other);
+        let (better, next) = (is_below(&found.best), is_below(&found.second));
+        let improves = score.improves(found.now, self.least(), self.tentative_rise()) && (better || next);
+        if improves && self.is_too_slow(candidate)? {
+            found.in_vain += 1;
+        } else if improves && better {
+            found.fits = self.fits_in(estimate);
+            let before = found.best.replace((score, candidate.clone()));
+            let before = before.filter(|(_, other)| !self.are_alternatives(other, candidate));
+            found.second = before.or_else(|| found.second.take());
+            found.in_vain = 0;
+        } else {
+            let other = found.best_candidate().is_none_or(|best| !self.are_alternatives(best, candidate));
+            if improves && next && other {
+                found.second = Some((score, candidate.clone()));
+            }
+            found.in_vain += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether two candidates are ways to do the same.
+    fn are_alternatives(&self, one: &Candidate, other: &Candidate) -> bool {
+        let place = |candidate: &Candidate| self.module.instruction(candidate.finding.instruction).parent;
+        one.pass == other.pass && self.passes[one.pass].recomputes() && place(one) == place(other)
+    }
+}
