@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{corpus, devices, full, programs, run, small, text, xla_total};
+use common::{corpus, devices, full, on_all_cores, programs, run, small, text, xla_total};
 use hlo_opt::{Bytes, Options, Pipeline, analyze, optimize};
 use hlo_passes::PassKind;
 
@@ -54,15 +54,15 @@ fn no_passes_print_every_dump_back_byte_for_byte() {
 #[test]
 fn two_runs_are_byte_identical() {
     let temporary = tempfile::tempdir().unwrap();
-    for (folder, name) in everything() {
-        let path = corpus(&folder, &name, "before.hlo");
+    on_all_cores(&everything(), |(folder, name)| {
+        let path = corpus(folder, name, "before.hlo");
         let result = || {
-            let report = temporary.path().join("report.json");
+            let report = temporary.path().join(format!("{folder}.{name}.json"));
             let run = run(["--min-saving=1", "--report", report.to_str().unwrap(), path.to_str().unwrap()]);
             (run, text(report))
         };
         assert!(result() == result(), "{}", path.display());
-    }
+    });
 }
 
 #[test]

@@ -41,11 +41,11 @@ fn check(path: &Path) {
 
 #[test]
 fn a_weaker_grade_or_a_budget_never_ends_higher_in_the_corpus() {
-    for folder in common::full() {
-        for name in common::programs(&folder) {
-            check(&common::root().join(format!("corpus/{folder}/{name}.before.hlo")));
-        }
-    }
+    let of = |folder: String| common::programs(&folder).into_iter().map(move |name| (folder.clone(), name));
+    let programs: Vec<_> = common::full().into_iter().flat_map(of).collect();
+    common::on_all_cores(&programs, |(folder, name)| {
+        check(&common::root().join(format!("corpus/{folder}/{name}.before.hlo")));
+    });
 }
 
 #[test]

@@ -402,6 +402,37 @@ fn convolutions_in_loops_have_the_order_of_the_library() {
     }
 }
 
+/// XLA:GPU takes a kernel in reverse order as it is, where the convolution is.
+#[test]
+fn a_kernel_in_reverse_order_is_made_where_gpus_read_it() {
+    let plain = convolution("b01f_01io->b01f", "64,6,6,2", "3,3,2,4", "64,4,4,4", "size=3x3");
+    let before = text::print(&plain).replace("convolution(%x, %k)", "convolution(%x, %back)");
+    let before =
+        before.replace("  %zero = ", "  %back = f32[3,3,2,4]{3,2,1,0} reverse(%k), dimensions={0,1}\n  %zero = ");
+    let before = text::parse(&before).expect("a module");
+    for (target, inside) in [(Target::Cpu, false), (Target::Gpu, true)] {
+        let options = Options {
+            chunk_bytes: Some(Bytes(1 << 13)),
+            min_saving: Bytes(1),
+            exactness: Grade::HloExact,
+            target,
+            ..Options::default()
+        };
+        let mut in_loops = Vec::new();
+        for offer in offers_with(&before, &options, largest(&before)) {
+            let mut after = before.clone();
+            apply(&mut after, offer);
+            // Loops over features read parts of it.
+            let all = after.live_instructions().filter(|(_, inst)| {
+                inst.opcode == Opcode::Reverse && inst.array().is_some_and(|array| array.dims[..] == [3, 3, 2, 4])
+            });
+            in_loops.extend(all.map(|(_, inst)| inst.parent != after.entry()));
+            assert_same_results(&before, &after, 3);
+        }
+        assert_eq!(in_loops.contains(&true), inside, "{target:?}");
+    }
+}
+
 fn convolution(labels: &str, images: &str, kernel: &str, made: &str, window: &str) -> Module {
     program(&format!(
         "  %x = f32[{images}] parameter(0)

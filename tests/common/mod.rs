@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a run of the command left behind.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +31,17 @@ impl fmt::Display for Run {
         }
         Ok(())
     }
+}
+
+/// Does something for each item on all cores: a test that takes minutes is often the last of its file.
+pub(crate) fn on_all_cores<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let take = || std::iter::from_fn(|| items.get(next.fetch_add(1, Ordering::Relaxed))).for_each(&work);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(take);
+        }
+    });
 }
 
 /// The root of the repository, where the command is run: paths in messages are then the same everywhere.

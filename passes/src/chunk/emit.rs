@@ -144,12 +144,14 @@ impl Emitter<'_> {
         }
     }
 
-    /// A whole value: a copy of a constant expression, or the value in memory.
+    /// A whole value: a copy of a constant expression or of a kernel in reverse order, or the value in memory.
     pub(super) fn whole(&mut self, value: Value) -> InstructionId {
         if let Some(&id) = self.done.wholes.get(&value) {
             return id;
         }
-        let id = if is_constant(self.module, value.inst, &mut self.region.frames, value.frame) {
+        let is_copied = self.region.reversed.contains(&value)
+            || is_constant(self.module, value.inst, &mut self.region.frames, value.frame);
+        let id = if is_copied {
             let inst = self.module.instruction(value.inst);
             let operands = inst.operands.iter().map(|&operand| {
                 let operand = self.region.frames.resolve(self.module, operand, value.frame);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode, graph};
+use hlo_memory::Target;
 use indexmap::{IndexMap, IndexSet};
 
 use super::sink::Sink;
@@ -51,6 +52,9 @@ pub(super) struct Region {
     pub(super) blocks: IndexMap<Block, Source>,
     /// Values needed whole.
     pub(super) wholes: IndexSet<Value>,
+    /// Kernels of convolutions that are made in the loop of what they are in reverse order: XLA:GPU makes one call of both where they stand together
+    /// (`xla/service/gpu/transforms/conv_rewriter.cc`).
+    pub(super) reversed: IndexSet<Value>,
     /// The blocks of the operands of each sink, in the order of [`Sink::cut_operands`].
     pub(super) roots: Vec<Vec<Block>>,
     /// Look-through of tuples and calls.
@@ -167,6 +171,7 @@ impl<'a> Growth<'a> {
         let region = Region {
             blocks: IndexMap::new(),
             wholes: IndexSet::new(),
+            reversed: IndexSet::new(),
             roots: Vec::new(),
             frames: Frames::new(stops.calls.iter().copied().collect()),
             grade: Grade::Bitwise,
@@ -219,7 +224,13 @@ impl<'a> Growth<'a> {
                 for part in parts.iter().rev() {
                     match part {
                         Part::Block(block) => self.work.push(*block),
-                        Part::Whole(value) => self.whole(*value)?,
+                        Part::Whole(value) => match self.reversed_by(op, *value) {
+                            Some(operand) => {
+                                self.region.reversed.insert(*value);
+                                self.whole(operand)?;
+                            }
+                            None => self.whole(*value)?,
+                        },
                     }
                 }
             }
@@ -247,6 +258,16 @@ impl<'a> Growth<'a> {
             Some(array) if block.rows.fits(self.rows, array.dims[block.dim]) => Ok(()),
             _ => Err(Stop::Refused(barrier.clone())),
         }
+    }
+
+    /// What a kernel is in reverse order, if `op` is a convolution by it on a GPU.
+    fn reversed_by(&mut self, op: InstructionId, kernel: Value) -> Option<Value> {
+        let convolution = self.module.instruction(op);
+        let on_gpu = self.context.options.target == Target::Gpu;
+        let reverse = self.module.instruction(kernel.inst);
+        let takes = on_gpu && convolution.opcode == Opcode::Convolution && reverse.opcode == Opcode::Reverse;
+        let is_free = reverse.attribute(&AttrKey::ControlPredecessors).is_none();
+        (takes && is_free).then(|| self.region.frames.resolve(self.module, reverse.operands[0], kernel.frame))
     }
 
     /// A value needed whole is copied into the loop if it is a constant expression, else handed in from outside.

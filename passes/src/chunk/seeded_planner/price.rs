@@ -253,7 +253,8 @@ fn whole_bytes(graph: &Graph<'_>, machine: &Machine, region: &Region) -> u64 {
             Part::Block(_) => None,
         }));
     }
-    let sizes = region.wholes.iter().filter(|&whole| read.contains(whole)).map(|value| graph.bytes(value.inst));
+    let wholes = region.wholes.iter().chain(&region.reversed);
+    let sizes = wholes.filter(|&whole| read.contains(whole)).map(|value| graph.bytes(value.inst));
     sizes.filter(|&bytes| bytes > machine.cache.get()).sum()
 }
 
