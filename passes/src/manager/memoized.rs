@@ -1,5 +1,5 @@
 //! Estimates of forms that were seen before: searches with more and less freedom, from second best steps and behind enabling changes come to the same forms
-//! of a module again and again.
+//! of a module again and again. What is asked next is estimated ahead, on all cores: the answers are the same on any number of them.
 
 use std::sync::{PoisonError, RwLock};
 use std::thread;
