@@ -55,6 +55,7 @@ struct Description {
     few_rows: u64,
     arithmetic_per_second: Option<f64>,
     transcendentals_per_second: Option<f64>,
+    fresh_bytes_per_second: Option<f64>,
     operations_per_second: Rates,
 }
 
@@ -122,6 +123,10 @@ impl Description {
                 self.transcendentals_per_second,
                 usual.transcendentals,
             )?,
+            fresh_bytes_per_second: match self.fresh_bytes_per_second {
+                Some(value) => Some(rate("fresh_bytes_per_second", value)?),
+                None => usual.fresh_bytes_per_second,
+            },
             few_rows: self.few_rows,
         })
     }

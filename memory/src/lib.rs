@@ -25,5 +25,6 @@ pub use estimate::{
     Compiled, Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details,
     details_given, estimate, estimate_and,
 };
+pub use parallel::side_by_side;
 pub use saving_bound::SavingBound;
 pub use target::target_of;

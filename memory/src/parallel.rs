@@ -1,10 +1,10 @@
-//! Work for a second thread, where there is enough of it for a thread of its own.
+//! Work for other threads, where there is enough of it for a thread of its own.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc;
 use std::thread;
 
-/// Bytes of the second thread's stack, as many as programs usually begin with.
+/// Bytes of a thread's stack, as many as programs usually begin with.
 const STACK: usize = 8 << 20;
 
 /// What both give; if `large`, `aside` runs on a thread of its own, unless the system has none left.
@@ -22,6 +22,16 @@ pub(crate) fn join<A: Send, B>(large: bool, aside: impl FnOnce() -> A + Send, he
     });
     let late = || job.take().map(|job| job());
     (done.or_else(late).expect("the job runs on one thread or the other"), here)
+}
+
+/// What `work` makes of each item, on a thread of its own; `None` where no thread can be had, and where it panics.
+pub fn side_by_side<I: Copy + Send, T: Send>(items: &[I], work: impl Fn(I) -> T + Sync) -> Vec<Option<T>> {
+    let work = &work;
+    thread::scope(|scope| {
+        let start = |item| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || work(item));
+        let started: Vec<_> = items.iter().map(|&item| start(item)).collect();
+        started.into_iter().map(|thread| thread.ok()?.join().ok()).collect()
+    })
 }
 
 /// Items that another thread makes at a time.
@@ -68,6 +78,12 @@ mod tests {
             prefetch(&items, |item| 2 * item, |&item, made| taken.push((item, made)));
             assert!(taken.iter().copied().eq((0..count).map(|item| (item, 2 * item))), "{count}");
         }
+    }
+
+    #[test]
+    fn what_is_made_side_by_side_keeps_its_place() {
+        let made = side_by_side(&[1, 2, 3], |item| if item == 2 { panic!("planted") } else { 2 * item });
+        assert_eq!(made, [Some(2), None, Some(6)]);
     }
 
     #[test]

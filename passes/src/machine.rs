@@ -30,6 +30,8 @@ pub struct Machine {
     pub arithmetic: u64,
     /// Exponentials and the like.
     pub transcendentals: u64,
+    /// Bytes in a second that the system hands to a run anew, filled with zeros; `None` where runs keep the memory of those before them.
+    pub fresh_bytes_per_second: Option<u64>,
     /// With this many rows, a product takes twice what its operations would take; 0 where reading the other matrix is all that they wait for.
     pub few_rows: u64,
 }
@@ -54,7 +56,8 @@ const TERA: u64 = 1000 * GIGA;
 const MIB: u64 = 1 << 20;
 
 /// Two cores of a server, on which run times of this project were measured. They reach 110 billion operations a second in products of 64 rows and 180 in those of 2,048; prices
-/// count 250, with which they were fitted to run times of programs. Kernels take ten microseconds, most of it for threads that wait for each other.
+/// count 250, with which they were fitted to run times of programs. Kernels take ten microseconds, most of it for threads that wait for each other. A GiB that is asked for anew takes 164 to 185
+/// milliseconds, 18 to 32 in the memory of an argument (`tests/referee/scalar_times.py`, 28 November 2026): 0.6 microseconds for a page of 4 KiB.
 const CPU: Machine = Machine {
     name: SmolStr::new_static("cpu"),
     target: Target::Cpu,
@@ -67,6 +70,7 @@ const CPU: Machine = Machine {
     // Polynomials of some sixteen operations stand for exponentials.
     arithmetic: 100 * GIGA,
     transcendentals: 25 * GIGA / 4,
+    fresh_bytes_per_second: Some(4096 * GIGA / 600),
     few_rows: 64,
 };
 
@@ -87,6 +91,7 @@ const fn gpu(name: &'static str, [memory, bytes_per_second, cache]: [u64; 3], [b
         arithmetic: f32 / 2,
         // Sixteen a clock in each of some hundred processors.
         transcendentals: 3 * TERA,
+        fresh_bytes_per_second: None,
         few_rows: 0,
     }
 }
@@ -106,6 +111,7 @@ const fn tpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64,
         // No data sheet names it: as many for each exponential as on GPUs, whose processors make 128 and 16 a clock.
         arithmetic: 8 * TERA,
         transcendentals: TERA,
+        fresh_bytes_per_second: None,
         few_rows: 0,
     }
 }

@@ -47,7 +47,7 @@ pub fn estimate_and_time(
         let of_origin = |id| compiled.origin(id).and_then(|id| trips(module, id));
         let kernels =
             of_kernels(compiled.module(), machine, |id| trips(compiled.module(), id).or_else(|| of_origin(id)));
-        let pages = if machine.target == Target::Cpu { pages::seconds(estimate) } else { 0.0 };
+        let pages = pages::seconds(estimate, machine);
         time = Some(RunTime { seconds: kernels.seconds + pages, ..kernels });
     });
     (estimate, time)

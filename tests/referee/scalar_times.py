@@ -48,6 +48,9 @@ def functions():
     yield from (("sin", jnp.sin, (x,), COUNT), ("cos", jnp.cos, (x,), COUNT), ("tan", jnp.tan, (x,), COUNT), ("cbrt", jnp.cbrt, (x,), COUNT))
     yield from (("atan2", lambda x: jnp.arctan2(x, x), (x,), COUNT), ("power", lambda x: x ** 1.3, (x,), COUNT), ("remainder", lambda x: x % 0.7, (x,), COUNT))
     yield from (("lookup in 1 MiB", lambda t, i: t[i], (small, near), COUNT), ("lookup in 16 MiB", lambda t, i: t[i], (large, far), COUNT))
+    line = jnp.asarray(drawn.uniform(0, 1, (COUNT, 3)).astype(np.float32))
+    # Multiplied, added, multiplied, held in bounds by two operations, converted, and wrapped by three: nine for each of three columns.
+    yield "lookup by three computed", lambda t, x: t[tuple(jnp.clip((x + 0.5 * x) * 64, 0, 63).astype(jnp.int32).T)], (cube, line), COUNT
     yield "lookup by three columns", lambda t, i: t[i[:, 0], i[:, 1], i[:, 2]], (cube, places), COUNT
     yield "scatter into 1 MiB", lambda t, i, x: t.at[i].add(x), (small, near, x), COUNT
     yield "scatter by three columns", lambda t, i, x: t.at[i[:, 0], i[:, 1], i[:, 2]].add(x), (cube, places, x), COUNT

@@ -7,19 +7,16 @@ use std::thread;
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, hash, verify};
 use hlo_memory::attribution::Holder;
-use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound};
+use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound, side_by_side};
 use indexmap::IndexMap;
 
 use crate::Machine;
 use crate::run_time::{estimate_and_time, run_time};
 
-/// Most estimates at a time: each holds a compiled module.
+/// Most estimates at a time. Each holds two modules, of less than 100,000 instructions of about a KiB: together a GiB and a half at worst.
 const MOST_AT_A_TIME: usize = 8;
 /// Instructions from which on an estimate takes milliseconds, of which a thread takes some hundredths to begin.
 const WORTH_A_THREAD: usize = 200;
-/// Bytes of a thread's stack, as many as programs usually begin with.
-const STACK: usize = 8 << 20;
-
 /// What an estimator says of a form.
 pub(super) type Answer = Result<Estimate, EstimateError>;
 /// What was said of a form.
@@ -96,12 +93,7 @@ impl<'a> Memoized<'a> {
             patch.clone().apply(&mut form).ok()?;
             verify::verify(&form).is_empty().then(|| answer(known, &form, estimator, machine))
         };
-        let estimated = &estimated;
-        thread::scope(|scope| {
-            let start = |patch| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || estimated(patch));
-            let started: Vec<_> = patches.iter().map(|&patch| start(patch)).collect();
-            started.into_iter().map(|thread| thread.ok()?.join().ok()?).collect()
-        })
+        side_by_side(patches, estimated).into_iter().map(Option::flatten).collect()
     }
 }
 

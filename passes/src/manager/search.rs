@@ -368,15 +368,20 @@ impl<'a> Search<'a> {
         let claim = self.claim(candidate);
         let statistics = &mut self.statistics;
         statistics.passes[candidate.pass].tried += 1;
-        let estimate = if let Some(known) = known.filter(|_| !trial::is_checked(self.options)) {
-            statistics.patches.count += 1;
-            self.judged(|_| known)
-        } else {
-            let apply = || trial::apply(self.module, claim, patch.clone(), self.options);
-            let undo = statistics.patches.measure(apply)?;
-            let estimate = self.measure();
-            undo.revert(self.module);
-            estimate
+        let estimate = match known {
+            Some(known) if !trial::is_checked(self.options) => {
+                statistics.patches.count += 1;
+                self.judged(|_| known)
+            }
+            known => {
+                let apply = || trial::apply(self.module, claim, patch.clone(), self.options);
+                let undo = statistics.patches.measure(apply)?;
+                let estimate = self.measure();
+                undo.revert(self.module);
+                let is_of_this = known.is_none_or(|known| self.comparable(known) == estimate);
+                debug_assert!(is_of_this, "what was estimated ahead is another candidate's");
+                estimate
+            }
         };
         let outcome = match &estimate {
             Ok(estimate) if estimate.total_with_scratch() < self.now.total_with_scratch() && self.rises(estimate) => {

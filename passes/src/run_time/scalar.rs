@@ -12,8 +12,9 @@ use crate::Machine;
 
 /// What a kernel without vectors takes longer for each of its operations: eight numbers of 32 bits are in a vector.
 const LANES: f64 = 8.0;
-/// The same where operations wait for numbers that are looked up: a kernel that computed three columns of indices beside its lookup took 0.2 to 0.3 nanoseconds for each operation.
-const WAITING: f64 = 20.0;
+/// The same where operations compute what is looked up. Columns of indices take 0.07 nanoseconds for each operation in a kernel measured alone (`scalar_times.py`), 0.3 in that of a nested loop (`kernels.py`,
+/// `fires-rays` for as little memory as can be had), of a machine that does 100 in one: 0.2 is what keeps loops from running longer than they are taken for.
+const WAITING: f64 = 0.2 * 100.0;
 
 /// Seconds of one operation outside of products in a kernel.
 pub(super) fn simple(module: &Module, machine: &Machine, kernel: impl Iterator<Item = InstructionId>) -> f64 {
