@@ -402,15 +402,24 @@ fn convolutions_in_loops_have_the_order_of_the_library() {
     }
 }
 
-/// XLA:GPU takes a kernel in reverse order as it is, where the convolution is.
+/// XLA:GPU takes a kernel in reverse order as it is, where the convolution is: turned along its windows, and nothing else.
 #[test]
 fn a_kernel_in_reverse_order_is_made_where_gpus_read_it() {
-    let plain = convolution("b01f_01io->b01f", "64,6,6,2", "3,3,2,4", "64,4,4,4", "size=3x3");
-    let before = text::print(&plain).replace("convolution(%x, %k)", "convolution(%x, %back)");
-    let before =
-        before.replace("  %zero = ", "  %back = f32[3,3,2,4]{3,2,1,0} reverse(%k), dimensions={0,1}\n  %zero = ");
-    let before = text::parse(&before).expect("a module");
-    for (target, inside) in [(Target::Cpu, false), (Target::Gpu, true)] {
+    let plain = text::print(&convolution("b01f_01io->b01f", "64,6,6,2", "3,3,2,4", "64,4,4,4", "size=3x3"));
+    let reversed = |operand: &str, shape: &str, dims: &str| {
+        let line = format!("  %back = f32[{shape}] reverse(%{operand}), dimensions={{{dims}}}\n  %zero = ");
+        let (all, with) = ("convolution(%x, %k)", "convolution(%x, %k)".replace(&format!("%{operand}"), "%back"));
+        text::parse(&plain.replace("  %zero = ", &line).replace(all, &with)).expect("a module")
+    };
+    let (kernel, images) = ([3, 3, 2, 4], [64, 6, 6, 2]);
+    for (before, whole, target, inside) in [
+        (reversed("k", "3,3,2,4", "0,1"), kernel, Target::Cpu, false),
+        (reversed("k", "3,3,2,4", "0,1"), kernel, Target::Gpu, true),
+        (reversed("k", "3,3,2,4", "1,0"), kernel, Target::Gpu, true),
+        (reversed("k", "3,3,2,4", "0"), kernel, Target::Gpu, false),
+        (reversed("k", "3,3,2,4", "0,2"), kernel, Target::Gpu, false),
+        (reversed("x", "64,6,6,2", "1,2"), images, Target::Gpu, false),
+    ] {
         let options = Options {
             chunk_bytes: Some(Bytes(1 << 13)),
             min_saving: Bytes(1),
@@ -422,14 +431,15 @@ fn a_kernel_in_reverse_order_is_made_where_gpus_read_it() {
         for offer in offers_with(&before, &options, largest(&before)) {
             let mut after = before.clone();
             apply(&mut after, offer);
-            // Loops over features read parts of it.
+            // Loops over features read parts of the kernel.
             let all = after.live_instructions().filter(|(_, inst)| {
-                inst.opcode == Opcode::Reverse && inst.array().is_some_and(|array| array.dims[..] == [3, 3, 2, 4])
+                inst.opcode == Opcode::Reverse && inst.array().is_some_and(|array| array.dims[..] == whole)
             });
             in_loops.extend(all.map(|(_, inst)| inst.parent != after.entry()));
             assert_same_results(&before, &after, 3);
         }
-        assert_eq!(in_loops.contains(&true), inside, "{target:?}");
+        assert!(!in_loops.is_empty());
+        assert_eq!(in_loops.contains(&true), inside, "{target:?} {}", text::print(&before));
     }
 }
 

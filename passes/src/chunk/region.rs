@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode, graph};
+use hlo_ir::{AttrKey, ConvDims, ElementType, InstructionId, Module, Opcode, graph};
 use hlo_memory::Target;
 use indexmap::{IndexMap, IndexSet};
 
@@ -221,10 +221,10 @@ impl<'a> Growth<'a> {
                 } else if self.context.is_rounded_once(op) {
                     self.region.rounded_once.insert(op);
                 }
-                for part in parts.iter().rev() {
+                for (place, part) in parts.iter().enumerate().rev() {
                     match part {
                         Part::Block(block) => self.work.push(*block),
-                        Part::Whole(value) => match self.reversed_by(op, *value) {
+                        Part::Whole(value) => match self.reversed_by(op, place, *value) {
                             Some(operand) => {
                                 self.region.reversed.insert(*value);
                                 self.whole(operand)?;
@@ -260,13 +260,17 @@ impl<'a> Growth<'a> {
         }
     }
 
-    /// What a kernel is in reverse order, if `op` is a convolution by it on a GPU.
-    fn reversed_by(&mut self, op: InstructionId, kernel: Value) -> Option<Value> {
-        let convolution = self.module.instruction(op);
-        let on_gpu = self.context.options.target == Target::Gpu;
+    /// What the operand of `op` at a place is in reverse order, if that is the kernel of a convolution, turned along its windows, on a GPU.
+    fn reversed_by(&mut self, op: InstructionId, place: usize, kernel: Value) -> Option<Value> {
+        let is_asked = self.context.options.target == Target::Gpu && place == 1;
+        let mut windows = ConvDims::of(self.module.instruction(op)).filter(|_| is_asked)?.kernel_spatial;
+        windows.sort_unstable();
         let reverse = self.module.instruction(kernel.inst);
-        let takes = on_gpu && convolution.opcode == Opcode::Convolution && reverse.opcode == Opcode::Reverse;
-        let is_free = reverse.attribute(&AttrKey::ControlPredecessors).is_none();
+        let mut turned = reverse.ints(&AttrKey::Dimensions).to_vec();
+        turned.sort_unstable();
+        let takes = reverse.opcode == Opcode::Reverse && windows.iter().map(|&dim| dim as i64).eq(turned);
+        let is_free =
+            [AttrKey::ControlPredecessors, AttrKey::Sharding].iter().all(|key| reverse.attribute(key).is_none());
         (takes && is_free).then(|| self.region.frames.resolve(self.module, reverse.operands[0], kernel.frame))
     }
 
