@@ -147,11 +147,25 @@ pub fn optimize_observed(
     let before = module.clone();
     let estimator = ModelEstimator { target: options.target };
     let report = manager::run_observed(&mut module, pipeline.passes(), options, &estimator, observer)?;
-    if let [first, ..] = verify::verify(&module).as_slice() {
+    optimized(input, report, [before, module])
+}
+
+/// What `full` is with another limit on rewrites ([`Options::bisect_limit`]): nothing is searched for again. The pipeline and all other options are those of `full`.
+pub fn with_limit(full: &Optimized, pipeline: &Pipeline, options: &Options) -> Result<Optimized, Failure> {
+    let mut module = full.before().clone();
+    let estimator = ModelEstimator { target: options.target };
+    let report = manager::run_again(&mut module, pipeline.passes(), options, &estimator, &full.report.recording)?;
+    optimized(full.input.clone(), report, [full.before().clone(), module])
+}
+
+/// A result that was verified; `modules` are before and after.
+fn optimized(input: String, report: RunReport, modules: [Module; 2]) -> Result<Optimized, Failure> {
+    let [_, after] = &modules;
+    if let [first, ..] = verify::verify(after).as_slice() {
         return Err(Failure::Internal(format!("the rewritten module is not legal: {first}")));
     }
-    let (name, text) = (module.name.to_string(), text::print(&module));
-    Ok(Optimized { module: name, input, text, report, verdict: None, curve: None, modules: Box::new([before, module]) })
+    let (module, text) = (after.name.to_string(), text::print(after));
+    Ok(Optimized { module, input, text, report, verdict: None, curve: None, modules: Box::new(modules) })
 }
 
 /// Says how much memory the module in `text` needs on `target`, and who holds it at the peak.

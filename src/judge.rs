@@ -196,7 +196,7 @@ impl Forms<'_> {
 
     /// Looks for the form of the fewest bytes: all rewrites, and fewer where the compiler needs more than was promised.
     fn lowest(&mut self, first: Optimized) -> Result<(), JudgeError> {
-        let (input, all) = (first.input.clone(), first.report.rewrites.len());
+        let (full, all) = (first.clone(), first.report.rewrites.len());
         let promised = first.report.after.total_with_scratch().get() as f64;
         let original = self.charge(&self.before, &first.report.before);
         let as_bytes = |charge: Option<Bytes>| charge.or(original).unwrap_or(Bytes(u64::MAX));
@@ -205,7 +205,7 @@ impl Forms<'_> {
         while high - low > 1 && self.best.as_ref().is_none_or(|best| best.charge.get() as f64 > TRUST * promised) {
             let middle = usize::midpoint(low, high);
             let bounds = Bounds { limit: Some(middle), budget: None };
-            let form = self.search(&input, bounds)?;
+            let form = api::with_limit(&full, self.request.pipeline, &self.options(bounds))?;
             let charge = as_bytes(self.attempt(form, bounds)?);
             if charge < least { (low, least) = (middle, charge) } else { high = middle }
         }
@@ -241,8 +241,12 @@ impl Forms<'_> {
 
     /// A form of the module.
     fn search(&self, input: &str, bounds: Bounds) -> Result<Optimized, JudgeError> {
-        let options = Options { bisect_limit: bounds.limit, budget: bounds.budget, ..self.request.options.clone() };
-        Ok(api::optimize(input, self.request.pipeline, &options)?)
+        Ok(api::optimize(input, self.request.pipeline, &self.options(bounds))?)
+    }
+
+    /// The options of a search for a form.
+    fn options(&self, bounds: Bounds) -> Options {
+        Options { bisect_limit: bounds.limit, budget: bounds.budget, ..self.request.options.clone() }
     }
 
     /// The module as it is, with what the compiler says of it.

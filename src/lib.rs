@@ -47,7 +47,7 @@ mod why_not;
 
 pub use api::{
     Analysis, Failure, Optimized, Wanted, analyze, analyze_as, analyze_for_its_target, assignment_text, optimize,
-    optimize_observed,
+    optimize_observed, with_limit,
 };
 pub use curve::{Point, curve};
 pub use driver::run;

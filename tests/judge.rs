@@ -7,6 +7,7 @@ use std::path::Path;
 use hlo_ir::Module;
 use hlo_opt::{
     Answer, Bounds, Bytes, Figures, Grade, Judge, Optimized, Options, Pipeline, Request, Verdict, decide, optimize,
+    with_limit,
 };
 
 /// A compiler made of the model: `answer` is told how many modules came before, and the model's figures.
@@ -105,6 +106,26 @@ fn fewer_rewrites_are_looked_at_where_the_compiler_needs_more_than_was_promised(
         Answer::Compiled(Figures { total, ..figures })
     });
     assert!(kept.report.rewrites.len() < 3 && totals(&kept).1 < Bytes(70 * MIB), "{:?}", verdict(&kept));
+}
+
+/// A form with fewer rewrites is the one that a search under that limit ends at, and the same is said of it.
+#[test]
+fn fewer_rewrites_need_no_search() {
+    for name in ["convolution_gradient", "attention_gradient_wide"] {
+        let (program, pipeline, plain) = (budget_program(name), Pipeline::standard(), Options::default());
+        let full = optimize(&program, &pipeline, &plain).expect("the program can be rewritten");
+        assert!(full.report.rewrites.len() > 1, "{name}");
+        for limit in 0..=full.report.rewrites.len() {
+            let options = Options { bisect_limit: Some(limit), ..plain.clone() };
+            let again = with_limit(&full, &pipeline, &options).expect("it was made once");
+            let searched = optimize(&program, &pipeline, &options).expect("the program can be rewritten");
+            assert_eq!((&again.text, again.report.rewrites.len()), (&searched.text, limit), "{name}");
+            assert_eq!(again.report.rewrites, searched.report.rewrites, "{name}, {limit}");
+            assert_eq!(again.report.after, searched.report.after, "{name}, {limit}");
+            assert_eq!(again.report.remarks, searched.report.remarks, "{name}, {limit}");
+            assert_eq!(again.report.recording.len(), full.report.rewrites.len(), "the others can still be made");
+        }
+    }
 }
 
 #[test]

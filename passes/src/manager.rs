@@ -42,6 +42,7 @@ use hlo_memory::{Bytes, Estimate, EstimateError, Estimator};
 use smol_str::SmolStr;
 
 pub use pipeline::{UnknownPass, by_names, default_pipeline};
+pub use search::Recording;
 pub use watch::{Nobody, Observer, PassStatistics, Statistics, Work};
 
 use crate::{Condition, Grade, Options, Pass, PassKind};
@@ -123,6 +124,8 @@ pub struct RunReport {
     pub remarks: Vec<Remark>,
     /// What was counted and how long it took; the only part that differs between two runs on the same module.
     pub statistics: Statistics,
+    /// Everything that was made, also behind a limit on rewrites: for [`run_again`].
+    pub recording: Recording,
 }
 
 /// Why a run stopped; the module is as it was before.
@@ -171,4 +174,17 @@ pub fn run_observed(
 ) -> Result<RunReport, RunError> {
     let memoized = memoized::Memoized::of(estimator, options.machine());
     search::Search::begin(module, passes, options, &memoized, observer)?.finish()
+}
+
+/// Makes on `module` what an earlier run with the same passes and options made on the same module, but for another [limit](Options::bisect_limit) on rewrites;
+/// nothing is searched for, and nothing is said of what other options would give.
+pub fn run_again(
+    module: &mut Module,
+    passes: &[Box<dyn Pass>],
+    options: &Options,
+    estimator: &dyn Estimator,
+    recording: &Recording,
+) -> Result<RunReport, RunError> {
+    let memoized = memoized::Memoized::of(estimator, options.machine());
+    search::Search::begin(module, passes, options, &memoized, &mut Nobody)?.replay(recording)
 }

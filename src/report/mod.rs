@@ -81,7 +81,7 @@ pub(crate) struct Report<'a> {
 impl<'a> Report<'a> {
     /// The report of a run of passes; `details` explain the memory before and after.
     pub(crate) fn of_run(module: &'a str, target: Target, run: &'a RunReport, details: &'a [Details; 2]) -> Self {
-        let RunReport { before, after, rewrites, remarks, statistics: _ } = run;
+        let RunReport { before, after, rewrites, remarks, statistics: _, recording: _ } = run;
         let details = details.each_ref();
         Self {
             module,

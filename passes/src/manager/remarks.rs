@@ -9,6 +9,7 @@ use super::{Remark, RemarkKind, Rewrite, Source, peak_remarks};
 use crate::{Grade, Outcome, PassKind};
 
 /// A change that was tried or passed over.
+#[derive(Clone, Debug)]
 pub(super) struct Tried {
     /// The state of the module.
     pub(super) state: u64,
@@ -19,6 +20,7 @@ pub(super) struct Tried {
 }
 
 /// What came of a trial.
+#[derive(Clone, Debug)]
 pub(super) enum Trial {
     /// The total it led to.
     Total(Bytes),

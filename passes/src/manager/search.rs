@@ -14,6 +14,7 @@ mod limit;
 mod measure;
 mod pairs;
 mod recompute;
+mod replay;
 mod restarts;
 mod speed;
 mod steps;
@@ -39,6 +40,7 @@ use crate::{Finding, Grade, Options, Outcome, Pass, PassKind};
 use candidate_order::PastSavings;
 use freedom::Freedom;
 use libraries::KnownLibraries;
+pub use replay::Recording;
 use restarts::{Checkpoint, Restarts};
 use speed::Stage;
 use steps::{Made, Step};
@@ -70,7 +72,7 @@ pub(super) struct LeftOut {
 }
 
 /// A finding with the pass that made it, by index.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) pass: usize,
     pub(super) finding: Finding,
@@ -137,6 +139,8 @@ pub(super) struct Search<'a> {
     inlined_size: usize,
     /// How far the changes for speed are.
     stage: Stage,
+    /// What the search made before the user's limit was obeyed.
+    recording: Recording,
 }
 
 impl<'a> Search<'a> {
@@ -188,6 +192,7 @@ impl<'a> Search<'a> {
             libraries: KnownLibraries::default(),
             searches_left: usize::MAX,
             stage: Stage::Open,
+            recording: Recording::default(),
         })
     }
 
@@ -198,25 +203,39 @@ impl<'a> Search<'a> {
 
     /// Searches to the end. On error the module is as it was at the beginning.
     pub(super) fn finish(mut self) -> Result<RunReport, RunError> {
-        let remarks = match self.search_and_say() {
-            Ok(remarks) => remarks,
-            Err(error) => {
-                self.roll_back(0);
-                return Err(error);
-            }
-        };
+        let said = self.search_and_say();
+        let remarks = self.or_nothing(said)?;
         let remarks = self.with_advice(remarks);
+        Ok(self.report(remarks))
+    }
+
+    /// On error the module becomes what it was at the beginning.
+    fn or_nothing<T>(&mut self, result: Result<T, RunError>) -> Result<T, RunError> {
+        if result.is_err() {
+            self.roll_back(0);
+        }
+        result
+    }
+
+    fn report(self, remarks: Vec<Remark>) -> RunReport {
         let mut statistics = self.statistics;
         statistics.instructions.1 = self.module.live_instructions().count();
         statistics.total = self.start.elapsed();
         let rewrites = self.steps.into_iter().map(|step| step.made.rewrite).collect();
-        Ok(RunReport { before: self.before, after: self.now, rewrites, remarks, statistics })
+        let recording = self.recording;
+        RunReport { before: self.before, after: self.now, rewrites, remarks, statistics, recording }
     }
 
     /// Searches, obeys the user's limit, and says what is to be said of the end.
     fn search_and_say(&mut self) -> Result<Vec<Remark>, RunError> {
         self.search()?;
         self.settle_speed()?;
+        self.recording = self.recorded();
+        self.end_and_say()
+    }
+
+    /// Obeys the user's limit, and says what is to be said of the end.
+    fn end_and_say(&mut self) -> Result<Vec<Remark>, RunError> {
         self.obey_limit()?;
         self.said_without_speed(|search| {
             search.end()?;

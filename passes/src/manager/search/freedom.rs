@@ -7,6 +7,7 @@ use hlo_memory::Bytes;
 
 use super::super::RunError;
 use super::Search;
+use super::replay::Recording;
 use super::restarts::is_far;
 use crate::{Grade, Objective, Options};
 
@@ -71,15 +72,14 @@ impl Search<'_> {
     /// the one that needed least.
     pub(super) fn descend_freely(&mut self) -> Result<(), RunError> {
         let (start, trials) = (self.checkpoint(), self.trials_left);
-        let mut lowest: Option<(Bytes, Freedom)> = None;
-        let mut last = None;
+        let mut lowest: Option<(Bytes, Recording)> = None;
+        let mut is_there = true;
         let mut order_counts = true;
         for freedom in self.ladder() {
             if freedom.recomputes_first && !order_counts {
                 continue;
             }
             self.back_to(&start);
-            last = Some(freedom);
             self.trials_left = trials;
             order_counts = self.descend_with(freedom)?;
             let end = self.now.total;
@@ -87,17 +87,18 @@ impl Search<'_> {
             let margin = |other: Bytes| Bytes(if freedom.recomputes_first { other.get() / 100 } else { 0 });
             let is_lower = |other: Bytes| end + margin(other) < other;
             let is_better = |other: Bytes| is_lower(other) || end == other && self.keeps_sums_whole();
-            if self.fits() || lowest.is_none_or(|(other, _)| is_better(other)) {
-                lowest = Some((end, freedom));
+            is_there = self.fits() || lowest.as_ref().is_none_or(|(other, _)| is_better(*other));
+            if is_there {
+                lowest = Some((end, self.recorded()));
             }
             if self.fits() || self.options.goal().is_none() && !is_far(&self.now) {
                 break;
             }
         }
-        let Some((_, freedom)) = lowest.filter(|(_, freedom)| Some(*freedom) != last) else { return Ok(()) };
-        self.back_to(&start);
-        self.trials_left = trials;
-        self.descend_with(freedom).map(|_| ())
+        match lowest {
+            Some((_, recording)) if !is_there => self.back_to_end(&start, &recording),
+            _ => Ok(()),
+        }
     }
 
     /// What is tried, without what would be the same once more.

@@ -2,6 +2,7 @@
 
 use hlo_memory::{Bytes, Estimate};
 
+use super::steps::Made;
 use super::{Candidate, Search, Step, allowed};
 use crate::manager::trial;
 use crate::manager::{Remark, RunError};
@@ -126,7 +127,7 @@ impl Search<'_> {
         self.now = self.measure()?;
         self.commit();
         let said = say(self)?;
-        self.put_back(aside)?;
+        self.put_back(aside.into_iter().map(|step| step.made))?;
         self.now = faster;
         self.commit();
         Ok(said)
@@ -151,10 +152,9 @@ impl Search<'_> {
         aside
     }
 
-    /// Makes steps again that were set aside.
-    fn put_back(&mut self, aside: Vec<Step>) -> Result<(), RunError> {
-        for step in aside {
-            let made = step.made;
+    /// Makes changes again that were made once behind the same steps.
+    pub(super) fn put_back(&mut self, changes: impl IntoIterator<Item = Made>) -> Result<(), RunError> {
+        for made in changes {
             let claim = self.claim(&made.candidate);
             if let Outcome::Rewrite { patch, .. } = &made.candidate.finding.outcome {
                 let undo = trial::apply(self.module, claim, patch.clone(), self.options)?;

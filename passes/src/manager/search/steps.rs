@@ -19,7 +19,8 @@ pub(super) struct Step {
 }
 
 /// A change that a pass made.
-pub(super) struct Made {
+#[derive(Clone, Debug)]
+pub(in crate::manager) struct Made {
     pub(super) rewrite: Rewrite,
     pub(super) pass: usize,
     /// The instruction of the finding.

@@ -1,0 +1,91 @@
+//! An end that a search came to, and how its changes are made again: by the search itself, where another way led to nothing better, and with another limit on
+//! rewrites. Whoever looks for the rewrite that a compiler does not like asks for many limits, and a search for each would take as long as the first one.
+
+use hlo_memory::Estimate;
+
+use super::super::remarks::Tried;
+use super::super::{RunError, RunReport};
+use super::speed::Stage;
+use super::steps::Made;
+use super::{Checkpoint, Search};
+use crate::Options;
+
+/// The changes of one search in order, before a limit on rewrites is obeyed.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    made: Vec<Made>,
+    /// `None` where nothing was searched.
+    end: Option<End>,
+}
+
+/// What is known behind the last change.
+#[derive(Clone, Debug)]
+struct End {
+    now: Estimate,
+    /// What passes were told.
+    told: Options,
+    repeats: bool,
+    recomputes: bool,
+    /// What was tried there.
+    tried: Vec<Tried>,
+    /// Whether a bound stopped the search.
+    limited: bool,
+    stage: Stage,
+}
+
+impl Recording {
+    /// How many changes there are.
+    pub const fn len(&self) -> usize {
+        self.made.len()
+    }
+    /// Whether nothing was changed.
+    pub const fn is_empty(&self) -> bool {
+        self.made.is_empty()
+    }
+}
+
+impl Search<'_> {
+    /// The end that the search has come to.
+    pub(super) fn recorded(&self) -> Recording {
+        let state = self.findings.state();
+        let end = End {
+            now: self.now.clone(),
+            told: self.told.clone(),
+            repeats: self.repeats,
+            recomputes: self.recomputes,
+            tried: self.tried.iter().filter(|tried| tried.state == state).cloned().collect(),
+            limited: self.limited,
+            stage: self.stage,
+        };
+        Recording { made: self.made().cloned().collect(), end: Some(end) }
+    }
+
+    /// Makes what another search of the same module made, up to the limit on rewrites. On error the module is as it was at the beginning.
+    pub(in crate::manager) fn replay(mut self, recording: &Recording) -> Result<RunReport, RunError> {
+        let start = self.checkpoint();
+        let said = self.back_to_end(&start, recording).and_then(|()| {
+            self.recording = recording.clone();
+            self.end_and_say()
+        });
+        let remarks = self.or_nothing(said)?;
+        Ok(self.report(remarks))
+    }
+
+    /// Makes the changes again that led to an end, which the search began at `start` or before.
+    pub(super) fn back_to_end(&mut self, start: &Checkpoint, recording: &Recording) -> Result<(), RunError> {
+        self.back_to(start);
+        for made in &recording.made[start.step_count()..] {
+            self.put_back([made.clone()])?;
+            self.statistics.passes[made.pass].made += 1;
+            self.observer.applied(self.steps.len(), &made.rewrite, self.module);
+        }
+        let Some(end) = recording.end.clone() else { return Ok(()) };
+        self.findings.forget();
+        (self.now, self.told, self.repeats, self.recomputes) = (end.now, end.told, end.repeats, end.recomputes);
+        (self.limited, self.stage) = (end.limited, end.stage);
+        let state = self.findings.state();
+        self.tried.extend(end.tried.into_iter().map(|tried| Tried { state, ..tried }));
+        self.commit();
+        Ok(())
+    }
+}
