@@ -121,7 +121,7 @@ fn all_inputs_of_a_loop_are_one_change() {
 #[test]
 fn numbers_of_rows_follow_from_the_start() {
     let diff = rewritten(with(&[("convert(%a)", "iota(), iota_dimension=0")]));
-    assert!(diff.contains("row_numbers = s32[1,8] add("), "{diff}");
+    assert!(diff.contains("wide.block.2 = s32[1,8] add("), "{diff}");
     // Rows that begin later in the array they are read from.
     let diff = rewritten(with(&[
         ("convert(%a)", "slice(%longer), slice={[2:6], [0:8]}"),

@@ -503,7 +503,7 @@ fn a_row_may_follow_from_its_number() {
     let mut module = with(&changes);
     assert_eq!(changed(&mut module).1, Bytes(128));
     let text = text::print(&module);
-    assert!(text.contains("clamp(%residual.end, %back, %residual.end.1)"), "{text}");
+    assert!(text.contains("clamp(%row_constant, %back, %row_constant.1)"), "{text}");
     // The number of a row of another type may be out of reach of what it is compared with.
     let narrow = [
         changes[0],

@@ -53,7 +53,7 @@ fn the_slice_moves_up_to_what_stands_in_memory() {
     );
     assert_eq!(grade, Grade::Bitwise);
     // The start is moved as the slice would move it; two rows of `%y` belong to one row of the result.
-    assert!(after.contains("clamp(%own_constant, %own, %own_constant.1)") && after.contains("constant(6)"), "{after}");
+    assert!(after.contains("clamp(%row_constant, %own, %row_constant.1)") && after.contains("constant(6)"), "{after}");
     assert!(
         after.contains("f32[4,64] dynamic-slice(%y, %own_start.1,") && after.contains("multiply(%own_start, "),
         "{after}"

@@ -14,7 +14,7 @@ use super::accumulate;
 use super::apply::{apply, is_zeros};
 use super::behind::Behind;
 use super::bf16_accumulator::{self, Combiners};
-use super::emit::{At, Done, Emitter, Memory, constant};
+use super::emit::{At, Done, Emitter, Memory};
 use super::excess;
 use super::faithful::guarded;
 use super::plan::Planned;
@@ -23,6 +23,7 @@ use super::sink::{Kind, Sink};
 use super::size::BlockSize;
 use super::sum::{Sum, Term};
 use crate::flow::Value;
+use crate::recompute::place::number;
 use crate::{Context, Grade};
 
 /// What replaces the sinks of loops.
@@ -236,7 +237,7 @@ impl Builder<'_> {
 
     /// Emits the `while` and returns the accumulators behind it.
     fn while_loop(&mut self, region: &mut Region, memory: &Memory) -> Vec<InstructionId> {
-        let zero = self.patch.add(self.parent, constant(self.index_type, 0));
+        let zero = self.patch.add(self.parent, number("block_constant", self.index_type, 0));
         let mut initial = self.initial(region);
         self.retype(&mut initial, ElementType::F32);
         let held = memory.values.values().chain(memory.bits.values()).copied();
@@ -268,7 +269,7 @@ impl Builder<'_> {
         let condition = self.patch.add_computation(format_smolstr!("{}.condition", self.name));
         let state = self.state(condition, parts);
         let counter = self.part(condition, state, parts, 0);
-        let count = self.patch.add(condition, constant(self.index_type, self.size.count));
+        let count = self.patch.add(condition, number("block_constant", self.index_type, self.size.count));
         let less =
             Instruction::new("more_blocks", Shape::array(ElementType::Pred, []), Opcode::Compare, [counter, count])
                 .with(Attribute::word(AttrKey::Direction, "LT"));

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use hlo_ir::edit::Patch;
-use hlo_ir::module::Payload;
-use hlo_ir::{
-    ArrayShape, AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
-};
+use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
 use indexmap::IndexMap;
 
 use super::bf16_accumulator::Combiners;
 use super::region::{Block, Part, Region, Source, is_constant, row_loop};
-use crate::flow::{Rows, Value, block_shape, loop_element, producer, restrict};
+use crate::flow::{Rows, Value, producer, restrict};
+use crate::recompute::again::Again;
+use crate::recompute::place::{Place, number};
+use crate::recompute::row_loop as rows_of_loop;
 
 /// Which block of the loop is emitted.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +69,30 @@ pub(super) struct Done {
     pub(super) combiners: BTreeMap<ComputationId, ComputationId>,
 }
 
+impl Again for Emitter<'_> {
+    type Key = Block;
+
+    fn written(&mut self) -> &mut BTreeMap<Block, InstructionId> {
+        &mut self.done.blocks
+    }
+
+    fn needs(&self, block: Block) -> Option<Vec<Block>> {
+        let Source::Computed(parts) = self.region.blocks.get(&block)? else { return Some(Vec::new()) };
+        let blocks = parts.iter().filter_map(|part| match part {
+            Part::Block(operand) => Some(*operand),
+            Part::Whole(_) => None,
+        });
+        Some(blocks.collect())
+    }
+
+    fn write_one(&mut self, block: Block, operands: &[InstructionId]) -> Option<InstructionId> {
+        let source = self.region.blocks.get(&block)?.clone();
+        let id = self.emit(block, &source, operands);
+        self.patch.stems_from(id, block.value.inst);
+        Some(id)
+    }
+}
+
 impl Emitter<'_> {
     /// Emits a block and all it needs, and returns it in the type that it has in the original.
     pub(super) fn block(&mut self, wanted: Block) -> InstructionId {
@@ -78,70 +102,53 @@ impl Emitter<'_> {
 
     /// Emits a block and all it needs, and returns it in the type in which it is computed.
     pub(super) fn block_as_computed(&mut self, wanted: Block) -> InstructionId {
-        let mut stack = vec![(wanted, false)];
-        while let Some((block, operands_done)) = stack.pop() {
-            if self.done.blocks.contains_key(&block) {
-                continue;
-            }
-            let source = self.region.blocks[&block].clone();
-            if operands_done {
-                let id = self.emit(block, &source);
-                self.patch.stems_from(id, block.value.inst);
-                self.done.blocks.insert(block, id);
-                continue;
-            }
-            stack.push((block, true));
-            if let Source::Computed(parts) = source {
-                stack.extend(parts.iter().rev().filter_map(|part| match part {
-                    Part::Block(operand) => Some((*operand, false)),
-                    Part::Whole(_) => None,
-                }));
-            }
-        }
-        self.done.blocks[&wanted]
+        self.again(wanted).expect("a region has every block that its blocks need")
     }
 
-    fn emit(&mut self, block: Block, source: &Source) -> InstructionId {
+    fn emit(&mut self, block: Block, source: &Source, operands: &[InstructionId]) -> InstructionId {
         match source {
-            Source::Computed(parts) => self.compute(block, parts),
+            Source::Computed(parts) => self.compute(block, parts, operands),
             Source::Read(_) => self.read_rows(block),
             Source::ReadThrough(value, starts) => self.read_through(block, *value, starts),
         }
     }
 
-    fn compute(&mut self, block: Block, parts: &[Part]) -> InstructionId {
+    /// `written` stands for those parts that are blocks.
+    fn compute(&mut self, block: Block, parts: &[Part], written: &[InstructionId]) -> InstructionId {
         let (op, result) = producer(self.module, block.value.inst);
         let rows = block.rows.len(self.len);
         let inst = self.module.instruction(op);
         if inst.opcode == Opcode::Iota && inst.int(&AttrKey::IotaDimension) == Some(block.dim as i64) {
-            return self.iota(block, inst);
+            let first = self.start(block.rows);
+            let counted = self.place().counted(self.patch, inst, (block.dim, first, rows));
+            return counted.expect("an iota is an array");
         }
         let row_loop = row_loop(self.module, block.value.inst, block.dim);
         let cut = row_loop.as_ref().map(|row_loop| row_loop.cut().to_vec()).unwrap_or_default();
         let any_result = (Block { value: Value { inst: op, ..block.value }, ..block }, cut);
         let known = self.done.tuples.get(&any_result).copied();
         let computed = known.unwrap_or_else(|| {
-            let operands = parts.iter().map(|part| self.part(part)).collect();
+            let mut blocks = written.iter().copied();
+            let operands = parts.iter().map(|part| match part {
+                Part::Block(_) => blocks.next().expect("every block that is needed was written"),
+                Part::Whole(value) => self.whole(*value),
+            });
+            let operands = operands.collect();
             match row_loop {
                 Some(row_loop) => {
                     let read = row_loop.starts.iter().zip(operands);
                     let operands = read.map(|(&start, operand)| self.narrow(operand, start)).collect();
-                    row_loop.emit(self.module, self.patch, self.target, rows, operands)
+                    let written = rows_of_loop::write(self.module, self.patch, self.target, &row_loop, rows, operands);
+                    written.expect("everything that a step needs was followed")
                 }
                 None => self.add_in_type(op, restrict(inst, block.dim, rows, operands)),
             }
         });
         let Some(index) = result else { return computed };
         self.done.tuples.insert(any_result, computed);
-        let element = loop_element(self.module.instruction(block.value.inst), block.dim, rows, computed, index);
+        let element =
+            rows_of_loop::element(self.module.instruction(block.value.inst), block.dim, rows, computed, index);
         self.patch.add(self.target, element)
-    }
-
-    fn part(&mut self, part: &Part) -> InstructionId {
-        match part {
-            Part::Block(block) => self.done.blocks[block],
-            Part::Whole(value) => self.whole(*value),
-        }
     }
 
     /// A whole value: a copy of a constant expression or of a kernel in reverse order, or the value in memory.
@@ -189,56 +196,29 @@ impl Emitter<'_> {
         start
     }
 
-    /// An iota along the cut dimension starts at the block's first row. Integers wrap like the original; other types are counted in
-    /// the index type first, as a sum of rounded floats would differ.
-    fn iota(&mut self, block: Block, inst: &Instruction) -> InstructionId {
-        let rows = block.rows.len(self.len);
-        let Shape::Array(shape) = &*block_shape(&inst.shape, block.dim, rows) else { unreachable!("iota is an array") };
-        let counted = if shape.element_type.is_integer() { shape.element_type } else { self.index_type };
-        let metadata = inst.attributes.iter().find(|a| a.key == AttrKey::Metadata).cloned();
-        let add =
-            |emitter: &mut Self, opcode, shape: ArrayShape, operands: &[InstructionId], extra: Option<Attribute>| {
-                let mut new = Instruction::new(
-                    format!("{}.block", inst.name),
-                    Shape::Array(shape).into(),
-                    opcode,
-                    operands.iter().copied(),
-                );
-                new.attributes = extra.into_iter().chain(metadata.clone()).collect();
-                emitter.patch.add(emitter.target, new)
-            };
-        let counted_shape = shape.with_element_type(counted);
-        let start = self.start(block.rows);
-        let start = self.convert(start, counted);
-        let dimension = Attribute::int(AttrKey::IotaDimension, block.dim as i64);
-        let iota = add(self, Opcode::Iota, counted_shape.clone(), &[], Some(dimension));
-        let dimensions = Attribute::ints(AttrKey::Dimensions, []);
-        let offset = add(self, Opcode::Broadcast, counted_shape.clone(), &[start], Some(dimensions));
-        let sum = add(self, Opcode::Add, counted_shape, &[iota, offset], None);
-        if counted == shape.element_type { sum } else { add(self, Opcode::Convert, shape.clone(), &[sum], None) }
-    }
-
     /// `value`, a scalar, in another type.
     pub(super) fn convert(&mut self, value: InstructionId, to: ElementType) -> InstructionId {
         let from = self.patch.instruction(self.module, value).array().map(|array| array.element_type);
         if from == Some(to) {
             return value;
         }
-        let mut convert = Instruction::new("block_start", Shape::array(to, []), Opcode::Convert, [value]);
-        convert.attributes.extend(self.metadata.clone());
-        self.patch.add(self.target, convert)
+        self.place().convert(self.patch, value, to)
+    }
+
+    /// How numbers of rows are written.
+    fn place(&self) -> Place {
+        let metadata = self.metadata.clone();
+        Place { metadata, ..Place::new(self.target, self.index_type, "block_start") }
     }
 
     /// A scalar operation in the index type.
     pub(super) fn scalar<const N: usize>(
         &mut self,
-        name: &str,
+        name: &'static str,
         opcode: Opcode,
         operands: [InstructionId; N],
     ) -> InstructionId {
-        let mut inst = Instruction::new(name, Shape::array(self.index_type, []), opcode, operands);
-        inst.attributes.extend(self.metadata.clone());
-        self.patch.add(self.target, inst)
+        Place { name, ..self.place() }.scalar(self.patch, opcode, operands)
     }
 
     /// A constant of the index type.
@@ -246,14 +226,8 @@ impl Emitter<'_> {
         if let Some(&id) = self.done.constants.get(&value) {
             return id;
         }
-        let id = self.patch.add(self.target, constant(self.index_type, value));
+        let id = self.patch.add(self.target, number("block_constant", self.index_type, value));
         self.done.constants.insert(value, id);
         id
     }
-}
-
-/// A scalar integer constant.
-pub(super) fn constant(element: ElementType, value: i64) -> Instruction {
-    Instruction::new("block_constant", Shape::array(element, []), Opcode::Constant, [])
-        .with_payload(Payload::Literal(value.to_string().into()))
 }

@@ -11,6 +11,7 @@ use super::emit::{At, Emitter};
 use super::region::Block;
 use crate::flow::{Rows, Value, block_shape};
 use crate::fusion_barrier::attributes_of_call;
+use crate::recompute::place::sliced;
 
 impl Emitter<'_> {
     /// Reads the rows of a block from its value.
@@ -126,13 +127,6 @@ impl Emitter<'_> {
 fn in_type(shape: &Shape, to: ElementType) -> ShapeRef {
     let array = shape.as_array().expect("only arrays have blocks");
     Shape::Array(array.with_element_type(to)).into()
-}
-
-/// A block at start indices that the loop computes.
-fn sliced(memory: InstructionId, shape: ArrayShape, starts: &[InstructionId]) -> Instruction {
-    let sizes = Attribute::ints(AttrKey::DynamicSliceSizes, shape.dims.iter().copied());
-    let operands = [memory].into_iter().chain(starts.iter().copied());
-    Instruction::new("", Shape::Array(shape).into(), Opcode::DynamicSlice, operands).with(sizes)
 }
 
 /// A block from a row that is known.

@@ -11,7 +11,7 @@ mod fused;
 mod indexed;
 mod movement;
 mod restrict;
-mod row_loop;
+pub(crate) mod row_loop;
 mod rows;
 mod scatter_sum;
 mod selection;
@@ -28,7 +28,7 @@ pub use exactness::{
 pub use fused::meets_sum;
 pub(crate) use indexed::{counts_batches, update_scatter_dims};
 pub use restrict::{block_shape, restrict};
-pub use row_loop::{RowLoop, element as loop_element};
+pub use row_loop::RowLoop;
 pub(crate) use rows::gcd;
 pub use rows::{Rows, Step};
 pub(crate) use scatter_sum::{adds_floats, is_summed, is_summed_again, is_summed_elsewhere, takes_sums_on_cpu};

@@ -1,39 +1,36 @@
 //! Loops that treat their rows independently, such as a binary search for every row: such a `while` computes a block of rows from
 //! a block of its state, by the same iterations.
 
-use std::collections::BTreeMap;
-
-use hlo_ir::edit::Patch;
-use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;
-use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 use indexmap::IndexMap;
 
-use super::restrict::{block_shape, restrict};
 use super::value::{Frames, Value, producer};
 use super::{OperandFlow, Rows, pull};
 
 /// What is needed of a value inside the loop.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-enum Form {
+pub(crate) enum Form {
+    /// All of it.
     Whole,
     /// These rows of this dimension.
     Block(usize, Rows),
 }
 
-type Node = (Value, Form);
+/// A value as it is needed.
+pub(crate) type Node = (Value, Form);
 
 /// A `while` whose state can be cut: some elements, all in one dimension, while the others are the same for all blocks.
 #[derive(Clone, Debug)]
 pub struct RowLoop {
-    looping: InstructionId,
-    dim: usize,
+    pub(crate) looping: InstructionId,
+    pub(crate) dim: usize,
     /// Which elements of the state are cut.
     cut: Vec<bool>,
     /// The values that the loop starts from.
     pub starts: Vec<InstructionId>,
-    body: Trace,
-    condition: Trace,
+    pub(crate) body: Trace,
+    pub(crate) condition: Trace,
 }
 
 impl RowLoop {
@@ -90,44 +87,16 @@ impl RowLoop {
     pub fn cuts(&self, element: usize) -> bool {
         self.cut.get(element) == Some(&true)
     }
-    /// Adds the loop over `rows` rows to `target`; `starts` are the values it starts from.
-    pub fn emit(
-        &self,
-        module: &Module,
-        patch: &mut Patch,
-        target: ComputationId,
-        rows: i64,
-        starts: Vec<InstructionId>,
-    ) -> InstructionId {
-        let inst = module.instruction(self.looping);
-        let elements = inst.shape.as_tuple().unwrap_or_default().iter().zip(&self.cut);
-        let elements =
-            elements.map(|(shape, &cut)| if cut { block_shape(shape, self.dim, rows) } else { shape.clone() });
-        let shape = Shape::tuple(elements.collect::<Vec<ShapeRef>>());
-        let body = self.body.emit(module, patch, &format!("{}.block_body", inst.name), &shape, rows);
-        let condition = self.condition.emit(module, patch, &format!("{}.block_condition", inst.name), &shape, rows);
-        let mut start = Instruction::new(format!("{}.block_init", inst.name), shape.clone(), Opcode::Tuple, starts);
-        start.attributes.extend(inst.attributes.iter().find(|a| a.key == AttrKey::Metadata).cloned());
-        let start = patch.add(target, start);
-        let mut looping = inst.clone();
-        looping.name = format!("{}.block", inst.name).into();
-        looping.shape = shape;
-        looping.span = None;
-        looping.operands = [start].into_iter().collect();
-        looping.set_attribute(AttrKey::Body, AttrValue::Computation(body));
-        looping.set_attribute(AttrKey::Condition, AttrValue::Computation(condition));
-        patch.add(target, looping)
-    }
 }
 
 /// Everything that the results of a computation need, operands first.
 #[derive(Clone, Debug)]
-struct Trace {
-    computation: ComputationId,
+pub(crate) struct Trace {
+    pub(crate) computation: ComputationId,
     /// Each value in each form, with what it is made from.
-    nodes: IndexMap<Node, Vec<Node>>,
+    pub(crate) nodes: IndexMap<Node, Vec<Node>>,
     /// The result, or the elements of the result.
-    roots: Vec<Node>,
+    pub(crate) roots: Vec<Node>,
 }
 
 impl Trace {
@@ -181,53 +150,6 @@ impl Trace {
             *form == Form::Whole && element.is_some_and(|element| cut.get(element) == Some(&true))
         })
     }
-
-    fn emit(&self, module: &Module, patch: &mut Patch, name: &str, state: &ShapeRef, rows: i64) -> ComputationId {
-        let target = patch.add_computation(name);
-        let parameter = Instruction::new(format!("{name}.state"), state.clone(), Opcode::Parameter, []);
-        let parameter = patch.add(target, parameter.with_payload(Payload::Parameter(0)));
-        let mut done: BTreeMap<Node, InstructionId> = BTreeMap::new();
-        for (&(value, form), parts) in &self.nodes {
-            let inst = module.instruction(value.inst);
-            let operands: Vec<InstructionId> = parts.iter().map(|part| done[part]).collect();
-            let id = if state_element(module, value).is_some() {
-                patch.add(target, element_of(inst, form, rows, parameter))
-            } else if inst.opcode == Opcode::GetTupleElement {
-                patch.add(target, element_of(inst, form, rows, operands[0]))
-            } else {
-                patch.add(
-                    target,
-                    match form {
-                        Form::Whole => Instruction { operands: operands.into(), span: None, ..inst.clone() },
-                        Form::Block(dim, block) => restrict(inst, dim, block.len(rows), operands),
-                    },
-                )
-            };
-            patch.stems_from(id, value.inst);
-            done.insert((value, form), id);
-        }
-        let root = module.computation(self.computation).root;
-        let roots: Vec<InstructionId> = self.roots.iter().map(|root| done[root]).collect();
-        if let (Some(_), &[only]) = (module.instruction(root).array(), roots.as_slice()) {
-            patch.set_root(target, only);
-        } else {
-            let tuple = Instruction::new("next_state", state.clone(), Opcode::Tuple, roots);
-            let tuple = patch.add(target, tuple);
-            patch.set_root(target, tuple);
-        }
-        target
-    }
-}
-
-/// A `get-tuple-element` like `inst`, of `tuple`, in the given form.
-fn element_of(inst: &Instruction, form: Form, rows: i64, tuple: InstructionId) -> Instruction {
-    let mut element = inst.clone();
-    if let Form::Block(dim, block) = form {
-        element.shape = block_shape(&inst.shape, dim, block.len(rows));
-    }
-    element.operands = [tuple].into_iter().collect();
-    element.span = None;
-    element
 }
 
 /// The elements of a tuple-shaped result, seen through calls and tuples.
@@ -239,7 +161,7 @@ fn elements(module: &Module, frames: &mut Frames, root: InstructionId, count: us
 }
 
 /// The element of the loop's state that a value is.
-fn state_element(module: &Module, value: Value) -> Option<usize> {
+pub(crate) fn state_element(module: &Module, value: Value) -> Option<usize> {
     let (of, element) = producer(module, value.inst);
     let parameter = module.instruction(of).opcode == Opcode::Parameter && value.frame == 0;
     usize::try_from(element?).ok().filter(|_| parameter)
@@ -276,15 +198,4 @@ fn parts_of(module: &Module, frames: &mut Frames, (value, form): Node) -> Option
         }
     };
     inst.operands.iter().zip(&flows).map(part).collect()
-}
-
-/// A `get-tuple-element` like `inst`, of an instruction that makes blocks of several results.
-pub fn element(inst: &Instruction, dim: usize, rows: i64, looping: InstructionId, index: i64) -> Instruction {
-    let mut element = inst.clone();
-    element.name = format!("{}.block", inst.name).into();
-    element.shape = block_shape(&inst.shape, dim, rows);
-    element.operands = [looping].into_iter().collect();
-    element.span = None;
-    element.set_attribute(AttrKey::Index, AttrValue::Int(index));
-    element
 }

@@ -1,14 +1,14 @@
 //! Builds the change: the loop that keeps checkpoints, and behind it a loop over blocks, each run again and then read.
 
 use hlo_ir::edit::Patch;
-use hlo_ir::{AttrKey, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, Shape};
 use indexmap::IndexMap;
 
 use super::plan::Plan;
 use super::rows::{row, set_row, with_length, with_rows, zeros};
 use crate::loops::Reader;
 use crate::recompute::body::{self, Known};
-use crate::recompute::counted_loop::{CountedLoop, Part, Step, integer, scalar};
+use crate::recompute::counted_loop::{CountedLoop, Part, Step, steps};
 
 /// What stands for elements of a loop's state.
 type Elements = IndexMap<usize, InstructionId>;
@@ -108,10 +108,10 @@ impl Writer<'_> {
         if length == 1 {
             return step.number;
         }
-        let (to, element) = (step.computation, ElementType::S32);
-        let (most, length) = (integer(patch, to, element, length - 1), integer(patch, to, element, length));
-        let sum = scalar(patch, to, Opcode::Add, step.number, most);
-        scalar(patch, to, Opcode::Divide, sum, length)
+        let to = step.computation;
+        let (most, length) = (steps(to).constant(patch, length - 1), steps(to).constant(patch, length));
+        let sum = steps(to).scalar(patch, Opcode::Add, [step.number, most]);
+        steps(to).scalar(patch, Opcode::Divide, [sum, length])
     }
 
     /// The loop over blocks in the place of the loop that reads the stacks.
@@ -140,7 +140,7 @@ impl Writer<'_> {
         let blocks = Blocks { kept, places, before };
         let parent = self.parent();
         if plan.rest() > 0 {
-            let number = integer(patch, parent, ElementType::S32, plan.blocks());
+            let number = steps(parent).constant(patch, plan.blocks());
             let first: Vec<InstructionId> = parts.iter().map(|part| part.0).collect();
             let next = self.block(patch, &Block { to: parent, number, length: plan.rest(), state: &first }, &blocks)?;
             for (part, next) in parts.iter_mut().zip(next) {
@@ -148,8 +148,8 @@ impl Writer<'_> {
             }
         }
         let results = self.looping(reader.site, parent, plan.blocks()).write(patch, &parts, |patch, step| {
-            let last = integer(patch, step.computation, ElementType::S32, plan.blocks() - 1);
-            let number = scalar(patch, step.computation, Opcode::Subtract, last, step.number);
+            let last = steps(step.computation).constant(patch, plan.blocks() - 1);
+            let number = steps(step.computation).scalar(patch, Opcode::Subtract, [last, step.number]);
             let block = Block { to: step.computation, number, length: plan.length, state: step.state };
             self.block(patch, &block, &blocks)
         })?;
@@ -213,8 +213,8 @@ impl Writer<'_> {
         let Self { module, plan, .. } = *self;
         let initial = |element: usize| self.part(plan.stacks.initial[element]).1;
         let to = block.to;
-        let length = integer(patch, to, ElementType::S32, plan.length);
-        let step = scalar(patch, to, Opcode::Multiply, block.number, length);
+        let length = steps(to).constant(patch, plan.length);
+        let step = steps(to).scalar(patch, Opcode::Multiply, [block.number, length]);
         let mut elements: Vec<usize> = plan.carried.iter().chain(&plan.counters).copied().collect();
         let changing = elements.len();
         elements.extend(blocks.places.keys());
@@ -245,15 +245,14 @@ impl Writer<'_> {
     ) -> Option<InstructionId> {
         let stacks = self.plan.stacks;
         let counter = stacks.body.counters.get(&element)?;
-        let start = integer(patch, to, ElementType::S32, counter.start);
+        let start = steps(to).constant(patch, counter.start);
         let opcode = if counter.step == 1 { Opcode::Add } else { Opcode::Subtract };
-        let value = scalar(patch, to, opcode, start, step);
+        let value = steps(to).scalar(patch, opcode, [start, step]);
         let array = self.module.instruction(stacks.initial[element]).array()?;
         if array.element_type == ElementType::S32 {
             return Some(value);
         }
-        let shape = Shape::Array(array.clone()).into();
-        Some(patch.add(to, Instruction::new("number", shape, Opcode::Convert, [value])))
+        Some(steps(to).convert(patch, value, array.element_type))
     }
 
     /// The steps of the reading loop that read the rows of a block; returns the elements of its state behind them.
@@ -273,8 +272,8 @@ impl Writer<'_> {
             let to = step.computation;
             let place = |element: usize| elements.get_index_of(&element);
             let mut known: Known = body::elements(module, reader.body, |element| Some(step.state[place(element)?]));
-            let last = integer(patch, to, ElementType::S32, block.length - 1);
-            let number = scalar(patch, to, Opcode::Subtract, last, step.number);
+            let last = steps(to).constant(patch, block.length - 1);
+            let number = steps(to).scalar(patch, Opcode::Subtract, [last, step.number]);
             for read in reader.reads.iter().filter(|read| rows.contains_key(&read.stack)) {
                 let stack = step.state[elements.len() + rows.get_index_of(&read.stack)?];
                 let shape = module.instruction(read.site).array()?;

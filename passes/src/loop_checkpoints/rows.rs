@@ -2,11 +2,10 @@
 
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
-use hlo_ir::{
-    ArrayShape, AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
-};
+use hlo_ir::{ArrayShape, AttrKey, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
 
-use crate::recompute::counted_loop::integer;
+use crate::recompute::counted_loop::steps;
+use crate::recompute::place::shaped;
 
 /// So many of what an array is.
 pub(super) fn with_rows(array: &ArrayShape, rows: i64) -> ArrayShape {
@@ -29,11 +28,6 @@ pub(super) fn zeros(patch: &mut Patch, to: ComputationId, array: &ArrayShape) ->
     patch.add(to, empty.with(Attribute::ints(AttrKey::Dimensions, [])))
 }
 
-fn starts(patch: &mut Patch, to: ComputationId, rank: usize, number: InstructionId) -> Vec<InstructionId> {
-    let zero = integer(patch, to, ElementType::S32, 0);
-    (0..rank).map(|dim| if dim == 0 { number } else { zero }).collect()
-}
-
 /// A stack with another row.
 pub(super) fn set_row(
     patch: &mut Patch,
@@ -44,8 +38,8 @@ pub(super) fn set_row(
     number: InstructionId,
 ) -> Option<InstructionId> {
     let array = patch.instruction(module, stack).array()?.clone();
-    let value = shaped(patch, module, to, value, &with_length(&array, 1))?;
-    let starts = starts(patch, to, array.rank(), number);
+    let value = shaped(module, patch, (to, "shaped"), value, &with_length(&array, 1))?;
+    let starts = steps(to).starts(patch, array.rank(), 0, number);
     let operands = [stack, value].into_iter().chain(starts);
     let shape = Shape::Array(array).into();
     Some(patch.add(to, Instruction::new("stacked", shape, Opcode::DynamicUpdateSlice, operands)))
@@ -60,31 +54,8 @@ pub(super) fn row(
     number: InstructionId,
     shape: &ArrayShape,
 ) -> Option<InstructionId> {
-    let array = patch.instruction(module, stack).array()?;
-    if array.elements() == shape.elements() {
-        return shaped(patch, module, to, stack, shape);
-    }
-    let array = with_length(array, 1);
-    let starts = starts(patch, to, array.rank(), number);
-    let sizes = Attribute::ints(AttrKey::DynamicSliceSizes, array.dims.iter().copied());
-    let operands = [stack].into_iter().chain(starts);
-    let slice = Instruction::new("row", Shape::Array(array).into(), Opcode::DynamicSlice, operands).with(sizes);
-    let slice = patch.add(to, slice);
-    shaped(patch, module, to, slice, shape)
-}
-
-/// A value as an array of this shape.
-fn shaped(
-    patch: &mut Patch,
-    module: &Module,
-    to: ComputationId,
-    value: InstructionId,
-    shape: &ArrayShape,
-) -> Option<InstructionId> {
-    let has = patch.instruction(module, value).array()?;
-    if has.dims == shape.dims {
-        return Some(value);
-    }
-    let shape = Shape::Array(shape.clone()).into();
-    Some(patch.add(to, Instruction::new("shaped", shape, Opcode::Reshape, [value])))
+    let array = patch.instruction(module, stack).array()?.clone();
+    let is_all = array.elements() == shape.elements();
+    let row = if is_all { stack } else { steps(to).rows(patch, "row", (stack, &array), (0, number, 1)) };
+    shaped(module, patch, (to, "shaped"), row, shape)
 }

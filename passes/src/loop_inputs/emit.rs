@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 
 use hlo_ir::edit::Patch;
-use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;
-use hlo_ir::{
-    ArrayShape, AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
-};
+use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 use indexmap::{IndexMap, IndexSet};
 
 use super::cone::{Cone, Form, Node};
 use super::readers::{Reader, Taken};
-use crate::flow::{add_anew, block_shape, restrict};
+use crate::flow::{Rows, add_anew, restrict};
+use crate::recompute::again::Again;
+use crate::recompute::place::{Place, number};
 
 /// What a computation calls each leaf.
 type Carried = IndexMap<InstructionId, InstructionId>;
@@ -103,7 +102,7 @@ impl Writer<'_> {
             state.places.insert(leaf, place);
         }
         for place in free {
-            state.operands[place] = self.constant(initial.parent, ElementType::S32, 0);
+            state.operands[place] = self.patch.add(initial.parent, number("row_constant", ElementType::S32, 0));
             state.shapes[place] = Shape::array(ElementType::S32, []);
         }
         Some(state)
@@ -173,118 +172,82 @@ impl Writer<'_> {
         let module = self.module;
         let slice = module.instruction(taken.slice);
         let start = slice.operands[1 + taken.dim];
-        let element = module.instruction(start).array()?.element_type;
+        let place = Place::new(body, module.instruction(start).array()?.element_type, "first_row");
         let extent = module.instruction(input.value).array()?.dims[taken.dim];
-        let limits = [self.constant(body, element, 0), self.constant(body, element, extent - taken.rows)];
-        let scalar = Shape::array(element, []);
-        let clamp = Instruction::new("first_row", scalar, Opcode::Clamp, [limits[0], start, limits[1]]);
-        let first = self.patch.add(body, clamp);
-        let mut rows = Rebuilt { body, taken, input, carried, first, element, done: BTreeMap::new() };
-        let new = self.build(&mut rows, input.value, Form::Part(taken.dim, crate::flow::Rows::IDENTITY))?;
+        let first = place.clamped(&mut self.patch, start, extent - taken.rows);
+        let cone = input.cones.get(&taken.dim)?;
+        let (patch, rows) = (&mut self.patch, taken.rows);
+        let mut part = Rebuilt { module, patch, place, cone, carried, first, rows, written: BTreeMap::new() };
+        let new = part.again((input.value, Form::Part(taken.dim, Rows::IDENTITY)))?;
         self.patch.replace(taken.slice, new);
         self.patch.stems_from(new, input.value);
         Some(())
-    }
-
-    /// Recursion is as deep as the cone, which is bounded.
-    fn build(&mut self, rows: &mut Rebuilt<'_>, id: InstructionId, form: Form) -> Option<InstructionId> {
-        if let Some(&done) = rows.done.get(&(id, form)) {
-            return Some(done);
-        }
-        let inst = self.module.instruction(id);
-        let node = rows.input.cones[&rows.taken.dim].nodes.get(&(id, form))?;
-        let new = match (node, form) {
-            (Node::Leaf, Form::Whole) => rows.carried[&id],
-            (Node::Leaf, Form::Part(dim, part)) => {
-                let first = self.offset(rows, part.start(0, 1));
-                self.read(rows, rows.carried[&id], inst.array()?, dim, first)
-            }
-            (Node::Operation(forms), _) => {
-                let mut operands = Vec::new();
-                for (&operand, &form) in inst.operands.iter().zip(forms) {
-                    operands.push(self.build(rows, operand, form)?);
-                }
-                let again = match form {
-                    Form::Part(dim, _) => restrict(inst, dim, rows.taken.rows, operands),
-                    Form::Whole => Instruction { operands: operands.into(), span: None, ..inst.clone() },
-                };
-                self.add(rows.body, again, id)
-            }
-            (Node::Counted, Form::Part(dim, part)) => {
-                let first = self.offset(rows, part.start(0, 1));
-                self.count(rows, id, dim, first)
-            }
-            (Node::Counted, Form::Whole) => return None,
-        };
-        rows.done.insert((id, form), new);
-        Some(new)
-    }
-
-    fn add(&mut self, body: ComputationId, inst: Instruction, from: InstructionId) -> InstructionId {
-        let new = add_anew(self.module, &mut self.patch, body, inst);
-        self.patch.stems_from(new, from);
-        new
-    }
-
-    /// The first row, so many rows further on.
-    fn offset(&mut self, rows: &Rebuilt<'_>, offset: i64) -> InstructionId {
-        if offset == 0 {
-            return rows.first;
-        }
-        let offset = self.constant(rows.body, rows.element, offset);
-        let scalar = Shape::array(rows.element, []);
-        self.patch.add(rows.body, Instruction::new("first_row", scalar, Opcode::Add, [rows.first, offset]))
-    }
-
-    /// Rows of a leaf.
-    fn read(
-        &mut self,
-        rows: &Rebuilt<'_>,
-        leaf: InstructionId,
-        array: &ArrayShape,
-        dim: usize,
-        first: InstructionId,
-    ) -> InstructionId {
-        let part = array.with_dim(dim, rows.taken.rows);
-        let zero = self.constant(rows.body, rows.element, 0);
-        let starts = (0..part.rank()).map(|other| if other == dim { first } else { zero });
-        let operands: Vec<InstructionId> = [leaf].into_iter().chain(starts).collect();
-        let sizes = Attribute::ints(AttrKey::DynamicSliceSizes, part.dims.iter().copied());
-        let read = Instruction::new("rows", Shape::Array(part).into(), Opcode::DynamicSlice, operands).with(sizes);
-        self.patch.add(rows.body, read)
-    }
-
-    /// Rows of an `iota` along them: their numbers.
-    fn count(&mut self, rows: &Rebuilt<'_>, id: InstructionId, dim: usize, first: InstructionId) -> InstructionId {
-        let inst = self.module.instruction(id);
-        let shape = block_shape(&inst.shape, dim, rows.taken.rows);
-        let from_zero = self.add(rows.body, restrict(inst, dim, rows.taken.rows, Vec::new()), id);
-        let scalar = Shape::array(ElementType::S32, []);
-        let first = match rows.element {
-            ElementType::S32 => first,
-            _ => self.patch.add(rows.body, Instruction::new("first_row", scalar, Opcode::Convert, [first])),
-        };
-        let spread = Instruction::new("first_row", shape.clone(), Opcode::Broadcast, [first])
-            .with(Attribute::ints(AttrKey::Dimensions, []));
-        let spread = self.patch.add(rows.body, spread);
-        self.add(rows.body, Instruction::new("row_numbers", shape, Opcode::Add, [from_zero, spread]), id)
-    }
-
-    fn constant(&mut self, computation: ComputationId, element: ElementType, value: i64) -> InstructionId {
-        let constant = Instruction::new("row_constant", Shape::array(element, []), Opcode::Constant, []);
-        self.patch.add(computation, constant.with_payload(Payload::Literal(value.to_string().into())))
     }
 }
 
 /// The rows that one slice takes.
 struct Rebuilt<'a> {
-    body: ComputationId,
-    taken: Taken,
-    input: &'a Input,
+    module: &'a Module,
+    patch: &'a mut Patch,
+    place: Place,
+    cone: &'a Cone,
     carried: &'a Carried,
     /// The first row, as `dynamic-slice` clamps it.
     first: InstructionId,
-    /// Its type.
-    element: ElementType,
-    done: BTreeMap<(InstructionId, Form), InstructionId>,
+    rows: i64,
+    written: BTreeMap<(InstructionId, Form), InstructionId>,
+}
+
+impl Again for Rebuilt<'_> {
+    type Key = (InstructionId, Form);
+
+    fn written(&mut self) -> &mut BTreeMap<Self::Key, InstructionId> {
+        &mut self.written
+    }
+
+    fn needs(&self, (id, form): Self::Key) -> Option<Vec<Self::Key>> {
+        let Node::Operation(forms) = self.cone.nodes.get(&(id, form))? else { return Some(Vec::new()) };
+        Some(self.module.instruction(id).operands.iter().copied().zip(forms.iter().copied()).collect())
+    }
+
+    fn write_one(&mut self, (id, form): Self::Key, operands: &[InstructionId]) -> Option<InstructionId> {
+        let inst = self.module.instruction(id);
+        match (self.cone.nodes.get(&(id, form))?, form) {
+            (Node::Leaf, Form::Whole) => Some(self.carried[&id]),
+            (Node::Leaf, Form::Part(dim, part)) => {
+                let first = self.offset(part.start(0, 1));
+                let leaf = (self.carried[&id], inst.array()?);
+                Some(self.place.rows(self.patch, "rows", leaf, (dim, first, self.rows)))
+            }
+            (Node::Operation(_), _) => {
+                let again = match form {
+                    Form::Part(dim, _) => restrict(inst, dim, self.rows, operands.to_vec()),
+                    Form::Whole => {
+                        Instruction { operands: operands.iter().copied().collect(), span: None, ..inst.clone() }
+                    }
+                };
+                let new = add_anew(self.module, self.patch, self.place.to, again);
+                self.patch.stems_from(new, id);
+                Some(new)
+            }
+            (Node::Counted, Form::Part(dim, part)) => {
+                let first = self.offset(part.start(0, 1));
+                let new = self.place.counted(self.patch, inst, (dim, first, self.rows))?;
+                self.patch.stems_from(new, id);
+                Some(new)
+            }
+            (Node::Counted, Form::Whole) => None,
+        }
+    }
+}
+
+impl Rebuilt<'_> {
+    /// The first row, so many rows further on.
+    fn offset(&mut self, offset: i64) -> InstructionId {
+        if offset == 0 {
+            return self.first;
+        }
+        let offset = self.place.constant(self.patch, offset);
+        self.place.scalar(self.patch, Opcode::Add, [self.first, offset])
+    }
 }

@@ -14,6 +14,8 @@ use super::slots::Slots;
 use crate::Options;
 use crate::flow::add_anew;
 use crate::loops::{Read, Reader, Readers, Stacks};
+use crate::recompute::again::Again;
+use crate::recompute::place::shaped;
 
 /// The change that drops as many of `dropped` as can be computed in every loop that reads them, and which these are.
 pub(super) fn patch(
@@ -70,9 +72,12 @@ fn attempt(
             };
             let writer = writers.entry(read.row).or_insert_with(fresh);
             let root = Moment { value: stacks.list[read.stack].row, steps: 0 };
-            let value = writer.write(&mut patch, &mut slots, &cone, root).ok_or(read.stack)?;
+            let (patch, slots) = (&mut patch, &mut slots);
+            let mut writing = Writing { writer, patch, slots, cone: &cone };
+            let value = writing.again(root).ok_or(read.stack)?;
+            let Writing { writer, patch, .. } = writing;
             let shape = module.instruction(read.site).array().ok_or(read.stack)?;
-            let value = writer.shaped(&mut patch, value, shape);
+            let value = writer.shaped(patch, value, shape).ok_or(read.stack)?;
             patch.stems_from(value, read.site);
             patch.replace(read.site, value);
         }
@@ -106,36 +111,43 @@ struct Writer<'a> {
     made: BTreeMap<Moment, InstructionId>,
 }
 
-impl Writer<'_> {
-    /// The instruction that holds `root`; `None` if the reader does not carry what it needs.
-    fn write(&mut self, patch: &mut Patch, slots: &mut Slots<'_>, cone: &Cone, root: Moment) -> Option<InstructionId> {
-        let mut work = vec![root];
-        while let Some(&at) = work.last() {
-            if self.made.contains_key(&at) {
-                work.pop();
-                continue;
-            }
-            let node = cone.get(&at)?;
-            let missing: Vec<Moment> =
-                node.needs(at).into_iter().filter(|needed| !self.made.contains_key(needed)).collect();
-            if !missing.is_empty() {
-                work.extend(missing);
-                continue;
-            }
-            let made = self.one(patch, slots, at, node)?;
-            self.made.insert(at, made);
-            work.pop();
-        }
-        self.made.get(&root).copied()
-    }
+/// The same with what it writes into.
+struct Writing<'a, 'm> {
+    writer: &'a mut Writer<'m>,
+    patch: &'a mut Patch,
+    slots: &'a mut Slots<'m>,
+    cone: &'a Cone,
+}
 
-    fn one(&mut self, patch: &mut Patch, slots: &mut Slots<'_>, at: Moment, node: &Node) -> Option<InstructionId> {
+impl Again for Writing<'_, '_> {
+    type Key = Moment;
+
+    fn written(&mut self) -> &mut BTreeMap<Moment, InstructionId> {
+        &mut self.writer.made
+    }
+    fn needs(&self, at: Moment) -> Option<Vec<Moment>> {
+        self.cone.get(&at).map(|node| node.needs(at))
+    }
+    fn write_one(&mut self, at: Moment, operands: &[InstructionId]) -> Option<InstructionId> {
+        self.writer.one(self.patch, self.slots, (at, self.cone.get(&at)?), operands)
+    }
+}
+
+impl Writer<'_> {
+    /// Writes one value; `None` if the reader does not carry what it needs.
+    fn one(
+        &mut self,
+        patch: &mut Patch,
+        slots: &mut Slots<'_>,
+        (at, node): (Moment, &Node),
+        operands: &[InstructionId],
+    ) -> Option<InstructionId> {
         let (module, body) = (self.module, self.reader.body);
         let inst = module.instruction(at.value.inst);
         match node {
             Node::Row(stack) => {
                 let row = self.kept_row(patch, slots, *stack, at.steps)?;
-                Some(self.shaped(patch, row, inst.array()?))
+                self.shaped(patch, row, inst.array()?)
             }
             Node::Given(initial) => self.element(patch, slots, *initial),
             Node::GivenRow(initial) => {
@@ -146,14 +158,12 @@ impl Writer<'_> {
             Node::Before(initial, _) => {
                 let first = self.element(patch, slots, *initial)?;
                 let is_first = self.rows.is_first(patch, at.steps, inst.array()?)?;
-                let later = self.made[&node.needs(at)[0]];
-                let later = self.shaped(patch, later, inst.array()?);
+                let later = self.shaped(patch, *operands.first()?, inst.array()?)?;
                 let operands = [is_first, first, later];
                 Some(patch.add(body, Instruction::new("residual.before", inst.shape.clone(), Opcode::Select, operands)))
             }
             Node::Operation(_) => {
-                let operands: Vec<InstructionId> = node.needs(at).iter().map(|operand| self.made[operand]).collect();
-                let copy = Instruction { operands: operands.into(), ..inst.clone() };
+                let copy = Instruction { operands: operands.iter().copied().collect(), ..inst.clone() };
                 let for_cpu = self.target == Target::Cpu;
                 Some(if for_cpu { add_anew(module, patch, body, copy) } else { patch.add(body, copy) })
             }
@@ -198,23 +208,13 @@ impl Writer<'_> {
 
     /// The row of an array that belongs to a step so many before the one whose row is read, `[1, ...]`.
     fn slice(&mut self, patch: &mut Patch, whole: InstructionId, steps: i64) -> Option<InstructionId> {
-        let array = patch.instruction(self.module, whole).array()?.with_dim(0, 1);
-        let (row, zero) = (self.rows.start(patch, steps)?, self.rows.zero(patch));
-        let starts = (0..array.rank()).map(|dim| if dim == 0 { row } else { zero });
-        let operands: Vec<InstructionId> = [whole].into_iter().chain(starts).collect();
-        let sizes = Attribute::ints(AttrKey::DynamicSliceSizes, array.dims.iter().copied());
-        let slice = Instruction::new("residual.row", Shape::Array(array).into(), Opcode::DynamicSlice, operands);
-        Some(patch.add(self.reader.body, slice.with(sizes)))
+        let row = self.rows.start(patch, steps)?;
+        let shape = patch.instruction(self.module, whole).array()?.clone();
+        Some(self.rows.place.rows(patch, "residual.row", (whole, &shape), (0, row, 1)))
     }
 
     /// The value under another shape of as many elements.
-    fn shaped(&self, patch: &mut Patch, value: InstructionId, wanted: &ArrayShape) -> InstructionId {
-        let has = patch.instruction(self.module, value);
-        if has.array().is_some_and(|array| array.dims == wanted.dims) {
-            return value;
-        }
-        let reshape =
-            Instruction::new("residual.shaped", Shape::Array(wanted.clone()).into(), Opcode::Reshape, [value]);
-        patch.add(self.reader.body, reshape)
+    fn shaped(&self, patch: &mut Patch, value: InstructionId, wanted: &ArrayShape) -> Option<InstructionId> {
+        shaped(self.module, patch, (self.reader.body, "residual.shaped"), value, wanted)
     }
 }

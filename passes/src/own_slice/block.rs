@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
-use hlo_ir::module::Payload;
-use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_ir::{ComputationId, ElementType, InstructionId, Module, Opcode};
 
 use super::Own;
 use super::plan::Plan;
-use crate::flow::{OperandFlow, Rows, block_shape, restrict};
+use crate::flow::{OperandFlow, Rows, restrict};
+use crate::recompute::again::Again;
+use crate::recompute::place::Place;
 
 /// Which values of a computation follow from the number of the device, as far as that computation shows.
 pub(super) fn depends_on_device(module: &Module, computation: ComputationId) -> SideTable<InstructionId, bool> {
@@ -33,10 +34,19 @@ pub(super) fn patch(module: &Module, plan: &Plan, own: &[Own]) -> Option<Patch> 
         {
             return None;
         }
-        let mut builder = Builder { module, plan, patch: &mut patch, own, element, start, done: BTreeMap::new() };
+        let place = Place::new(module.instruction(own.slice).parent, element, "own_start");
+        let mut builder = Builder {
+            module,
+            plan,
+            patch: &mut patch,
+            own,
+            place: place.like(module.instruction(own.slice)),
+            start,
+            written: BTreeMap::new(),
+        };
         builder.start = builder.clamped();
         let (&value, part) = plan.computed.first()?;
-        let new = builder.rows_of(value, part.dim, part.rows);
+        let new = builder.again((value, part.dim, part.rows))?;
         patch.replace(own.slice, new);
         patch.stems_from(new, value);
     }
@@ -64,12 +74,45 @@ struct Builder<'a> {
     plan: &'a Plan,
     patch: &'a mut Patch,
     own: Own,
-    /// Type of the start.
-    element: ElementType,
+    place: Place,
     /// First row of the slice, inside the value.
     start: InstructionId,
-    /// What is built: rows of a value along a dimension.
-    done: BTreeMap<(InstructionId, usize, Rows), InstructionId>,
+    written: BTreeMap<Wanted, InstructionId>,
+}
+
+/// Rows of a value along a dimension.
+type Wanted = (InstructionId, usize, Rows);
+
+impl Again for Builder<'_> {
+    type Key = Wanted;
+
+    fn written(&mut self) -> &mut BTreeMap<Wanted, InstructionId> {
+        &mut self.written
+    }
+
+    fn needs(&self, (id, _, rows): Wanted) -> Option<Vec<Wanted>> {
+        let Some(part) = self.plan.computed.get(&id) else { return Some(Vec::new()) };
+        let operands = self.module.instruction(id).operands.iter().zip(&part.reads);
+        let parts = operands.filter_map(|(&operand, read)| match *read {
+            OperandFlow::Block { dim, step } => Some(rows.then(step).map(|rows| (operand, dim, rows))),
+            OperandFlow::Whole => None,
+        });
+        parts.collect()
+    }
+
+    fn write_one(&mut self, (id, dim, rows): Wanted, operands: &[InstructionId]) -> Option<InstructionId> {
+        let Some(part) = self.plan.computed.get(&id) else { return self.read(id, dim, rows) };
+        let inst = self.module.instruction(id);
+        let mut parts = operands.iter().copied();
+        let operands = inst.operands.iter().zip(&part.reads).map(|(&operand, read)| match read {
+            OperandFlow::Block { .. } => parts.next(),
+            OperandFlow::Whole => Some(operand),
+        });
+        let operands = operands.collect::<Option<_>>()?;
+        let new = self.patch.add(inst.parent, restrict(inst, dim, rows.len(self.own.rows), operands));
+        self.patch.stems_from(new, id);
+        Some(new)
+    }
 }
 
 impl Builder<'_> {
@@ -77,96 +120,27 @@ impl Builder<'_> {
     fn clamped(&mut self) -> InstructionId {
         let slice = self.module.instruction(self.own.slice);
         let extent = self.module.instruction(slice.operands[0]).array().map_or(0, |array| array.dims[self.own.dim]);
-        let (least, most) = (self.constant(0), self.constant(extent - self.own.rows));
-        self.scalar(Opcode::Clamp, &[least, self.start, most])
-    }
-
-    /// The rows of a value that belong to the slice; recursion is as deep as the region, which is bounded by its computation.
-    fn rows_of(&mut self, value: InstructionId, dim: usize, rows: Rows) -> InstructionId {
-        let mut stack = vec![(value, dim, rows, false)];
-        while let Some((id, dim, rows, ready)) = stack.pop() {
-            if self.done.contains_key(&(id, dim, rows)) {
-                continue;
-            }
-            let Some(part) = self.plan.computed.get(&id) else {
-                let read = self.read(id, dim, rows);
-                self.done.insert((id, dim, rows), read);
-                continue;
-            };
-            let operands: Vec<_> = self.module.instruction(id).operands.iter().copied().zip(&part.reads).collect();
-            let wanted = operands.iter().map(|&(operand, read)| match *read {
-                OperandFlow::Block { dim, step } => {
-                    (operand, Some((dim, rows.then(step).expect("the plan follows such steps only"))))
-                }
-                OperandFlow::Whole => (operand, None),
-            });
-            let wanted: Vec<_> = wanted.collect();
-            if ready {
-                let operands = wanted.iter().map(|&(operand, part)| match part {
-                    Some((dim, rows)) => self.done[&(operand, dim, rows)],
-                    None => operand,
-                });
-                let inst = restrict(self.module.instruction(id), dim, rows.len(self.own.rows), operands.collect());
-                let new = self.patch.add(inst.parent, inst);
-                self.patch.stems_from(new, id);
-                self.done.insert((id, dim, rows), new);
-            } else {
-                stack.push((id, dim, rows, true));
-                stack.extend(
-                    wanted
-                        .iter()
-                        .rev()
-                        .filter_map(|&(operand, part)| part.map(|(dim, rows)| (operand, dim, rows, false))),
-                );
-            }
-        }
-        self.done[&(value, dim, rows)]
+        self.place.clamped(self.patch, self.start, extent - self.own.rows)
     }
 
     /// A slice of a value that stands in memory.
-    fn read(&mut self, id: InstructionId, dim: usize, rows: Rows) -> InstructionId {
+    fn read(&mut self, id: InstructionId, dim: usize, rows: Rows) -> Option<InstructionId> {
         let inst = self.module.instruction(id);
-        let shape = block_shape(&inst.shape, dim, rows.len(self.own.rows));
-        let dims: Vec<i64> = shape.as_array().map_or_else(Vec::new, |array| array.dims.to_vec());
-        let (moving, zero) = (self.start_of(rows), self.constant(0));
-        let starts = (0..dims.len()).map(|other| if other == dim { moving } else { zero });
-        let operands = [id].into_iter().chain(starts);
-        let mut read = Instruction::new(format!("{}.own", inst.name), shape, Opcode::DynamicSlice, operands)
-            .with(Attribute::ints(AttrKey::DynamicSliceSizes, dims));
-        read.attributes.extend(self.metadata());
-        self.patch.add(inst.parent, read)
+        let (name, array) = (format!("{}.own", inst.name), (id, inst.array()?));
+        let first = self.start_of(rows);
+        Some(self.place.rows(self.patch, &name, array, (dim, first, rows.len(self.own.rows))))
     }
 
     /// First of the rows that belong to the slice.
     fn start_of(&mut self, rows: Rows) -> InstructionId {
         let (scale, offset) = (rows.len(1), rows.start(0, 1));
         let mut start = self.start;
-        if scale != 1 {
-            let scale = self.constant(scale);
-            start = self.scalar(Opcode::Multiply, &[start, scale]);
-        }
-        if offset != 0 {
-            let offset = self.constant(offset);
-            start = self.scalar(Opcode::Add, &[start, offset]);
+        for (opcode, by, nothing) in [(Opcode::Multiply, scale, 1), (Opcode::Add, offset, 0)] {
+            if by != nothing {
+                let by = self.place.constant(self.patch, by);
+                start = self.place.scalar(self.patch, opcode, [start, by]);
+            }
         }
         start
-    }
-
-    fn scalar(&mut self, opcode: Opcode, operands: &[InstructionId]) -> InstructionId {
-        let mut inst = Instruction::new("own_start", Shape::array(self.element, []), opcode, operands.iter().copied());
-        inst.attributes.extend(self.metadata());
-        self.patch.add(self.module.instruction(self.own.slice).parent, inst)
-    }
-
-    fn constant(&mut self, value: i64) -> InstructionId {
-        let constant = Instruction::new("own_constant", Shape::array(self.element, []), Opcode::Constant, []);
-        let constant = constant.with_payload(Payload::Literal(value.to_string().into()));
-        self.patch.add(self.module.instruction(self.own.slice).parent, constant)
-    }
-
-    /// The slice's, for instructions without a counterpart in the original.
-    fn metadata(&self) -> Option<Attribute> {
-        let attributes = &self.module.instruction(self.own.slice).attributes;
-        attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned()
     }
 }

@@ -1,11 +1,15 @@
 //! Writes what a computation computes again in another one.
 
+use std::collections::BTreeMap;
+
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
+
+use super::again::Again;
 
 /// What stands for an instruction of the computation in the other one.
-pub(crate) type Known = IndexMap<InstructionId, InstructionId>;
+pub(crate) type Known = BTreeMap<InstructionId, InstructionId>;
 
 /// What stands for the elements of the tuple that a computation takes.
 pub(crate) fn elements(
@@ -42,17 +46,42 @@ pub(crate) fn write(
     known: &mut Known,
 ) -> Option<()> {
     let cone = cone(module, wanted, known);
-    for (id, inst) in module.instructions_of(from).filter(|(id, _)| cone.contains(id)) {
-        if inst.opcode == Opcode::Parameter || !inst.control_predecessors().is_empty() {
-            return None;
-        }
-        let operands = inst.operands.iter().map(|operand| known.get(operand).copied()).collect::<Option<_>>()?;
-        let again = Instruction { operands, span: None, ..with_own_callees(module, patch, inst)? };
-        let again = patch.add(to, again);
-        patch.stems_from(again, id);
-        known.insert(id, again);
+    let mut copies = Copies { module, patch, to, known };
+    // In the order of the computation, which is that of the original's schedule where values are ready at the same time.
+    module
+        .instructions_of(from)
+        .filter(|(id, _)| cone.contains(id))
+        .try_for_each(|(id, _)| copies.again(id).map(|_| ()))
+}
+
+/// Instructions of a computation, written again in another one.
+struct Copies<'a> {
+    module: &'a Module,
+    patch: &'a mut Patch,
+    to: ComputationId,
+    known: &'a mut Known,
+}
+
+impl Again for Copies<'_> {
+    type Key = InstructionId;
+
+    fn written(&mut self) -> &mut Known {
+        self.known
     }
-    Some(())
+
+    fn needs(&self, id: InstructionId) -> Option<Vec<InstructionId>> {
+        let inst = self.module.instruction(id);
+        let stays = inst.opcode == Opcode::Parameter || !inst.control_predecessors().is_empty();
+        (!stays).then(|| inst.operands.to_vec())
+    }
+
+    fn write_one(&mut self, id: InstructionId, operands: &[InstructionId]) -> Option<InstructionId> {
+        let inst = with_own_callees(self.module, self.patch, self.module.instruction(id))?;
+        let operands = operands.iter().copied().collect();
+        let again = self.patch.add(self.to, Instruction { operands, span: None, ..inst });
+        self.patch.stems_from(again, id);
+        Some(again)
+    }
 }
 
 /// An instruction that calls computations of its own where it runs them as steps of the program: passes look into what has one caller.

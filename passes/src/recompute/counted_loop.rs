@@ -7,6 +7,8 @@ use hlo_ir::{
     AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
 };
 
+use super::place::Place;
+
 /// An element of a loop's state: its first value, where the loop stands, and its shape.
 pub(crate) type Part = (InstructionId, ShapeRef);
 
@@ -36,7 +38,7 @@ impl CountedLoop<'_> {
         body: impl FnOnce(&mut Patch, &Step<'_>) -> Option<Vec<InstructionId>>,
     ) -> Option<Vec<InstructionId>> {
         let first: Vec<InstructionId> = parts.iter().map(|part| part.0).collect();
-        let zero = integer(patch, self.parent, ElementType::S32, 0);
+        let zero = steps(self.parent).constant(patch, 0);
         if self.steps == 1 {
             return body(patch, &Step { computation: self.parent, number: zero, state: &first });
         }
@@ -68,8 +70,8 @@ impl CountedLoop<'_> {
         let taken: Vec<InstructionId> =
             shapes.enumerate().map(|(index, shape)| self.element(patch, inside, parameter, index, shape)).collect();
         let next = body(patch, &Step { computation: inside, number: taken[0], state: &taken[1..] })?;
-        let one = integer(patch, inside, ElementType::S32, 1);
-        let number = scalar(patch, inside, Opcode::Add, taken[0], one);
+        let one = steps(inside).constant(patch, 1);
+        let number = steps(inside).scalar(patch, Opcode::Add, [taken[0], one]);
         let root = Instruction::new("next", whole.clone(), Opcode::Tuple, [number].into_iter().chain(next));
         let root = self.add(patch, inside, root);
         patch.set_root(inside, root);
@@ -80,7 +82,7 @@ impl CountedLoop<'_> {
         let condition = patch.add_computation("goes_on");
         let parameter = parameter(patch, condition, whole);
         let number = self.element(patch, condition, parameter, 0, Shape::array(ElementType::S32, []));
-        let steps = integer(patch, condition, ElementType::S32, self.steps);
+        let steps = steps(condition).constant(patch, self.steps);
         let goes_on =
             Instruction::new("goes_on", Shape::array(ElementType::Pred, []), Opcode::Compare, [number, steps])
                 .with(Attribute::word(AttrKey::Direction, "LT"));
@@ -115,19 +117,7 @@ fn parameter(patch: &mut Patch, to: ComputationId, shape: &ShapeRef) -> Instruct
     patch.add(to, state.with_payload(Payload::Parameter(0)))
 }
 
-/// A constant number.
-pub(crate) fn integer(patch: &mut Patch, to: ComputationId, element: ElementType, value: i64) -> InstructionId {
-    let constant = Instruction::new("number", Shape::array(element, []), Opcode::Constant, []);
-    patch.add(to, constant.with_payload(Payload::Literal(value.to_string().into())))
-}
-
-/// An operation on two numbers of the type that counts steps.
-pub(crate) fn scalar(
-    patch: &mut Patch,
-    to: ComputationId,
-    opcode: Opcode,
-    left: InstructionId,
-    right: InstructionId,
-) -> InstructionId {
-    patch.add(to, Instruction::new("number", Shape::array(ElementType::S32, []), opcode, [left, right]))
+/// Numbers of steps, as they are written in a computation.
+pub(crate) const fn steps(to: ComputationId) -> Place {
+    Place::new(to, ElementType::S32, "number")
 }

@@ -1,12 +1,15 @@
 //! Writes what is computed again, and lets late users read that.
 
+use std::collections::BTreeMap;
+
 use hlo_ir::edit::Patch;
-use hlo_ir::{Instruction, InstructionId};
+use hlo_ir::{Instruction, InstructionId, Module};
 use indexmap::{IndexMap, IndexSet};
 
 use super::choose::Plan;
 use super::layers::{Layers, bytes};
 use crate::Context;
+use crate::recompute::again::Again;
 use crate::recompute::bits::exact;
 use crate::recompute::tie::{Ties, can_tie, can_wait_for};
 
@@ -68,24 +71,14 @@ impl Writer<'_, '_> {
         if !values.iter().all(|&id| self.can_wait(id, values)) {
             return;
         }
-        let mut again: IndexMap<InstructionId, InstructionId> = IndexMap::new();
-        let mut tied: IndexMap<InstructionId, InstructionId> = IndexMap::new();
-        for &id in values {
-            let mut copy = module.instruction(id).clone();
-            let is_first = !copy.operands.iter().any(|&operand| !self.layers.is_free(operand));
-            for operand in &mut copy.operands {
-                let at = *operand;
-                *operand = match again.get(&at) {
-                    Some(&again) => again,
-                    None if self.layers.is_free(at) && !is_first => at,
-                    None if !can_tie(module, at) => at,
-                    None => *tied.entry(at).or_insert_with(|| self.ties.tie(at, after)),
-                };
-            }
-            let new = self.ties.patch.add(self.layers.computation, copy);
-            self.ties.patch.stems_from(new, id);
-            again.insert(id, new);
+        let (layers, ties) = (self.layers, &mut self.ties);
+        let own = values.iter().copied().collect();
+        let mut segment =
+            Segment { module, layers, ties, values: own, after, tied: IndexMap::new(), written: BTreeMap::new() };
+        if values.iter().any(|&id| segment.again(id).is_none()) {
+            return;
         }
+        let again = segment.written;
         for user in users {
             let changed = self.users.entry(user).or_insert_with(|| module.instruction(user).clone());
             for operand in &mut changed.operands {
@@ -116,5 +109,47 @@ impl Writer<'_, '_> {
         let operands = users.iter().flat_map(|&user| module.instruction(user).operands.iter().copied());
         let there = operands.filter(|&id| self.layers.is_late(id) && self.layers.depth(id) < first);
         there.filter(|&id| can_wait_for(module, id)).max_by_key(|&id| (self.layers.depth(id), id))
+    }
+}
+
+/// Values of one segment, which wait for `after`.
+struct Segment<'a, 'm> {
+    module: &'m Module,
+    layers: &'a Layers<'a>,
+    ties: &'a mut Ties<'m>,
+    values: IndexSet<InstructionId>,
+    after: InstructionId,
+    /// What is read from outside of the segment, as it waits.
+    tied: IndexMap<InstructionId, InstructionId>,
+    written: BTreeMap<InstructionId, InstructionId>,
+}
+
+impl Again for Segment<'_, '_> {
+    type Key = InstructionId;
+
+    fn written(&mut self) -> &mut BTreeMap<InstructionId, InstructionId> {
+        &mut self.written
+    }
+
+    fn needs(&self, id: InstructionId) -> Option<Vec<InstructionId>> {
+        let operands = self.module.instruction(id).operands.iter().copied();
+        Some(operands.filter(|operand| self.values.contains(operand)).collect())
+    }
+
+    fn write_one(&mut self, id: InstructionId, _: &[InstructionId]) -> Option<InstructionId> {
+        let mut copy = self.module.instruction(id).clone();
+        let is_first = !copy.operands.iter().any(|&operand| !self.layers.is_free(operand));
+        for operand in &mut copy.operands {
+            let at = *operand;
+            *operand = match self.written.get(&at) {
+                Some(&again) => again,
+                None if self.layers.is_free(at) && !is_first => at,
+                None if !can_tie(self.module, at) => at,
+                None => *self.tied.entry(at).or_insert_with(|| self.ties.tie(at, self.after)),
+            };
+        }
+        let new = self.ties.patch.add(self.layers.computation, copy);
+        self.ties.patch.stems_from(new, id);
+        Some(new)
     }
 }
