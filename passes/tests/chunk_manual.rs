@@ -4,6 +4,9 @@ mod chunking;
 mod common;
 mod interpreter;
 
+use hlo_passes::Grade;
+
+use chunking::seeded_planner::{self, offers};
 use chunking::{missed, options, rewrite};
 use common::parse;
 
@@ -61,4 +64,33 @@ fn an_axis_left_to_the_compiler_may_cut_the_rows_as_well() {
     assert_eq!(missed(&parse(&body(r#""d"=2, "e"=2"#, r#"\"d\""#)), &options(80)), ["sharded"]);
     let open = body(r#""d"=4"#, r#"\"d\""#).replace(", frontend_attributes={inlineable=\"false\"}", "");
     assert_eq!(missed(&parse(&open), &options(80)), ["sharded"], "such a call is inlined before partitioning");
+}
+
+/// A loop over the rows of a large value is found in what every device runs, and said to be missing where nothing tells how the value lies across them.
+#[test]
+fn loops_over_values_that_may_lie_across_devices_are_missed() {
+    let one = |header: &str| {
+        format!(
+            "HloModule m{header}
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+ENTRY %main {{
+  %x = f32[64,16] parameter(0)
+  %y = f32[16,64] parameter(1)
+  %zero = f32[] constant(0)
+  %scores = f32[64,64] dot(%x, %y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %powers = f32[64,64] exponential(%scores)
+  ROOT %sums = f32[64] reduce(%powers, %zero), dimensions={{1}}, to_apply=%sum
+}}
+"
+        )
+    };
+    let (whole, divided) = (parse(&one("")), parse(&one(", num_partitions=4")));
+    assert!(!offers(&whole, 1024, Grade::HloExact).is_empty());
+    assert_eq!(seeded_planner::missed(&whole, 1024), []);
+    assert!(offers(&divided, 1024, Grade::HloExact).is_empty());
+    assert_eq!(seeded_planner::missed(&divided, 1024), [("powers".to_owned(), "sharded")]);
 }

@@ -38,7 +38,7 @@ use super::size::{BlockSize, Limits, granule};
 use super::sum::settle_sums;
 use crate::flow::Value;
 use crate::small_programs::{least_gain, possible};
-use crate::{Condition, Context, Finding, Grade, Outcome};
+use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
 
 /// Plans offered at a time.
 const MOST_OFFERS: usize = 6;
@@ -76,6 +76,21 @@ impl Offer {
     }
 }
 
+/// Why a plan cannot be made.
+struct Refusal {
+    /// The largest value that it would remove.
+    instruction: InstructionId,
+    wasted: Bytes,
+    reason: Reason,
+}
+
+impl Refusal {
+    fn finding(self) -> Finding {
+        let Self { instruction, wasted, reason } = self;
+        Finding { instruction, grade: Grade::HloExact, wasted, outcome: Outcome::Missed(reason) }
+    }
+}
+
 /// Findings about the large values of one computation.
 pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
     if context.estimate.temporaries + context.estimate.hidden_scratch == Bytes::ZERO {
@@ -83,7 +98,14 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     }
     let graph = Graph::of(context, computation);
     let flow = Flow::new(context, &graph);
-    let mut offers: Vec<Offer> = plans(&flow).into_iter().filter_map(|plan| offer(&flow, plan)).collect();
+    let (mut offers, mut refused) = (Vec::new(), IndexMap::new());
+    for plan in plans(&flow) {
+        match offer(&flow, plan) {
+            Ok(offer) => offers.push(offer),
+            Err(Some(refusal)) => _ = refused.entry(refusal.instruction).or_insert(refusal),
+            Err(None) => {}
+        }
+    }
     offers.sort_by_key(|offer| std::cmp::Reverse((offer.price.gain, offer.rest())));
     let (offers, mut likes): (Vec<Offer>, Vec<Offer>) = offers.into_iter().partition(|offer| !offer.plan.is_like);
     // Neither a limit on the command line nor a goal of memory that is not met asks for run time.
@@ -93,7 +115,8 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     // What is done at one place may be done at all that are like it.
     let kinds: IndexSet<_> = offers.iter().map(Offer::kind).collect();
     offers.extend(likes.into_iter().filter(|like| kinds.contains(&like.kind())));
-    offers.into_iter().filter_map(|offer| finding(context, offer)).collect()
+    let missed = refused.into_values().map(Refusal::finding);
+    offers.into_iter().filter_map(|offer| finding(context, offer)).chain(missed).collect()
 }
 
 /// The offers without those to which another one that saves almost as much is clearly preferable for its run time.
@@ -221,8 +244,14 @@ fn key(plan: &Plan) -> Vec<(InstructionId, usize)> {
     key
 }
 
-/// Regions, block sizes and price of a plan; `None` if it cannot be made or is not worth it.
-fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
+/// Regions, block sizes and price of a plan. The error says why it cannot be made, where that is more than that it is not worth it.
+fn offer(flow: &Flow<'_, '_>, plan: Plan) -> Result<Offer, Option<Refusal>> {
+    let (plan, regions) = regions(flow, plan)?;
+    offer_of(flow, plan, regions).ok_or(None)
+}
+
+/// What each loop of a plan computes in blocks.
+fn regions(flow: &Flow<'_, '_>, mut plan: Plan) -> Result<(Plan, Vec<Region>), Option<Refusal>> {
     let context = flow.context;
     masks::store_pred_not_convert(flow.graph, &mut plan);
     for sinks in &mut plan.loops {
@@ -233,21 +262,35 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     for (sinks, allowed) in plan.loops.iter().zip(&plan.allowed) {
         let all: Vec<&Sink> = sinks.iter().collect();
         let grades = sinks.iter().map(|sink| sink.grade(context.module, &all));
-        if grades.max()? > context.options.exactness {
-            return None;
+        if grades.max().is_none_or(|grade| grade > context.options.exactness) {
+            return Err(None);
         }
-        let region = grow(context, &all, &all, &IndexSet::new(), Some(allowed)).ok()?;
-        if sharded(context, &all, &region).is_some() || unfit(context, &all, &region).is_some() {
-            return None;
+        let region = grow(context, &all, &all, &IndexSet::new(), Some(allowed)).map_err(|_| None)?;
+        if let Some(reason) = sharded(context, &all, &region) {
+            return Err(refusal(context, &plan, reason));
+        }
+        if unfit(context, &all, &region).is_some() {
+            return Err(None);
         }
         regions.push(region);
     }
-    if is_cyclic(context.module, &plan, &regions) {
-        return None;
-    }
-    if recomputes_branch_input(flow, &plan, &regions) {
-        return None;
-    }
+    let is_sound = !is_cyclic(context.module, &plan, &regions) && !recomputes_branch_input(flow, &plan, &regions);
+    if is_sound { Ok((plan, regions)) } else { Err(None) }
+}
+
+/// What is said of a plan that devices stand in the way of: its largest value stays, if that counts.
+fn refusal(context: &Context<'_>, plan: &Plan, reason: Reason) -> Option<Refusal> {
+    let bytes = |value: &InstructionId| hlo_memory::size::shape_size(context.module.shape(*value));
+    let instruction = *plan.members.keys().max_by_key(|value| bytes(value))?;
+    let wasted = bytes(&instruction)?;
+    let (part_of_all, _) = least_gain(context, context.estimate.total_with_scratch());
+    let counts = wasted >= context.options.min_saving.max(part_of_all);
+    counts.then_some(Refusal { instruction, wasted, reason })
+}
+
+/// Block sizes and price of a plan; `None` if it is not worth it.
+fn offer_of(flow: &Flow<'_, '_>, plan: Plan, regions: Vec<Region>) -> Option<Offer> {
+    let context = flow.context;
     let price = Price::of(flow, &plan, &regions)?;
     let copies = if context.options.target == Target::Tpu { hoisted(context, &regions) } else { 0 };
     if copies.saturating_mul(2) > price.gain {

@@ -24,7 +24,8 @@ pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -
     }
     let refuse = |block: &Block, why: &str| {
         let name = &module.instruction(block.value.inst).name;
-        let message = format!("`{name}` {why}, and blocks of a dimension that lies across devices cost memory");
+        let message =
+            format!("`{name}` {why}, and blocks of a dimension that lies across devices cost memory; {PER_DEVICE}");
         Some(Reason { code: "sharded", message })
     };
     for (block, source) in &region.blocks {
@@ -44,9 +45,12 @@ pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -
     wholes.find(|&op| is_cut(module.instruction(op))).map(|op| takes_collectives(module, op))
 }
 
+/// What helps.
+const PER_DEVICE: &str = "what each device runs can be cut (`hlo_opt.jit`, or a dump from behind the partitioner)";
+
 fn takes_collectives(module: &Module, value: InstructionId) -> Reason {
     let name = &module.instruction(value).name;
-    let message = format!("`{name}` lies across devices, and each block would take collectives for it");
+    let message = format!("`{name}` lies across devices, and each block would take collectives for it; {PER_DEVICE}");
     Reason { code: "sharded", message }
 }
 
