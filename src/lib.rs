@@ -54,6 +54,6 @@ pub use driver::run;
 pub use exit::Exit;
 pub use hlo_memory::{Bytes, Details, Estimate, Target};
 pub use hlo_passes::manager::Observer;
-pub use hlo_passes::{Assumption, Grade, Objective, Options};
+pub use hlo_passes::{Assumption, Grade, Machine, Objective, Options};
 pub use judge::{Answer, Attempt, Bounds, Figures, Judge, JudgeError, Request, Verdict, decide};
 pub use pipeline::{Pipeline, PipelineError};

@@ -9,7 +9,7 @@ mod session;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hlo_opt::{Bytes, Optimized, Options, Pipeline, optimize};
+use hlo_opt::{Bytes, Machine, Optimized, Options, Pipeline, optimize};
 use serde_json::{Value, json};
 use session::{Session, program, workspace};
 
@@ -30,8 +30,13 @@ fn source(lines: &str) -> String {
 }
 
 fn rewrite(text: &str, chunk_bytes: u64) -> Optimized {
-    let options =
-        Options { chunk_bytes: Some(Bytes(chunk_bytes)), min_saving: Bytes(1), advise: false, ..Options::default() };
+    let options = Options {
+        chunk_bytes: Some(Bytes(chunk_bytes)),
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        advise: false,
+        ..Options::default()
+    };
     let outcome = optimize(text, &Pipeline::standard(), &options).unwrap_or_else(|failure| panic!("{failure}\n{text}"));
     assert!(!outcome.report.rewrites.is_empty(), "nothing was rewritten in\n{text}");
     outcome
@@ -127,8 +132,13 @@ fn blocks_of_a_normalization_are_rounded_no_more_often() {
 #[test]
 fn a_bitwise_run_leaves_what_the_library_keeps_in_32_bits_alone() {
     let text = source(&(softmax("multiply") + WEIGHTED));
-    let options =
-        Options { exactness: hlo_opt::Grade::Bitwise, min_saving: Bytes(1), advise: false, ..Options::default() };
+    let options = Options {
+        exactness: hlo_opt::Grade::Bitwise,
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        advise: false,
+        ..Options::default()
+    };
     let outcome = optimize(&text, &Pipeline::standard(), &options).unwrap();
     let answer = asked("short-bitwise", "same", &text, &outcome.text);
     assert_eq!(answer["bitwise"], json!(true), "{answer}");

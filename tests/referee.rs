@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{corpus, devices, full, programs, root, small, text, xla_total};
-use hlo_opt::{Assumption, Bytes, Grade, Optimized, Options, Pipeline, optimize};
+use hlo_opt::{Assumption, Bytes, Grade, Machine, Optimized, Options, Pipeline, optimize};
 use hlo_passes::manager::RunReport;
 use serde_json::{Value, json};
 use session::{Session, program, workspace};
@@ -190,9 +190,15 @@ impl fmt::Display for Row<'_> {
 /// Ways to rewrite a small program: passes, options, and how many data sets the results must agree on. The first data set keeps every index
 /// in bounds, the later ones do not.
 fn ways() -> Vec<(&'static str, Option<&'static str>, Options, u32)> {
-    let eager = Options { min_saving: Bytes(1), verify_each: true, advise: false, ..Options::default() };
+    let eager = Options {
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        verify_each: true,
+        advise: false,
+        ..Options::default()
+    };
     let blocks = |bytes| Options { chunk_bytes: Some(Bytes(bytes)), ..eager.clone() };
-    let assume = Options { min_saving: Bytes(1), ..assuming_bounds() };
+    let assume = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..assuming_bounds() };
     vec![
         ("default", None, eager.clone(), 4),
         ("small-blocks", None, blocks(1024), 4),
@@ -266,7 +272,12 @@ fn results_stay_equal_where_a_budget_makes_loops_multiply_again() {
 #[test]
 fn results_stay_equal_where_gradients_of_kernels_are_added_up_over_examples() {
     let text = include_str!("../passes/tests/budget_programs/convolution_gradient.hlo").replace("[512,", "[64,");
-    let options = Options { exactness: Grade::Reassociate, min_saving: Bytes(1), ..Options::default() };
+    let options = Options {
+        exactness: Grade::Reassociate,
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        ..Options::default()
+    };
     let outcome = optimize(&text, &Pipeline::parse("chunk").unwrap(), &options).unwrap();
     assert!(outcome.text.contains(" while("), "a loop over examples is what is judged here");
     let folder = workspace("convolution-gradient");
@@ -319,7 +330,13 @@ fn results_stay_equal_where_sums_leave_dimensions_out() {
 #[test]
 fn results_stay_equal_on_several_devices() {
     let folder = workspace("devices");
-    let eager = Options { min_saving: Bytes(1), verify_each: true, advise: false, ..Options::default() };
+    let eager = Options {
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        verify_each: true,
+        advise: false,
+        ..Options::default()
+    };
     let mut compared = 0;
     let programs =
         devices().into_iter().flat_map(|group| programs(&group).into_iter().map(move |name| (group.clone(), name)));

@@ -10,7 +10,7 @@ mod session;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hlo_opt::{Bytes, Grade, Optimized, Options, Pipeline, optimize};
+use hlo_opt::{Bytes, Grade, Machine, Optimized, Options, Pipeline, optimize};
 use serde_json::{Value, json};
 use session::{Session, program, workspace};
 
@@ -58,7 +58,14 @@ fn rewrite(text: &str, options: &Options) -> Optimized {
 }
 
 fn small_blocks(bytes: u64, exactness: Grade) -> Options {
-    Options { chunk_bytes: Some(Bytes(bytes)), min_saving: Bytes(1), exactness, advise: false, ..Options::default() }
+    Options {
+        chunk_bytes: Some(Bytes(bytes)),
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        exactness,
+        advise: false,
+        ..Options::default()
+    }
 }
 
 fn save(folder: &Path, name: &str, text: &str) -> PathBuf {

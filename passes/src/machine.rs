@@ -32,6 +32,8 @@ pub struct Machine {
     pub transcendentals: u64,
     /// Bytes in a second that the system hands to a run anew, filled with zeros; `None` where runs keep the memory of those before them.
     pub fresh_bytes_per_second: Option<u64>,
+    /// The largest allocation that runs keep from those before them, where others come anew.
+    pub kept: Bytes,
     /// With this many rows, a product takes twice what its operations would take; 0 where reading the other matrix is all that they wait for.
     pub few_rows: u64,
 }
@@ -57,7 +59,8 @@ const MIB: u64 = 1 << 20;
 
 /// Two cores of a server, on which run times of this project were measured. They reach 110 billion operations a second in products of 64 rows and 180 in those of 2,048; prices
 /// count 250, with which they were fitted to run times of programs. Kernels take ten microseconds, most of it for threads that wait for each other. A GiB that is asked for anew takes 164 to 185
-/// milliseconds, 18 to 32 in the memory of an argument (`tests/referee/scalar_times.py`, 28 November 2026): 0.6 microseconds for a page of 4 KiB.
+/// milliseconds, 18 to 32 in the memory of an argument (`tests/referee/scalar_times.py`, 28 November 2026): 0.6 microseconds for a page of 4 KiB. glibc
+/// gives back what is larger than 32 MiB (`DEFAULT_MMAP_THRESHOLD_MAX`).
 const CPU: Machine = Machine {
     name: SmolStr::new_static("cpu"),
     target: Target::Cpu,
@@ -71,6 +74,7 @@ const CPU: Machine = Machine {
     arithmetic: 100 * GIGA,
     transcendentals: 25 * GIGA / 4,
     fresh_bytes_per_second: Some(4096 * GIGA / 600),
+    kept: Bytes(32 * MIB),
     few_rows: 64,
 };
 
@@ -92,6 +96,7 @@ const fn gpu(name: &'static str, [memory, bytes_per_second, cache]: [u64; 3], [b
         // Sixteen a clock in each of some hundred processors.
         transcendentals: 3 * TERA,
         fresh_bytes_per_second: None,
+        kept: Bytes::ZERO,
         few_rows: 0,
     }
 }
@@ -112,6 +117,7 @@ const fn tpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64,
         arithmetic: 8 * TERA,
         transcendentals: TERA,
         fresh_bytes_per_second: None,
+        kept: Bytes::ZERO,
         few_rows: 0,
     }
 }
@@ -133,6 +139,11 @@ impl Machine {
     /// The machine that is meant by a target alone: two cores, an H100 or a TPU v5e.
     pub fn of(target: Target) -> &'static Self {
         MACHINES.iter().find(|machine| machine.target == target).expect("every target has a machine")
+    }
+    /// The CPU, if runs kept no memory of those before them: small programs are treated like large ones.
+    #[must_use]
+    pub fn keeping_nothing() -> Self {
+        Self { kept: Bytes::ZERO, ..CPU }
     }
     /// The machine of this name for a target.
     pub fn named(target: Target, name: &str) -> Option<&'static Self> {

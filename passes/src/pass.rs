@@ -108,10 +108,6 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether the user set a size of blocks, or asks for less than the usual savings.
-    pub(crate) fn asks_for_small_savings(&self) -> bool {
-        self.chunk_bytes.is_some() || self.min_saving < Self::default().min_saving
-    }
     /// The peak that is wanted, even at the cost of run time: the budget, or none at all where as little memory is wanted as can be had.
     pub(crate) fn goal(&self) -> Option<Bytes> {
         if self.objective == Objective::Memory { Some(Bytes::ZERO) } else { self.budget }

@@ -4,24 +4,21 @@
 //! (`DEFAULT_MMAP_THRESHOLD_MAX` in glibc's malloc.c); a larger piece goes back to the system, and each run pays for its pages again. Of 172 programs
 //! on one machine, all but three of those that needed more ran at 0.95 to 6 times their speed as loops, those that needed less at 0.6 to 2.
 
-use hlo_memory::{Bytes, Target};
+use hlo_memory::Bytes;
 
 use crate::{Context, Finding, Outcome, Pass, PassKind, Reason};
 
 /// What is said where it takes no loop.
 pub(crate) const NOT_ASKED: &str = "less than 32 MiB lie above the floor, which the system's allocator keeps from run to run: a loop would only \
-                                    cost run time; `--chunk-bytes` or a `--budget` asks for memory all the same";
-/// Temporaries that the C library keeps from one run to the next.
-const RECYCLED: Bytes = Bytes(32 << 20);
-
+                                    cost run time; `--chunk-bytes`, `--objective=memory` or a `--budget` asks for memory all the same";
 /// Whether a program runs in memory that it need not ask the system for, so that loops should take little time.
 pub(crate) fn fits_malloc_cache(context: &Context<'_>) -> bool {
-    context.options.target == Target::Cpu && beside_floor(context) < RECYCLED.get() && !asks_for_memory(context)
+    beside_floor(context) < context.options.machine().kept.get() && !asks_for_memory(context)
 }
 
-/// Whether memory is wanted at the cost of run time: who sets a size of blocks, misses a budget or asks for less than the usual savings wants it.
+/// Whether memory is wanted at the cost of run time: who sets a size of blocks or misses a budget wants it.
 pub(crate) fn asks_for_memory(context: &Context<'_>) -> bool {
-    context.options.asks_for_small_savings() || context.misses_goal()
+    context.options.chunk_bytes.is_some() || context.misses_goal()
 }
 
 /// The findings of a pass as they hold for small programs: where memory costs no time, a rewrite may not cost any, and stays a remark
@@ -67,8 +64,9 @@ mod tests {
     use hlo_ir::{Module, text};
 
     use super::*;
-    use crate::Grade;
-    use crate::Options;
+    use hlo_memory::Target;
+
+    use crate::{Grade, Machine, Options};
 
     /// Whether a rewrite of a pass of this kind is made in a program that needed so many bytes, of which none are the floor's.
     fn is_made(may_cost_time: bool, before: Bytes, options: &Options) -> bool {
@@ -135,11 +133,14 @@ mod tests {
 
     #[test]
     fn who_asks_for_memory_gets_it() {
+        let keeps_nothing = Machine::keeping_nothing();
         let asked = [
             Options { chunk_bytes: Some(Bytes(1)), ..Options::default() },
-            Options { min_saving: Bytes(1), ..Options::default() },
+            Options { machine: Some(keeps_nothing), ..Options::default() },
             Options { target: Target::Gpu, ..Options::default() },
         ];
         assert!(asked.iter().all(|options| is_made(true, Bytes(1), options)));
+        let small = Options { min_saving: Bytes(1), ..Options::default() };
+        assert!(!is_made(true, Bytes(1), &small), "who wants small savings does not ask for run time");
     }
 }

@@ -11,7 +11,7 @@ use hlo_ir::{InstructionId, Module, Shape, text, verify};
 use hlo_memory::{Bytes, Estimate, size};
 use hlo_passes::chunk::Chunk;
 use hlo_passes::inline_calls::InlineCalls;
-use hlo_passes::{Context, Finding, Options, Outcome, Pass};
+use hlo_passes::{Context, Finding, Machine, Options, Outcome, Pass};
 
 /// Bytes of all arrays of a shape.
 fn bytes(shape: &Shape) -> Bytes {
@@ -33,7 +33,8 @@ fn interface(module: &Module) -> Estimate {
 
 fn find(pass: &dyn Pass, module: &Module) -> Vec<Finding> {
     // As far as this estimate knows, all programs are small; who asks for small savings gets the blocks of large ones.
-    let options = Options { min_saving: Bytes((1 << 20) - 1), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes((1 << 20) - 1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let (users, estimate) = (Users::of(module), interface(module));
     pass.find(&Context::of_input(module, &users, &estimate, &options))
 }

@@ -6,7 +6,7 @@ mod interpreter;
 
 use hlo_ir::{AttrKey, ElementType, Module, Opcode};
 use hlo_memory::{Bytes, Target};
-use hlo_passes::{Grade, Options, Outcome};
+use hlo_passes::{Grade, Machine, Options, Outcome};
 
 use chunking::{assert_same_results, checked, find, missed, options, rewrite};
 use common::parse;
@@ -78,10 +78,11 @@ fn shapes(module: &Module, opcode: Opcode) -> Vec<String> {
 
 #[test]
 fn one_row_and_one_block_are_left_alone() {
+    let machine = Some(Machine::keeping_nothing());
     assert!(find(&parse(&usual(1)), &options(1)).is_empty());
     assert!(find(&parse(&usual(50)), &options(8 * 50)).is_empty(), "all rows fit the limit");
     assert!(
-        find(&parse(&usual(4096)), &Options { chunk_bytes: None, ..options(0) }).is_empty(),
+        find(&parse(&usual(4096)), &Options { chunk_bytes: None, machine, ..options(0) }).is_empty(),
         "fewer rows than are worth it"
     );
 }

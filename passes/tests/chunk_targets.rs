@@ -9,7 +9,7 @@ use hlo_ir::{Module, Opcode};
 use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
-use hlo_passes::{Context, Machine, Options, Outcome, Pass};
+use hlo_passes::{Context, Machine, Objective, Options, Outcome, Pass};
 
 use chunking::{find, missed, options, rewrite};
 use common::parse;
@@ -92,7 +92,7 @@ fn loops_that_take_a_quarter_longer_on_gpu_are_made_where_memory_is_asked_for() 
     let (plain, report) = optimized(&source, Target::Gpu);
     assert_eq!(loops(&plain), 0);
     assert!(report.remarks.iter().any(|remark| remark.code == "slower"), "{:?}", report.remarks);
-    let wanted = Options { target: Target::Gpu, min_saving: Bytes(1), ..Options::default() };
+    let wanted = Options { target: Target::Gpu, objective: Objective::Memory, ..Options::default() };
     let mut module = parse(&source);
     run(&mut module, &default_pipeline(), &wanted, &ModelEstimator { target: Target::Gpu })
         .expect("it has an estimate");

@@ -7,7 +7,7 @@ use hlo_ir::text;
 use hlo_memory::{Bytes, Estimator as _, ModelEstimator, Target};
 use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
-use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass as _, PassKind};
+use hlo_passes::{Context, Finding, Grade, Objective, Options, Outcome, Pass as _, PassKind};
 
 use common::parse;
 
@@ -32,7 +32,7 @@ fn notes_for(target: Target, program: &str) -> Vec<String> {
 
 /// The same of a small program that is to need less memory.
 fn notes_of_small(program: &str) -> Vec<String> {
-    notes_with(&Options { min_saving: Bytes((1 << 20) - 1), ..Options::default() }, program)
+    notes_with(&Options { objective: Objective::Memory, ..Options::default() }, program)
 }
 
 /// The same with options.
@@ -362,11 +362,8 @@ const SHORT_BLOCK: &str = include_str!("time_programs/short_block.hlo");
 #[test]
 fn products_of_whole_sequences_are_preferred_to_those_of_few_places() {
     assert_eq!(notes(SHORT_BLOCK), ["2 blocks of 2 rows"], "the library keeps tiles, and starting kernels counts");
-    assert_eq!(
-        notes_of_small(SHORT_BLOCK),
-        ["4 blocks of 1 rows"; 2],
-        "blocks of 64 places save 0.5 MiB more at first"
-    );
+    let after = |objective| report(&Options { objective, ..Options::default() }, SHORT_BLOCK).after.total;
+    assert!(after(Objective::Memory) < after(Objective::Balanced), "more may be spared at the cost of run time");
 }
 
 /// What `chunk` leaves alone by default and makes when memory is asked for.
@@ -559,7 +556,7 @@ fn blocks_of_products_are_large_on_devices() {
 fn loops_of_a_quarter_more_time_are_made_on_tpu_where_memory_is_asked_for() {
     let none: [&str; 0] = [];
     assert_eq!(notes_for(Target::Tpu, LINEAR_ATTENTION), none, "XLA:TPU needs 448 MiB, 704 with the loops");
-    let asked = Options { target: Target::Tpu, min_saving: Bytes(1), ..Options::default() };
+    let asked = Options { target: Target::Tpu, objective: Objective::Memory, ..Options::default() };
     let found = report(&asked, LINEAR_ATTENTION);
     assert!(found.after.total < found.before.total);
 }

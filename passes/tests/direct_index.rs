@@ -11,7 +11,7 @@ use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::direct_index::DirectIndex;
 use hlo_passes::inline_calls::InlineCalls;
-use hlo_passes::{Assumption, Context, Finding, Grade, Options, Outcome, Pass};
+use hlo_passes::{Assumption, Context, Finding, Grade, Machine, Options, Outcome, Pass};
 
 fn find(pass: &dyn Pass, module: &Module, options: &Options) -> Vec<Finding> {
     let (users, estimate) = (Users::of(module), estimate(Bytes::ZERO, Vec::new()));
@@ -19,7 +19,13 @@ fn find(pass: &dyn Pass, module: &Module, options: &Options) -> Vec<Finding> {
 }
 
 fn options(target: Target, assumptions: Vec<Assumption>) -> Options {
-    Options { min_saving: Bytes(1), target, assumptions, ..Options::default() }
+    Options {
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        target,
+        assumptions,
+        ..Options::default()
+    }
 }
 
 /// What the pass says about a module whose calls around scatters are inlined, and what the first rewrite makes of it.

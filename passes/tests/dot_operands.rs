@@ -7,7 +7,7 @@ use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::dot_operands::DotOperands;
-use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
+use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
 
 /// The gradient of weights `[500,8]` over two dimensions of rows.
 const PRODUCT: &str = "HloModule m
@@ -26,7 +26,7 @@ fn find(module: &Module, options: &Options) -> Vec<Finding> {
 }
 
 fn options() -> Options {
-    Options { min_saving: Bytes(1), ..Options::default() }
+    Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() }
 }
 
 /// Whether the product stays as it is with some texts replaced.

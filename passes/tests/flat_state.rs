@@ -8,7 +8,7 @@ use hlo_memory::Bytes;
 use hlo_passes::flat_state::FlatState;
 use hlo_passes::loop_residuals::LoopResiduals;
 use hlo_passes::manager::{by_names, run};
-use hlo_passes::{Context, Finding, Options, Outcome, Pass};
+use hlo_passes::{Context, Finding, Machine, Options, Outcome, Pass};
 
 /// A loop over a triple that holds a pair; its condition calls with the whole state, and its result is put together and taken apart again.
 const TRIPLE: &str = "HloModule m
@@ -71,7 +71,7 @@ ENTRY %main (x: f32[4], w: f32[4]) -> f32[3,4] {
 
 /// The module with flat states, which must be legal, and the number of changes.
 fn flatten(mut module: Module) -> (Module, usize) {
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let passes = by_names(["flat-state"]).expect("the pass exists");
     let report = run(&mut module, &passes, &options, &LargestArray).expect("the pass is sound");
     assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
@@ -90,7 +90,7 @@ fn nested(module: &Module) -> Vec<String> {
 fn find(module: &Module, pass: &dyn Pass) -> Vec<Finding> {
     let users = hlo_ir::graph::Users::of(module);
     let estimate = common::estimate(Bytes(1 << 20), Vec::new());
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     pass.find(&Context::of_input(module, &users, &estimate, &options))
 }
 

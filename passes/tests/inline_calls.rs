@@ -7,7 +7,7 @@ use hlo_ir::{Opcode, text};
 use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::inline_calls::InlineCalls;
 use hlo_passes::manager::{RunReport, by_names, default_pipeline, run};
-use hlo_passes::{Context, Finding, Options, Pass};
+use hlo_passes::{Context, Finding, Machine, Options, Pass};
 
 const NESTED: &str = "HloModule m
 
@@ -54,7 +54,7 @@ ENTRY %main (t: f32[4], i: s32[8], u: f32[8]) -> (f32[4], f32[8]) {
 fn run_on(source: &str, passes: &[Box<dyn Pass>]) -> (String, RunReport) {
     let mut module = parse(source);
     let before = text::print(&module);
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let report = run(&mut module, passes, &options, &LargestArray).expect("the passes are sound");
     (diff(&before, &text::print(&module)), report)
 }
@@ -64,7 +64,7 @@ fn inlined(source: &str, temporaries: u64) -> Vec<String> {
     let module = parse(source);
     let users = hlo_ir::graph::Users::of(&module);
     let estimate = common::estimate(Bytes(temporaries), Vec::new());
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let context = Context::of_input(&module, &users, &estimate, &options);
     let notes = InlineCalls::where_needed().find(&context).into_iter().map(|finding| match finding.outcome {
         hlo_passes::Outcome::Rewrite { note, .. } => note,
@@ -132,7 +132,7 @@ fn only_calls_in_the_operands_of_the_scatter_are_inlined() {
     let enabling = default_pipeline().into_iter().find(|pass| pass.name() == "inline-calls").expect("it is there");
     let rewrite: Box<dyn Pass> = Box::new(Fake("wants", hlo_passes::PassKind::Rewrite, wants_select));
     let mut module = parse(NESTED);
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let report = run(&mut module, &[enabling, rewrite], &options, &Sum).expect("the passes are sound");
     let notes: Vec<&str> = report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect();
     assert_eq!(notes, ["inlined wrap", "dropped"]);

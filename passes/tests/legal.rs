@@ -2,13 +2,18 @@
 
 use hlo_ir::text;
 use hlo_memory::{Bytes, ModelEstimator};
-use hlo_passes::Options;
 use hlo_passes::manager::{default_pipeline, run};
+use hlo_passes::{Machine, Options};
 
 /// Whether the peak falls, with blocks of at most so many bytes.
 fn falls(source: &str, chunk_bytes: u64) -> bool {
     let mut module = text::parse(source).expect("it is a module");
-    let options = Options { min_saving: Bytes(1), chunk_bytes: Some(Bytes(chunk_bytes)), ..Options::default() };
+    let options = Options {
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        chunk_bytes: Some(Bytes(chunk_bytes)),
+        ..Options::default()
+    };
     let report = run(&mut module, &default_pipeline(), &options, &ModelEstimator::default()).expect("it is legal");
     report.after.total < report.before.total
 }

@@ -8,7 +8,7 @@ use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::loop_inputs::LoopInputs;
 use hlo_passes::manager::{default_pipeline, run};
-use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
+use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
 
 /// The loop adds up rows of `wide`, which is computed from bytes.
 const LOOP: &str = "HloModule m
@@ -47,7 +47,7 @@ ENTRY %main (a: s8[4,8], b: s32[8], d: s32[4,8]) -> s32[8] {
 ";
 
 fn find(module: &Module) -> Vec<Finding> {
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let (users, estimate) = (Users::of(module), estimate(Bytes(0), vec![]));
     LoopInputs.find(&Context::of_input(module, &users, &estimate, &options))
 }
@@ -322,6 +322,9 @@ fn small_programs_keep_their_inputs_unless_memory_is_asked_for() {
     let (plain, made) = (Options::default(), vec!["loop-inputs"]);
     assert_eq!(passes(7168, &plain), (Vec::new(), true), "the system's allocator keeps so much from run to run");
     assert_eq!(passes(16384, &plain), (made.clone(), false));
-    assert_eq!(passes(7168, &Options { min_saving: Bytes(1), ..plain.clone() }), (made.clone(), false));
+    assert_eq!(
+        passes(7168, &Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..plain.clone() }),
+        (made.clone(), false)
+    );
     assert_eq!(passes(7168, &Options { budget: Some(Bytes(8 << 20)), ..plain }), (made, false));
 }

@@ -7,7 +7,7 @@ use hlo_ir::graph::Users;
 use hlo_ir::{Module, Opcode, text, verify};
 use hlo_memory::Bytes;
 use hlo_passes::loop_inputs::LoopInputs;
-use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
+use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
 
 /// A loop over four rows `[M,N]` of `%rows`, which `MADE` makes of the product of `%x` and `%w`; `STEP` is what a step does with one.
 const LOOP: &str = "HloModule m
@@ -71,7 +71,7 @@ fn sized(text: &str, m: usize, n: usize) -> Module {
 }
 
 fn find(module: &Module) -> Vec<Finding> {
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let (users, estimate) = (Users::of(module), estimate(Bytes(0), vec![]));
     LoopInputs.find(&Context::of_input(module, &users, &estimate, &options))
 }

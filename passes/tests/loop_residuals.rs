@@ -7,7 +7,7 @@ use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::loop_residuals::LoopResiduals;
-use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
+use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
 
 /// The first loop stacks `h = x + w[t]` and a function of it, the second adds up products of their rows.
 const LOOPS: &str = "HloModule m
@@ -86,7 +86,7 @@ ENTRY %main (a: f32[8], b: f32[4,8]) -> f32[8] {
 
 fn find(module: &Module) -> Vec<Finding> {
     let (users, estimate) = (Users::of(module), estimate(Bytes(1 << 20), Vec::new()));
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     LoopResiduals.find(&Context::of_input(module, &users, &estimate, &options))
 }
 
@@ -323,7 +323,12 @@ fn calls_hand_out_what_is_smaller_if_nothing_else_calls_the_same() {
 fn with_bitwise_results_only_what_has_no_floats_is_computed_again() {
     let module = with_state(&[]);
     let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
-    let options = Options { min_saving: Bytes(1), exactness: Grade::Bitwise, ..Options::default() };
+    let options = Options {
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        exactness: Grade::Bitwise,
+        ..Options::default()
+    };
     assert!(LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options)).is_empty());
     let context = Options { exactness: Grade::HloExact, ..options };
     assert_eq!(LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &context)).len(), 1);
@@ -366,7 +371,8 @@ fn stacks_of_bf16_are_wide_on_cpu() {
     let module = with_state(&narrow);
     let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
     let saved = |target| {
-        let options = Options { min_saving: Bytes(1), target, ..Options::default() };
+        let options =
+            Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), target, ..Options::default() };
         LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options))[0].wasted
     };
     assert_eq!(saved(Target::Cpu), Bytes(4 * 8 * 4), "the sine stays");
@@ -394,7 +400,8 @@ fn products_are_computed_again_in_the_time_that_their_rows_take_or_little_more()
         ];
         let module = with_state(&beside);
         let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
-        let options = Options { min_saving: Bytes(1), budget, ..Options::default() };
+        let options =
+            Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), budget, ..Options::default() };
         let found = LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options));
         for finding in &found {
             let mut module = module.clone();
@@ -436,7 +443,12 @@ fn rows_of_floats_that_only_move_may_be_rounded_otherwise_behind() {
     assert_eq!(find(&with(&moved))[0].grade, Grade::HloExact);
     let module = with(&moved);
     let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
-    let options = Options { min_saving: Bytes(1), exactness: Grade::Bitwise, ..Options::default() };
+    let options = Options {
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        exactness: Grade::Bitwise,
+        ..Options::default()
+    };
     assert!(LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options)).is_empty());
 }
 
@@ -523,7 +535,8 @@ fn indices_that_only_their_stack_kept_in_memory_stay_there() {
     let keeps = |source: &str, target: Target| {
         let mut module = parse(source);
         let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
-        let options = Options { min_saving: Bytes(1), target, ..Options::default() };
+        let options =
+            Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), target, ..Options::default() };
         let found = LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options));
         let Outcome::Rewrite { patch, .. } = found[0].outcome.clone() else { panic!("the stack can be dropped") };
         patch.apply(&mut module).expect("the patch fits");

@@ -7,7 +7,7 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Module, Opcode, Shape, text};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, ModelEstimator, Target};
 use hlo_passes::manager::{Observer, RemarkKind, Rewrite, RunError, RunReport, run, run_observed};
-use hlo_passes::{Assumption, Context, Finding, Grade, Options, Outcome, Pass, PassKind, Reason};
+use hlo_passes::{Assumption, Context, Finding, Grade, Machine, Options, Outcome, Pass, PassKind, Reason};
 
 /// Two large arrays, neither of which the result needs whole.
 const TWO_PEAKS: &str = "  %p = f32[4]{0} parameter(0)
@@ -20,7 +20,8 @@ const TWO_PEAKS: &str = "  %p = f32[4]{0} parameter(0)
   ROOT %t = f32[1,4]{1,0} slice(%d), slice={[0:1], [0:4]}";
 
 fn options(min_saving: u64) -> Options {
-    Options { min_saving: Bytes(min_saving), advise: false, ..Options::default() }
+    let machine = Some(Machine::keeping_nothing());
+    Options { min_saving: Bytes(min_saving), machine, advise: false, ..Options::default() }
 }
 
 /// Replaces the instruction by one with `rows` rows of zeros, or what the test wants to have in its place.

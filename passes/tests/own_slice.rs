@@ -8,7 +8,7 @@ use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::Bytes;
 use hlo_passes::own_slice::OwnSlice;
-use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
+use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
 
 const DEVICE: &str = "  %device = u32[] partition-id()
   %number = s32[] convert(%device)
@@ -18,7 +18,8 @@ const DEVICE: &str = "  %device = u32[] partition-id()
 ";
 
 fn find_at(module: &Module, exactness: Grade) -> Vec<Finding> {
-    let options = Options { min_saving: Bytes(1), exactness, ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), exactness, ..Options::default() };
     let (users, estimate) = (Users::of(module), common::estimate(Bytes(0), Vec::new()));
     OwnSlice.find(&Context::of_input(module, &users, &estimate, &options))
 }

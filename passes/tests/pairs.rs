@@ -7,7 +7,7 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{Instruction, InstructionId, Module, Opcode, text, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, size};
 use hlo_passes::manager::run;
-use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass, PassKind};
+use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass, PassKind};
 
 const SUMS: &str = "  %p = f32[4]{0} parameter(0)
   %a = f32[4]{0} sine(%p)
@@ -50,7 +50,7 @@ fn made(totals: [u64; 3], wasted: u64) -> usize {
     let mut module = module(SUMS);
     let before = text::print(&module);
     let passes = [negates("sines", Opcode::Sine, wasted), negates("cosines", Opcode::Cosine, wasted)];
-    let options = Options { min_saving: Bytes(10), ..Options::default() };
+    let options = Options { min_saving: Bytes(10), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let [none, one, two] = totals;
     let report = run(&mut module, &passes, &options, &ByCount([two, one, none])).expect("the passes are sound");
     assert_eq!(report.rewrites.is_empty(), text::print(&module) == before);
@@ -123,7 +123,12 @@ fn copies(context: &Context<'_>) -> Vec<Finding> {
 fn of_two_likes_that_read_each_other_one_is_made() {
     let mut module = module(ROWS);
     let passes: [Box<dyn Pass>; 1] = [Box::new(Fake("copies", PassKind::Rewrite, copies))];
-    let options = Options { min_saving: Bytes(10), advise: false, ..Options::default() };
+    let options = Options {
+        min_saving: Bytes(10),
+        machine: Some(Machine::keeping_nothing()),
+        advise: false,
+        ..Options::default()
+    };
     let report = run(&mut module, &passes, &options, &AllArrays).expect("the passes are sound");
     let made: Vec<_> = report.rewrites.iter().map(|rewrite| rewrite.instruction.as_str()).collect();
     assert_eq!(

@@ -8,9 +8,9 @@ use common::estimate;
 use hlo_ir::graph::Users;
 use hlo_ir::{Instruction, Opcode, text, verify};
 use hlo_memory::{Bytes, ModelEstimator, Target};
-use hlo_passes::manager::run;
+use hlo_passes::manager::{by_names, run};
 use hlo_passes::rematerialize::Rematerialize;
-use hlo_passes::{Context, Grade, Options, Outcome, Pass};
+use hlo_passes::{Context, Grade, Machine, Options, Outcome, Pass};
 
 const LAYERS: usize = 6;
 
@@ -66,7 +66,13 @@ fn again(source: &str, budget: Option<Bytes>) -> Vec<(Grade, Vec<Instruction>)> 
     let module = text::parse(source).unwrap_or_else(|errors| panic!("{errors:?}\n{source}"));
     assert_eq!(verify::verify(&module), [], "{source}");
     let users = Users::of(&module);
-    let options = Options { min_saving: Bytes(1), exactness: Grade::HloExact, budget, ..Options::default() };
+    let options = Options {
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        exactness: Grade::HloExact,
+        budget,
+        ..Options::default()
+    };
     let estimate = estimate(Bytes(1 << 24), Vec::new());
     let findings = Rematerialize.find(&Context::of_input(&module, &users, &estimate, &options));
     let made = findings.into_iter().map(|finding| {
@@ -82,11 +88,17 @@ fn count(made: &[Instruction], opcode: Opcode) -> usize {
 
 /// How often a run multiplies more than the input does, and whether it lowers the peak.
 fn more_products(source: &str, budget: Option<Bytes>) -> (usize, bool) {
+    more_products_by(&["rematerialize"], source, budget)
+}
+
+/// The same of a run of some passes.
+fn more_products_by(passes: &[&str], source: &str, budget: Option<Bytes>) -> (usize, bool) {
     let mut module = text::parse(source).unwrap_or_else(|errors| panic!("{errors:?}\n{source}"));
     let products = |module: &hlo_ir::Module| text::print(module).matches(" dot(").count();
     let before = products(&module);
-    let options = Options { min_saving: Bytes(1), budget, ..Options::default() };
-    let passes: Vec<Box<dyn Pass>> = vec![Box::new(Rematerialize)];
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), budget, ..Options::default() };
+    let passes = by_names(passes).expect("they are passes");
     let report = run(&mut module, &passes, &options, &ModelEstimator::default()).expect("it has an estimate");
     (products(&module) - before, report.after.total < report.before.total)
 }
@@ -98,6 +110,16 @@ fn many_products_are_computed_again_for_a_budget_only() {
     let (many, lowers) = more_products(&source, Some(Bytes(1)));
     assert!(few < many && many >= LAYERS - 1 && lowers, "{few}, {many}");
     assert!(again(&source, Some(Bytes(1))).iter().all(|(grade, _)| *grade == Grade::HloExact));
+}
+
+/// What each of several devices runs is a program of one only once its annotations are gone.
+#[test]
+fn what_each_device_runs_is_computed_again_too() {
+    let exchange = "  rest = f32[4096,8] all-reduce(dx0), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=sum\n";
+    let sum = "sum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n";
+    let source = step("", exchange).replacen("HloModule m\n", &format!("HloModule m, num_partitions=2\n\n{sum}"), 1);
+    let (products, lowers) = more_products_by(&["sharding-remover", "rematerialize"], &source, Some(Bytes(1)));
+    assert!(products >= LAYERS - 1 && lowers, "{products}");
 }
 
 #[test]

@@ -5,12 +5,12 @@ mod common;
 use hlo_ir::graph::Users;
 use hlo_memory::Bytes;
 use hlo_passes::replication::Replication;
-use hlo_passes::{Context, Options, Outcome, Pass};
+use hlo_passes::{Context, Machine, Options, Outcome, Pass};
 
 /// Code, bytes and message of every remark.
 fn remarks(source: &str) -> Vec<(&'static str, u64, String)> {
     let module = common::parse(source);
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let (users, estimate) = (Users::of(&module), common::estimate(Bytes(0), Vec::new()));
     let context = Context::of_input(&module, &users, &estimate, &options);
     let findings = Replication.find(&context).into_iter();

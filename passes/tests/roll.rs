@@ -10,11 +10,12 @@ use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::roll::Roll;
-use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass};
+use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
 
 /// Everything roll says about a module, for any saving.
 fn find(module: &Module, target: Target) -> Vec<Finding> {
-    let options = Options { min_saving: Bytes(1), target, ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), target, ..Options::default() };
     let (users, estimate) = (Users::of(module), common::estimate(Bytes(0), Vec::new()));
     Roll.find(&Context::of_input(module, &users, &estimate, &options))
 }

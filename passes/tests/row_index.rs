@@ -8,11 +8,11 @@ use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::Bytes;
 use hlo_passes::row_index::RowIndex;
-use hlo_passes::{Context, Grade, Options, Outcome, Pass};
+use hlo_passes::{Context, Grade, Machine, Options, Outcome, Pass};
 
 /// The module after the one rewrite; `None` if there is none.
 fn batched(mut module: Module) -> Option<String> {
-    let options = Options { min_saving: Bytes(1), ..Options::default() };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let (users, estimate) = (Users::of(&module), common::estimate(Bytes(0), Vec::new()));
     let found = RowIndex.find(&Context::of_input(&module, &users, &estimate, &options));
     let [finding] = <[_; 1]>::try_from(found).ok()?;

@@ -12,7 +12,7 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{ArrayShape, AttrKey, ElementType, Instruction, InstructionId, Module, Opcode, text, verify};
 use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::manager::{default_pipeline, run};
-use hlo_passes::{Grade, Options};
+use hlo_passes::{Grade, Machine, Options};
 use interpreter::random::Random;
 use interpreter::tensor::Tensor;
 use interpreter::{Data, free};
@@ -63,8 +63,13 @@ fn argument(shape: &ArrayShape, random: &mut Random) -> Tensor {
 /// The program as the default pipeline rewrites it in blocks of about so many bytes; `None` if it stays or a sum is regrouped.
 fn rewritten(module: &Module, chunk_bytes: u64) -> Option<Module> {
     let mut module = text::parse(&text::print(module)).expect("our own print");
-    let options =
-        Options { min_saving: Bytes(1), chunk_bytes: Some(Bytes(chunk_bytes)), advise: false, ..Options::default() };
+    let options = Options {
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        chunk_bytes: Some(Bytes(chunk_bytes)),
+        advise: false,
+        ..Options::default()
+    };
     let report =
         run(&mut module, &default_pipeline(), &options, &ModelEstimator::default()).expect("it has an estimate");
     let grade = report.rewrites.iter().map(|rewrite| rewrite.grade).max()?;

@@ -6,7 +6,7 @@ use common::{LargestArray, parse};
 use hlo_ir::{text, verify};
 use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::manager::{RunReport, by_names, default_pipeline, run};
-use hlo_passes::{Grade, Options, Pass};
+use hlo_passes::{Grade, Machine, Options, Pass};
 
 /// What `--passes=unfuse` makes of a module.
 fn unfused(source: &str) -> (String, RunReport) {
@@ -348,7 +348,12 @@ fn bodies_that_double_end_at_the_bound() {
 fn products_of_floats_ask_for_hlo_exact() {
     let source = scheduled("", "  %x = f32[8]{0} parameter(0)\n  ROOT %r = f32[8]{0} multiply(%x, %x)");
     assert_eq!(unfused(&source).1.rewrites[0].grade, Grade::HloExact);
-    let strict = Options { exactness: Grade::Bitwise, min_saving: Bytes(1), ..Options::default() };
+    let strict = Options {
+        exactness: Grade::Bitwise,
+        min_saving: Bytes(1),
+        machine: Some(Machine::keeping_nothing()),
+        ..Options::default()
+    };
     let (printed, report) = with(&by_names(["unfuse"]).expect("it exists"), &strict, &source);
     assert!(report.rewrites.is_empty() && printed.contains("is_scheduled=true"));
     assert_eq!(report.remarks.iter().map(|remark| remark.code).collect::<Vec<_>>(), ["grade"]);

@@ -8,6 +8,7 @@ import tempfile
 
 import board_rows
 import board_sets
+from as_large import as_large
 
 SOURCES = ("patterns", "recipes", "corpus", "random")
 TOOL_LIMIT = 120
@@ -31,7 +32,7 @@ def rewrite(row, tool, folder):
     """Name of the rewritten text, or nothing if the tool leaves the program alone."""
     with tempfile.TemporaryDirectory() as scratch:
         result, report = os.path.join(scratch, "out.hlo"), os.path.join(scratch, "out.json")
-        command = [tool, "-q", "--min-saving", "1", row.before, "-o", result, "--report", report]
+        command = [tool, "-q", *as_large(), row.before, "-o", result, "--report", report]
         try:
             done = subprocess.run(command, capture_output=True, timeout=TOOL_LIMIT, check=False)
         except subprocess.TimeoutExpired:

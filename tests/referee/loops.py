@@ -19,6 +19,7 @@ import tempfile
 sys.dont_write_bytecode = True
 
 import child  # noqa: E402
+from as_large import as_large  # noqa: E402
 import jobs  # noqa: E402
 import partitioned  # noqa: E402
 import xla  # noqa: E402
@@ -135,7 +136,7 @@ def on_data(options, out, name, program):
     lowered = child.run(lower, (name, str(before), False, program.devices), time_limit=900.0)
     if "error" in lowered:
         return (lowered["error"], ""), True
-    after, report = optimized(options.tool, before, "cpu", "--min-saving=1")
+    after, report = optimized(options.tool, before, "cpu", *as_large())
     if not report["rewrites"]:
         return ("reduced program untouched", ""), True
     found = child.run(partitioned.judge, (str(before), after, CASES, options.reps, program.scale), time_limit=1800.0)

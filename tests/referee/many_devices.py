@@ -52,7 +52,7 @@ def row(name, program, small):
     forms, errors = [], []
     for grade in GRADES:
         mine = hlo_opt.jit(function, options=hlo_opt.Options(exactness=grade, **few), **given).lower(*args)
-        forms.append((mine.memory_report(), mine._inner.inner))
+        forms.append((mine.memory_report(), mine._lowering))
         if small:
             errors.append(error(plain.compile(), mine.compile(), args))
     before = jax_partitioned.work(plain._lowering, "cpu")

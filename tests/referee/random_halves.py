@@ -19,6 +19,7 @@ import tempfile
 sys.dont_write_bytecode = True
 
 import random_batch  # noqa: E402
+from as_large import as_large  # noqa: E402
 import random_half_source  # noqa: E402
 import random_jobs  # noqa: E402
 import random_run  # noqa: E402
@@ -56,7 +57,7 @@ def rewrite(tool, seed, folder):
     for way in ("default", other):
         arguments = WAYS[way]
         after, report = file_of(folder, seed, way), os.path.join(folder, f"{seed}.{way}.json")
-        done = subprocess.run([tool, "--quiet", "--verify-each", "--min-saving=1", *arguments, file_of(folder, seed), "-o", after, "--report", report],
+        done = subprocess.run([tool, "--quiet", "--verify-each", *as_large(arguments), *arguments, file_of(folder, seed), "-o", after, "--report", report],
                               capture_output=True, text=True)
         if done.returncode:
             raise AssertionError(f"{way}: exit code {done.returncode}: {done.stderr[-500:]}")

@@ -21,6 +21,7 @@ import tempfile
 sys.dont_write_bytecode = True
 
 import random_batch  # noqa: E402
+from as_large import as_large  # noqa: E402
 import random_jobs  # noqa: E402
 import random_run  # noqa: E402
 import random_loop_judge  # noqa: E402
@@ -67,7 +68,7 @@ def rewrite(tool, kind, seed, folder):
     found, texts = {}, {}
     for way, arguments in WAYS[kind].items():
         after, report = file_of(folder, seed, way), os.path.join(folder, f"{seed}.{way}.json")
-        run = lambda *more: subprocess.run([tool, "--quiet", "--verify-each", "--min-saving=1", *more, file_of(folder, seed), "-o", after, "--report", report],  # noqa: E731,B023
+        run = lambda *more: subprocess.run([tool, "--quiet", "--verify-each", *as_large(more), *more, file_of(folder, seed), "-o", after, "--report", report],  # noqa: E731,B023
                                            capture_output=True, text=True)
         plain = [argument for argument in arguments if argument != SMALLEST]
         done = run(*plain, *["--budget=1"] * (plain != arguments))

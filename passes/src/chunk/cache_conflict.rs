@@ -40,7 +40,7 @@ const WORTH: Bytes = Bytes(256 << 20);
 const PAYS: u64 = 16;
 /// What is said where they spare less.
 pub(super) const NOT_WORTH: &str = "would alternate between tables that fit the processor's caches one by one only, and save little for that; \
-                                    `--chunk-bytes`, a smaller `--min-saving` or a `--budget` asks for memory all the same";
+                                    `--chunk-bytes`, `--objective=memory` or a `--budget` asks for memory all the same";
 
 /// Fewest rows of a block, of which each takes `row_bytes`: 1 where tables do not matter, or memory matters more.
 pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Region, row_bytes: u64) -> i64 {

@@ -15,7 +15,7 @@ mod price;
 mod split_loops;
 mod windows;
 
-use hlo_ir::{ComputationId, InstructionId, Module};
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
@@ -98,11 +98,11 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     }
     let graph = Graph::of(context, computation);
     let flow = Flow::new(context, &graph);
-    let (mut offers, mut refused) = (Vec::new(), IndexMap::new());
+    let (mut offers, mut refused) = (Vec::new(), Vec::new());
     for plan in plans(&flow) {
         match offer(&flow, plan) {
             Ok(offer) => offers.push(offer),
-            Err(Some(refusal)) => _ = refused.entry(refusal.instruction).or_insert(refusal),
+            Err(Some(refusal)) => refused.push(refusal),
             Err(None) => {}
         }
     }
@@ -115,7 +115,11 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     // What is done at one place may be done at all that are like it.
     let kinds: IndexSet<_> = offers.iter().map(Offer::kind).collect();
     offers.extend(likes.into_iter().filter(|like| kinds.contains(&like.kind())));
-    let missed = refused.into_values().map(Refusal::finding);
+    // One remark for each value, and for each thing that stands in the way.
+    refused.sort_by_key(|refusal: &Refusal| std::cmp::Reverse(refusal.wasted));
+    let (mut values, mut reasons) = (IndexSet::new(), IndexSet::new());
+    refused.retain(|refusal| values.insert(refusal.instruction) && reasons.insert(refusal.reason.message.clone()));
+    let missed = refused.into_iter().map(Refusal::finding);
     offers.into_iter().filter_map(|offer| finding(context, offer)).chain(missed).collect()
 }
 
@@ -281,7 +285,8 @@ fn regions(flow: &Flow<'_, '_>, mut plan: Plan) -> Result<(Plan, Vec<Region>), O
 /// What is said of a plan that devices stand in the way of: its largest value stays, if that counts.
 fn refusal(context: &Context<'_>, plan: &Plan, reason: Reason) -> Option<Refusal> {
     let bytes = |value: &InstructionId| hlo_memory::size::shape_size(context.module.shape(*value));
-    let instruction = *plan.members.keys().max_by_key(|value| bytes(value))?;
+    let is_made = |value: &&InstructionId| context.module.instruction(**value).opcode != Opcode::Parameter;
+    let instruction = *plan.members.keys().filter(is_made).max_by_key(|value| bytes(value))?;
     let wasted = bytes(&instruction)?;
     let (part_of_all, _) = least_gain(context, context.estimate.total_with_scratch());
     let counts = wasted >= context.options.min_saving.max(part_of_all);

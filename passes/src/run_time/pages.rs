@@ -1,20 +1,17 @@
 //! Memory that XLA:CPU asks the system for in every run.
 //!
-//! Temporaries are one allocation and each result is another. glibc gives what is larger than 32 MiB (`DEFAULT_MMAP_THRESHOLD_MAX`) back to the system at once, so that
-//! the next run gets other pages, each of which the kernel has to fill with zeros first. How long that takes is a row of the machine.
+//! Temporaries are one allocation and each result is another. The C library gives large ones back to the system at once, so that the next run gets other pages, each of
+//! which the kernel has to fill with zeros first. How large, and how long that takes, are rows of the machine.
 
 use hlo_memory::{Bytes, Estimate};
 
 use crate::Machine;
 
-/// Allocations up to here stay with the process.
-const KEPT: u64 = 32 << 20;
-
 /// Seconds that fresh pages take in a run; results count as one allocation.
 pub(super) fn seconds(estimate: &Estimate, machine: &Machine) -> f64 {
     let Some(rate) = machine.fresh_bytes_per_second else { return 0.0 };
     let results = estimate.outputs - estimate.aliased;
-    let fresh = |bytes: Bytes| if bytes.get() > KEPT { bytes.get() as f64 } else { 0.0 };
+    let fresh = |bytes: Bytes| if bytes > machine.kept { bytes.get() as f64 } else { 0.0 };
     (fresh(estimate.temporaries) + fresh(results)) / rate as f64
 }
 

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 
+from . import donors
 from . import stretch
 from . import unknown
 
@@ -101,7 +102,7 @@ def compile_text(jax, text, partitions=1, options=None):
     text = of_one_device(text)
     partitions = min(partitions, partitions_of(text))
     program = computation(parse(text))
-    mlir = stablehlo(program)
+    mlir = donors.donated(stablehlo(program), program)
     devices = tuple(jax.devices()[:partitions])
     given = xla_client.CompileOptions()
     if partitions > 1:

@@ -118,8 +118,9 @@ def gpu_device():
 def compiled(text, device, options=None):
     from ..jax_internals import ir, mlir, xla_client
 
-    from . import compiler
-    module = compiler.stablehlo(compiler.computation(compiler.parse(compiler.of_one_device(text))))
+    from . import compiler, donors
+    program = compiler.computation(compiler.parse(compiler.of_one_device(text)))
+    module = donors.donated(compiler.stablehlo(program), program)
     given = xla_client.CompileOptions()
     given.num_replicas = given.num_partitions = 1
     compiler.set_options(given, options or {})

@@ -40,7 +40,7 @@ impl Search<'_> {
     }
 
     /// Enabling changes to look behind, once those are made that [come first](crate::Pass::comes_first): tentatively, as others are.
-    fn changes_behind_first(&mut self) -> Result<Vec<Candidate>, RunError> {
+    pub(super) fn changes_behind_first(&mut self) -> Result<Vec<Candidate>, RunError> {
         let changes = self.gather(PassKind::Enabling);
         let (first, others): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| self.passes[change.pass].comes_first());

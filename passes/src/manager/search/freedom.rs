@@ -75,7 +75,7 @@ impl Search<'_> {
         let mut lowest: Option<(Bytes, Recording)> = None;
         let mut is_there = true;
         let mut order_counts = true;
-        for freedom in self.ladder() {
+        for freedom in self.ladder()? {
             if freedom.recomputes_first && !order_counts {
                 continue;
             }
@@ -102,12 +102,16 @@ impl Search<'_> {
     }
 
     /// What is tried, without what would be the same once more.
-    fn ladder(&mut self) -> Vec<Freedom> {
+    fn ladder(&mut self) -> Result<Vec<Freedom>, RunError> {
         let mut ladder = Freedom::ladder(self.options);
         self.allow(Freedom::full(self.options, self.options.goal().is_some()));
+        // What the compiler does before all else, such as taking annotations away, lets values be seen that could be.
+        let start = self.checkpoint();
+        self.changes_behind_first()?;
         let could_recompute = self.could_recompute();
+        self.back_to(&start);
         ladder.retain(|freedom| could_recompute || !freedom.recomputes_first);
-        ladder
+        Ok(ladder)
     }
 
     /// Searches with this much freedom, and gives the loops their final form. Whether anything was made before values were computed again.

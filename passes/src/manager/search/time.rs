@@ -48,7 +48,7 @@ impl Search<'_> {
             (true, _) => Some(MAX_SLOWDOWN),
             // Blocks are as large as starting their kernels asks for. On CPU passes go by prices of their own, which were fitted to run times.
             (false, Target::Cpu) => None,
-            (false, _) => (!self.options.asks_for_small_savings()).then_some(1.0 + STARTING),
+            (false, _) => self.options.chunk_bytes.is_none().then_some(1.0 + STARTING),
         }
     }
 }
