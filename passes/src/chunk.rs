@@ -74,6 +74,7 @@ mod excess;
 mod faithful;
 mod fp_contraction;
 mod plan;
+mod planned;
 mod read;
 mod region;
 mod savings;

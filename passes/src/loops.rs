@@ -1,11 +1,13 @@
 //! Facts about loops: what they count, which arrays they write row by row, and who reads these.
 
+mod body;
 mod counters;
 mod readers;
 mod stacks;
 mod state;
 
+pub(crate) use body::Order;
 pub(crate) use counters::{Counted, bound};
 pub(crate) use readers::{Read, Reader, Readers, readers};
-pub(crate) use stacks::{Order, Stack, Stacks};
+pub(crate) use stacks::{Stack, Stacks};
 pub(crate) use state::{is_free, is_sharded, is_taken_apart, state};

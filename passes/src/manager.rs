@@ -27,14 +27,17 @@
 //!
 //! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
 
+mod candidate;
 mod findings_cache;
 mod memoized;
 mod peak_remarks;
 mod pipeline;
 mod remarks;
+mod said;
 mod scope;
 mod search;
 mod trial;
+mod tried;
 mod watch;
 
 use hlo_ir::{InstructionId, Module};
@@ -173,7 +176,7 @@ pub fn run_observed(
     observer: &mut dyn Observer,
 ) -> Result<RunReport, RunError> {
     let memoized = memoized::Memoized::of(estimator, options.machine());
-    search::Search::begin(module, passes, options, &memoized, observer)?.finish()
+    search::Search::begin(module, passes, options, &memoized, observer)?.finish(remarks::collect)
 }
 
 /// Makes on `module` what an earlier run with the same passes and options made on the same module, but for another [limit](Options::bisect_limit) on rewrites;
@@ -186,5 +189,5 @@ pub fn run_again(
     recording: &Recording,
 ) -> Result<RunReport, RunError> {
     let memoized = memoized::Memoized::of(estimator, options.machine());
-    search::Search::begin(module, passes, options, &memoized, &mut Nobody)?.replay(recording)
+    search::Search::begin(module, passes, options, &memoized, &mut Nobody)?.replay(recording, remarks::collect)
 }

@@ -40,6 +40,7 @@ pub(crate) mod fp_contraction;
 mod isomorphism;
 mod live_outs;
 mod lockstep;
+mod places;
 mod scope;
 mod seeds;
 mod sequence;

@@ -8,8 +8,7 @@ use super::accumulate::combine;
 use super::bf16_accumulator::{in_type, widen};
 use super::emit::Emitter;
 use super::region::Block;
-use super::sink::{Kind, Sink};
-use super::sum::Sum;
+use super::sink::{Kind, Sink, Sum};
 use crate::flow::block_shape;
 
 /// Applies the emitter's block of every sink to its accumulators and returns the new accumulators.

@@ -12,7 +12,7 @@ use smol_str::format_smolstr;
 
 use super::bf16_accumulator::in_type;
 use super::excess::{combiner, in_32_bits, is_short, rounded, widens};
-use super::plan::Planned;
+use super::planned::Planned;
 use crate::Context;
 use crate::flow::is_product;
 

@@ -14,8 +14,7 @@ use hlo_memory::Target;
 use indexmap::IndexMap;
 use smol_str::format_smolstr;
 
-use super::sink::{Kind, Sink};
-use super::sum::Sum;
+use super::sink::{Kind, Sink, Sum};
 
 /// The wide combiners of scatters whose accumulators are widened.
 pub(super) type Combiners = IndexMap<InstructionId, ComputationId>;

@@ -11,8 +11,7 @@ use hlo_memory::{Bytes, Target};
 use indexmap::IndexSet;
 
 use super::region::{Block, Part, Region, Source};
-use super::sink::{Kind, Sink};
-use super::sum::Sum;
+use super::sink::{Kind, Sink, Sum};
 use crate::Context;
 use crate::flow::{is_fusible, is_transcendental, producer};
 use crate::small_programs::asks_for_memory;

@@ -10,24 +10,15 @@ use super::cache_conflict::{NOT_WORTH, fewest_rows, only_if_asked, worth};
 use super::candidates::{self, Loop, missed};
 use super::devices::unfit;
 use super::faithful;
-use super::fp_contraction::may_contract;
+use super::planned::Planned;
 use super::region::{Block, Region, Source, grow};
 use super::savings::{DeadAfter, Identity, Materialized};
 use super::sharding::sharded;
-use super::sink::{Kind, Sink};
+use super::sink::{Sink, Sum};
 use super::size::{BlockSize, Limits, granule, most_bytes};
-use super::sum::Sum;
 use crate::flow::{is_fusible, producer};
 use crate::small_programs::{NOT_ASKED, fits_malloc_cache, least_gain, possible};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
-
-/// A loop ready to be built.
-pub(super) struct Planned<'s> {
-    pub(super) sinks: Vec<&'s Sink>,
-    pub(super) region: Region,
-    pub(super) size: BlockSize,
-    row_bytes: u64,
-}
 
 /// Findings about the scatters of one computation.
 pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
@@ -228,31 +219,6 @@ impl Planner<'_> {
         let grade = grade.max(behind);
         let outcome = Outcome::Rewrite { patch, note, conditions };
         Some(Finding { instruction, grade, wasted, outcome })
-    }
-}
-
-impl<'s> Planned<'s> {
-    /// A loop whose size is settled.
-    pub(super) const fn new(sinks: Vec<&'s Sink>, region: Region, size: BlockSize) -> Self {
-        Self { sinks, region, size, row_bytes: 0 }
-    }
-    pub(super) fn grade(&self, context: &Context<'_>) -> Grade {
-        let own = self.sinks.iter().map(|sink| sink.grade(context.module, &self.sinks));
-        let grade = own.fold(self.region.grade, Grade::max);
-        let contracts = grade == Grade::Bitwise && may_contract(context, &self.sinks, &self.region);
-        if contracts { Grade::HloExact } else { grade }
-    }
-    pub(super) fn note(&self) -> String {
-        let BlockSize { rows, count, rest } = self.size;
-        let rest = if rest > 0 { format!(", then {rest} rows") } else { String::new() };
-        let sinks = self.sinks.len();
-        let scatters = self.sinks.iter().filter(|sink| matches!(sink.kind, Kind::Scatter { .. })).count();
-        let shared = if sinks > 1 {
-            format!(", {sinks} {} in one loop", if scatters == sinks { "scatters" } else { "results" })
-        } else {
-            String::new()
-        };
-        format!("{count} blocks of {rows} rows{rest}{shared}")
     }
 }
 

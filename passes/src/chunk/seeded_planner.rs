@@ -24,13 +24,14 @@ use discontinuity::recomputes_branch_input;
 use graph::Graph;
 use join::join;
 use loop_partition::{Plan, close, close_behind};
+use materialized::held;
 use price::Price;
 
 use super::build::{Built, build};
 use super::cache_conflict::{fewest_rows, worth};
 use super::devices::{hoisted, unfit};
 use super::faithful;
-use super::plan::Planned;
+use super::planned::Planned;
 use super::region::{Region, Source, grow};
 use super::sharding::sharded;
 use super::sink::{Kind, Sink};
@@ -96,7 +97,8 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     if context.estimate.temporaries + context.estimate.hidden_scratch == Bytes::ZERO {
         return Vec::new();
     }
-    let graph = Graph::of(context, computation);
+    let mut graph = Graph::of(context, computation);
+    graph.held = held(&graph);
     let flow = Flow::new(context, &graph);
     let (mut offers, mut refused) = (Vec::new(), Vec::new());
     for plan in plans(&flow) {

@@ -5,9 +5,37 @@ use hlo_ir::{AttrKey, ConvDims, DotDims, ElementType, Instruction, InstructionId
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
 
-use super::sum::Sum;
 use crate::flow::{Rows, counts_batches, update_scatter_dims};
 use crate::{Grade, Reason};
+
+/// What becomes of an `add` that is the only user of an adding scatter of floats.
+///
+/// XLA takes it into the scatter: `add(other, scatter(operand, ..))` becomes `scatter(other + operand, ..)`, which rounds differently. A sum of
+/// two such scatters becomes one scatter if their updates are fewer than the elements of the operand, and stays otherwise. XLA does
+/// none of this to a loop, so the loop must do the same to keep the bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sum {
+    /// There is none.
+    None,
+    /// The loop starts from the sum.
+    Inside(Term),
+    /// It stays behind the loop, and behind this scatter in another accumulator of the same loop, as XLA would leave it.
+    Behind(InstructionId),
+    /// It stays behind the loop, though XLA would take it in or could: equal bits are not certain.
+    Loose,
+}
+
+/// An `add` and the operand of it that is not the scatter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Term {
+    /// The `add`.
+    pub(super) add: InstructionId,
+    /// Its other operand.
+    pub(super) other: InstructionId,
+    /// Whether XLA takes the sum in as well: it may not if the other operand becomes a scatter too, by a sum of its own; and the next sum behind this
+    /// one XLA takes in too, or takes the loop into another scatter there.
+    pub(super) alike: bool,
+}
 
 /// How a sink takes its blocks in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode,
 use hlo_memory::{Bytes, size};
 use indexmap::IndexSet;
 
-use super::rewrite::may_inline;
+use crate::inline_calls::obstacle_to_inlining;
 
 /// The loops of a module that hide elements of their state, and those of them that stay as they are.
 pub(super) struct Loops {
@@ -135,4 +135,12 @@ fn reads_root(module: &Module, body: ComputationId) -> bool {
     let root = module.computation(body).root;
     let mut others = module.instructions_of(body).filter(|(_, inst)| inst.opcode != Opcode::GetTupleElement);
     others.any(|(_, inst)| inst.operands.contains(&root))
+}
+
+/// Whether the body of a call can take its place.
+pub(super) fn may_inline(module: &Module, call: InstructionId) -> bool {
+    // What waits for others in a called computation is not copied: it would wait for nothing.
+    let plain =
+        |callee: ComputationId| module.instructions_of(callee).all(|(_, inst)| inst.control_predecessors().is_empty());
+    obstacle_to_inlining(module, call).is_none() && module.instruction(call).called_computations().all(plain)
 }

@@ -6,10 +6,9 @@ use hlo_ir::edit::Patch;
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
 
-use super::loops::Loops;
+use super::loops::{Loops, may_inline};
 use super::tree::{Tree, flat};
 use crate::Reason;
-use crate::inline_calls::obstacle_to_inlining;
 
 /// Most instructions that inlined calls may add; nested calls can grow exponentially.
 const MOST_INSTRUCTIONS: usize = 100_000;
@@ -32,14 +31,6 @@ pub(super) fn flatten(module: &Module, patch: &mut Patch, loops: &Loops) -> Resu
         added = rewriter.added;
     }
     Ok(())
-}
-
-/// Whether the body of a call can take its place.
-pub(super) fn may_inline(module: &Module, call: InstructionId) -> bool {
-    // What waits for others in a called computation is not copied: it would wait for nothing.
-    let plain =
-        |callee: ComputationId| module.instructions_of(callee).all(|(_, inst)| inst.control_predecessors().is_empty());
-    obstacle_to_inlining(module, call).is_none() && module.instruction(call).called_computations().all(plain)
 }
 
 /// One computation.

@@ -6,20 +6,11 @@
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
 
-use super::stacks::{Body, FAR};
+use super::body::{Body, Counter, FAR};
 use crate::flow::Value;
 
 /// Loops behind each other through which the beginning of a counter is followed.
 const MOST_LOOPS: usize = 8;
-
-/// What an element of the state is in step `t`: `start + step * t`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Counter {
-    /// 1 or -1.
-    pub(crate) step: i64,
-    /// Its initial value.
-    pub(crate) start: i64,
-}
 
 /// The counters of a loop, and how many steps it makes, if one of its counters says so.
 pub(crate) struct Counted {

@@ -2,8 +2,9 @@
 
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, edit, graph};
 
+use super::body::Body;
 use super::counters::Counted;
-use super::stacks::{Body, Stacks};
+use super::stacks::Stacks;
 use super::state::is_taken_apart;
 
 /// A place that reads one row of a stack.

@@ -1,6 +1,6 @@
 //! What passes found in states of the module that the search may come back to: a state is asked about once.
 
-use super::search::Candidate;
+use super::candidate::Candidate;
 use crate::PassKind;
 
 /// Most answers kept: a search steps back over few states.

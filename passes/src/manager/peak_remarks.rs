@@ -8,7 +8,7 @@ use hlo_memory::attribution::{Holder, Role};
 use hlo_memory::{Bytes, Estimator, LiveBuffer};
 
 use super::search::Search;
-use super::{Remark, RemarkKind, Source, remarks};
+use super::{Remark, RemarkKind, Source, said};
 use crate::flow::{self, OperandFlow};
 use crate::{Grade, Pass};
 
@@ -46,7 +46,7 @@ fn remark(search: &Search<'_>, holder: &Holder, id: Option<InstructionId>) -> Re
         code,
         message: search.origins.in_input_names(module, &message),
         bytes: holder.buffer.bytes,
-        source: source(holder, remarks::source(module, id, origin)),
+        source: source(holder, said::source(module, id, origin)),
     }
 }
 

@@ -1,38 +1,15 @@
 //! What the user should know besides the rewrites: chances missed in the final module, and bounds that were hit.
 
-use hlo_ir::{InstructionId, MadeAt, Module, SourceLine};
+use hlo_ir::InstructionId;
 use hlo_memory::Bytes;
 use indexmap::IndexMap;
 
-use super::search::{Candidate, LeftOut, Search, allowed};
-use super::{Remark, RemarkKind, Rewrite, Source, peak_remarks};
+use super::candidate::{Candidate, allowed};
+use super::said::{of_module, source};
+use super::search::{LeftOut, Search};
+use super::tried::Trial;
+use super::{Remark, RemarkKind, Rewrite, peak_remarks};
 use crate::{Grade, Outcome, PassKind};
-
-/// A change that was tried or passed over.
-#[derive(Clone, Debug)]
-pub(super) struct Tried {
-    /// The state of the module.
-    pub(super) state: u64,
-    pub(super) pass: &'static str,
-    pub(super) instruction: InstructionId,
-    pub(super) label: String,
-    pub(super) outcome: Trial,
-}
-
-/// What came of a trial.
-#[derive(Clone, Debug)]
-pub(super) enum Trial {
-    /// The total it led to.
-    Total(Bytes),
-    /// The figure that XLA itself gives, which rose while library calls would have taken less.
-    Rises(Bytes),
-    /// How many times as long as the input the result would take, which is more than is allowed.
-    Slower(f64),
-    /// There is no estimate, and why.
-    Failed(String),
-    /// There was none: the change could save this much at most.
-    PassedOver(Bytes),
-}
 
 /// Every chance that the final module still holds, one remark for each pass, instruction and code, in the order found.
 pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
@@ -74,22 +51,7 @@ fn refused(search: &mut Search<'_>, kind: PassKind) -> Vec<Candidate> {
 /// Findings on the compiler's own form of a module, in which no pass can do anything.
 fn scheduled(search: &Search<'_>) -> Remark {
     let message = "the module is the compiler's own form, which XLA does not take back; --passes=unfuse writes a plain form of it";
-    of_module(search, "unfuse", "scheduled", message)
-}
-
-/// `file:line` of an instruction, or else of the one it stems from, and what is to be said beside it.
-pub(super) fn source(module: &Module, id: InstructionId, origin: InstructionId) -> Source {
-    let at = module.made_at(id);
-    let id = if at == MadeAt::default() { origin } else { id };
-    let MadeAt { line, library } = module.made_at(id);
-    let text = |line: SourceLine| format!("{}:{}", line.file, line.line);
-    let detail = match (&line, library) {
-        (Some(_), library) => library.map(text),
-        // A library's line alone says less than the name that the operation has in the model.
-        (None, Some(library)) => module.instruction(id).metadata("op_name").map(str::to_owned).or(Some(text(library))),
-        (None, None) => None,
-    };
-    Source { line: line.map(text), detail }
+    of_module(search.module, &search.origins, "unfuse", "scheduled", message)
 }
 
 /// The remark about a finding that is not in the result; `None` if nothing is lost without it.
@@ -209,21 +171,11 @@ fn left_out(left: &LeftOut, limit: Option<usize>) -> Remark {
 }
 
 fn limit(search: &Search<'_>) -> Remark {
-    of_module(search, "manager", "limit", "the search stopped at its limit; another run on the result may find more")
-}
-
-/// A remark about the module as a whole, which stands at its root.
-pub(super) fn of_module(search: &Search<'_>, pass: &'static str, code: &'static str, message: &str) -> Remark {
-    let module = &*search.module;
-    let root = search.origins.of(module.computation(module.entry()).root);
-    Remark {
-        kind: RemarkKind::Analysis,
-        pass,
-        instruction: module.instruction(root).name.clone(),
-        id: root,
-        code,
-        message: message.to_owned(),
-        bytes: Bytes::ZERO,
-        source: Source::default(),
-    }
+    of_module(
+        search.module,
+        &search.origins,
+        "manager",
+        "limit",
+        "the search stopped at its limit; another run on the result may find more",
+    )
 }

@@ -28,15 +28,16 @@ use hlo_ir::{InstructionId, Module, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator as _, Model, Target};
 use indexmap::IndexSet;
 
+use super::candidate::{Candidate, allowed};
 use super::findings_cache::FindingsCache;
 use super::memoized::{Answer, Memoized};
-use super::remarks::{self, Trial, Tried};
 use super::scope;
 use super::trial::{self, Claim, Score};
+use super::tried::{Trial, Tried};
 use super::watch::{Observer, Statistics};
 use super::{Remark, Rewrite, RunError, RunReport};
 use crate::origins::Origins;
-use crate::{Finding, Grade, Options, Outcome, Pass, PassKind};
+use crate::{Grade, Options, Outcome, Pass, PassKind};
 use candidate_order::PastSavings;
 use freedom::Freedom;
 use libraries::KnownLibraries;
@@ -71,22 +72,8 @@ pub(super) struct LeftOut {
     pub(super) origin: InstructionId,
 }
 
-/// A finding with the pass that made it, by index.
-#[derive(Clone, Debug)]
-pub(super) struct Candidate {
-    pub(super) pass: usize,
-    pub(super) finding: Finding,
-}
-
-impl Candidate {
-    /// The change that it makes, if it is a rewrite.
-    const fn patch(&self) -> Option<&Patch> {
-        match &self.finding.outcome {
-            Outcome::Rewrite { patch, .. } => Some(patch),
-            Outcome::Withheld { .. } | Outcome::Missed(_) => None,
-        }
-    }
-}
+/// What is to be said of the end of a search.
+pub(super) type Say = fn(&mut Search<'_>) -> Vec<Remark>;
 
 /// The state of one run.
 pub(super) struct Search<'a> {
@@ -202,8 +189,8 @@ impl<'a> Search<'a> {
     }
 
     /// Searches to the end. On error the module is as it was at the beginning.
-    pub(super) fn finish(mut self) -> Result<RunReport, RunError> {
-        let said = self.search_and_say();
+    pub(super) fn finish(mut self, say: Say) -> Result<RunReport, RunError> {
+        let said = self.search_and_say(say);
         let remarks = self.or_nothing(said)?;
         let remarks = self.with_advice(remarks);
         Ok(self.report(remarks))
@@ -227,19 +214,19 @@ impl<'a> Search<'a> {
     }
 
     /// Searches, obeys the user's limit, and says what is to be said of the end.
-    fn search_and_say(&mut self) -> Result<Vec<Remark>, RunError> {
+    fn search_and_say(&mut self, say: Say) -> Result<Vec<Remark>, RunError> {
         self.search()?;
         self.settle_speed()?;
         self.recording = self.recorded();
-        self.end_and_say()
+        self.end_and_say(say)
     }
 
     /// Obeys the user's limit, and says what is to be said of the end.
-    fn end_and_say(&mut self) -> Result<Vec<Remark>, RunError> {
+    fn end_and_say(&mut self, say: Say) -> Result<Vec<Remark>, RunError> {
         self.obey_limit()?;
         self.said_without_speed(|search| {
             search.end()?;
-            Ok(remarks::collect(search))
+            Ok(say(search))
         })
     }
 
@@ -543,12 +530,4 @@ fn unknown(now: &Estimate, error: &EstimateError) -> Estimate {
     let mut estimate = now.clone();
     estimate.caveats.push(format!("figures are those of the input, because of its new form there are none: {error}"));
     estimate
-}
-
-/// Whether the options allow results that are equal only to this grade.
-pub(super) fn allowed(grade: Grade, options: &Options) -> bool {
-    match grade {
-        Grade::Assume => !options.assumptions.is_empty(),
-        grade => grade <= options.exactness,
-    }
 }

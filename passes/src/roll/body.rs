@@ -9,8 +9,8 @@ use hlo_ir::{
 use indexmap::{IndexMap, IndexSet};
 
 use super::chains::Accumulation;
-use super::emit::Places;
 use super::lockstep::{Copies, Role, starts};
+use super::places::Places;
 use super::sequence::{Sequence, constant, table};
 use super::state::State;
 use super::{Rolled, bytes};

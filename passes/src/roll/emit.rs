@@ -5,13 +5,13 @@ use hlo_ir::shape::ShapeRef;
 use hlo_ir::{
     AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
 };
-use indexmap::IndexMap;
 use smol_str::format_smolstr;
 
 use super::Rolled;
 use super::body::Body;
 use super::live_outs::{Stack, UsedCopies};
 use super::lockstep::Role;
+use super::places::Places;
 use super::sequence::{constant, neutral};
 use super::state::State;
 
@@ -34,21 +34,6 @@ pub(super) fn patch(module: &Module, rolled: &Rolled) -> Patch {
     let results = builder.run(body);
     builder.replace(results);
     builder.patch
-}
-
-/// Which part of the state holds what.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Places {
-    /// Columns of the role [`Role::Carried`].
-    pub(super) carried: IndexMap<usize, usize>,
-    /// Accumulations, stacks and single values, in the order of [`super::live_outs::LiveOuts`].
-    pub(super) accumulated: Vec<usize>,
-    pub(super) stacked: Vec<usize>,
-    pub(super) each: Vec<usize>,
-    /// Columns of which only the last value is used.
-    pub(super) last_copies: Vec<usize>,
-    /// Values that every copy reads.
-    pub(super) shared: IndexMap<InstructionId, usize>,
 }
 
 struct Builder<'a> {

@@ -4,7 +4,6 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode, edit};
 use hlo_memory::{Target, size::array_size};
 
-use super::materialized::held;
 use crate::Context;
 use crate::flow::{Frames, Value, producer};
 
@@ -30,7 +29,7 @@ pub(super) struct Graph<'m> {
     /// Arrays that are results of the computation or elements of a tuple that something opaque reads.
     outside: SideTable<InstructionId, bool>,
     /// Values that stand in memory as XLA compiles the module.
-    held: SideTable<InstructionId, bool>,
+    pub(super) held: SideTable<InstructionId, bool>,
     /// All memory that the module takes: what is larger never stands in it. `None` where shapes are those of all devices, and memory that of one.
     total: Option<u64>,
 }
@@ -90,7 +89,6 @@ impl<'m> Graph<'m> {
         }
         graph.give_away(&mut frames, module.computation(computation).root);
         graph.number_all();
-        graph.held = held(&graph);
         graph
     }
 
