@@ -7,9 +7,9 @@ use hlo_passes::Options;
 use hlo_passes::manager::{self, Nobody, Observer, RunError, RunReport};
 
 use crate::Pipeline;
-use crate::curve::Point;
+use crate::answer::Verdict;
 use crate::foreign::{self, Foreign};
-use crate::judge::Verdict;
+use crate::point::Point;
 use crate::report::{self, Report, xla_allocations, xla_memory_usage};
 
 /// A rewritten module and what was done to it.

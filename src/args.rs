@@ -13,6 +13,7 @@ use regex::Regex;
 use crate::input::Source;
 use crate::output::{self, Sink};
 use crate::report::Format;
+use crate::usage_error::UsageError;
 use crate::watch_flags::{Watch, WatchFlags};
 use crate::{Pipeline, machine_flags, pipeline, size, unpack};
 
@@ -315,11 +316,6 @@ pub(crate) enum Product {
     /// A serialized `HloProto`.
     Proto,
 }
-
-/// A command line that cannot be carried out.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct UsageError(pub(crate) String);
 
 impl RawArgs {
     /// When to use colors, known before anything can go wrong.

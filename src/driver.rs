@@ -8,7 +8,7 @@ use clap::Parser as _;
 use hlo_ir::text;
 use hlo_passes::Pass;
 
-use crate::args::{Action, Args, Color, ErrorForm, Job, RawArgs, Rewriting, Stage, UsageError};
+use crate::args::{Action, Args, Color, ErrorForm, Job, RawArgs, Rewriting, Stage};
 use crate::folder::{self, Wanted};
 use crate::guard::guard;
 use crate::input::{self, Input, InputError, Source};
@@ -18,6 +18,7 @@ use crate::problem::{Failed, Problem};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::results::{self, Run};
+use crate::usage_error::UsageError;
 use crate::verify_xla::{self, XlaError};
 use crate::watcher::{self, Watcher};
 use crate::{Exit, Failure, Optimized, analyze, api, curve, judge_xla, shell};

@@ -4,7 +4,8 @@ use hlo_ir::Module;
 use hlo_memory::ModelEstimator;
 use hlo_passes::{Options, estimate_and_time};
 
-use crate::judge::{Answer, Figures, Judge};
+use crate::answer::{Answer, Figures};
+use crate::judge::Judge;
 
 /// The model of the target's compiler, on the machine of the options.
 pub(crate) struct ByModel<'a>(pub(crate) &'a Options);

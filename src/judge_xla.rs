@@ -9,8 +9,9 @@ use hlo_memory::{Bytes, Target};
 use hlo_passes::Machine;
 use serde::Deserialize;
 
+use crate::answer::{Answer, Figures};
 use crate::args::{JudgeName, Judging, Rewriting};
-use crate::judge::{self, Answer, Figures, Judge, JudgeError, Request};
+use crate::judge::{self, Judge, JudgeError, Request};
 use crate::judge_model::ByModel;
 use crate::progress::Progress;
 use crate::report::target_name;

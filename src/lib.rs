@@ -13,6 +13,7 @@
 //! ```
 
 mod analyze;
+mod answer;
 mod api;
 mod args;
 mod curve;
@@ -30,6 +31,7 @@ mod machine_flags;
 mod messages;
 mod output;
 mod pipeline;
+mod point;
 mod problem;
 mod progress;
 mod render;
@@ -39,21 +41,24 @@ mod shell;
 mod size;
 mod summary;
 mod unpack;
+mod usage_error;
 mod verdict;
 mod verify_xla;
 mod watch_flags;
 mod watcher;
 mod why_not;
 
+pub use answer::{Answer, Attempt, Bounds, Figures, Verdict};
 pub use api::{
     Analysis, Failure, Optimized, Wanted, analyze, analyze_as, analyze_for_its_target, assignment_text, optimize,
     optimize_observed, with_limit,
 };
-pub use curve::{Point, curve};
+pub use curve::curve;
 pub use driver::run;
 pub use exit::Exit;
 pub use hlo_memory::{Bytes, Details, Estimate, Target};
 pub use hlo_passes::manager::Observer;
 pub use hlo_passes::{Assumption, Grade, Machine, Objective, Options};
-pub use judge::{Answer, Attempt, Bounds, Figures, Judge, JudgeError, Request, Verdict, decide};
+pub use judge::{Judge, JudgeError, Request, decide};
 pub use pipeline::{Pipeline, PipelineError};
+pub use point::Point;

@@ -8,7 +8,7 @@ use hlo_passes::Machine;
 use hlo_passes::machine::Operations;
 use serde::Deserialize;
 
-use crate::args::UsageError;
+use crate::usage_error::UsageError;
 
 /// The compilers, with what the help says of them.
 const TARGETS: [(Target, &str, &str); 3] = [

@@ -4,12 +4,12 @@ use std::fmt;
 
 use hlo_ir::Diagnostic;
 
-use crate::args::UsageError;
 use crate::folder::FolderError;
 use crate::input::InputError;
 use crate::judge_xla::JudgedError;
 use crate::messages::{Level, Messages, Origin};
 use crate::output::OutputError;
+use crate::usage_error::UsageError;
 use crate::verify_xla::XlaError;
 use crate::watcher::DumpError;
 use crate::{Exit, Failure};

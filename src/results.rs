@@ -6,12 +6,13 @@ use hlo_ir::text::{self, Style};
 use hlo_ir::{Module, proto};
 use hlo_memory::{Bytes, Model};
 
-use crate::args::{Job, Product, Rewriting, UsageError};
+use crate::args::{Job, Product, Rewriting};
 use crate::messages::{Level, Messages};
 use crate::output::{OutputError, Outputs, Sink};
 use crate::problem::Problem;
 use crate::report::Report;
-use crate::{Exit, Optimized, Pipeline, api, curve, diff, pipeline, summary, verdict, why_not};
+use crate::usage_error::UsageError;
+use crate::{Exit, Optimized, Pipeline, api, diff, pipeline, point, summary, verdict, why_not};
 
 /// A finished run over the modules of an input.
 #[derive(Clone, Copy)]
@@ -73,7 +74,7 @@ impl Run<'_> {
                 let judged = result.verdict.as_ref().map(|verdict| verdict::lines(verdict));
                 messages.remark(&judged.unwrap_or_default());
                 if let Some(points) = &result.curve {
-                    messages.remark(&format!("  memory against time:\n{}", curve::table(points)));
+                    messages.remark(&format!("  memory against time:\n{}", point::table(points)));
                 }
             }
             if fits && !quiet && self.job.options.budget.is_some() && is_rough(result) {

@@ -3,7 +3,7 @@
 use hlo_memory::Bytes;
 use serde::Serialize;
 
-use crate::judge::{Answer, Attempt, Verdict};
+use crate::answer::{Answer, Attempt, Verdict};
 
 /// The peaks by the compiler, and every form it was asked about where one answer was not enough.
 pub(crate) fn lines(verdict: &Verdict) -> String {

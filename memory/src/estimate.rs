@@ -261,8 +261,13 @@ pub fn details(module: &Module, target: Target) -> Result<(Estimate, Details), E
     let narrower = || attribution::what_if::narrower(module);
     let (narrower, explained) = join(module.is_large(), narrower, explained);
     let ((estimate, attribution), arguments) = explained?;
-    let what_ifs = attribution::what_if::all(module, target, &estimate, narrower, &arguments);
+    let what_ifs = attribution::what_if::all(module, target, &estimate, narrower, &arguments, &again(target));
     Ok((estimate, Details { attribution, what_ifs }))
+}
+
+/// Estimates a module that was changed.
+fn again(target: Target) -> impl Fn(&Module) -> Option<Estimate> {
+    move |module| estimate(module, target).ok()
 }
 
 /// The same from the allocation that XLA itself wrote into a binary dump of `module`.
@@ -277,7 +282,7 @@ pub fn details_given(
     let modelled = self::estimate(module, target);
     let (narrower, arguments) = (attribution::what_if::narrower(module), attribution::what_if::arguments(module));
     let what_ifs = modelled
-        .map(|modelled| attribution::what_if::all(module, target, &modelled, narrower, &arguments))
+        .map(|modelled| attribution::what_if::all(module, target, &modelled, narrower, &arguments, &again(target)))
         .unwrap_or_default();
     Ok((estimate, Details { attribution, what_ifs }))
 }

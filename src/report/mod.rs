@@ -6,6 +6,7 @@ mod html;
 mod json;
 mod json_details;
 mod peak_report;
+mod place;
 mod pprof;
 mod sarif;
 mod text;
@@ -18,8 +19,8 @@ use hlo_memory::{Bytes, Details, Estimate, Target};
 use hlo_passes::manager::{Remark, Rewrite, RunReport};
 
 use crate::Analysis;
-use crate::curve::Point;
-use crate::judge::Verdict;
+use crate::answer::Verdict;
+use crate::point::Point;
 
 pub(crate) use text::{gain, made_at, memory as memory_text, remark as remark_text, rewrite as rewrite_text};
 pub(crate) use xla::{allocations as xla_allocations, memory_usage as xla_memory_usage};

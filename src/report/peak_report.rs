@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use hlo_memory::attribution::{Attribution, Change, Group, Hidden, Holder, Role, WhatIf};
 use hlo_memory::{Bytes, Details, Estimate, Model};
 
-use super::text;
+use super::place;
 
 /// Writing into a `String` cannot fail.
 const INFALLIBLE: &str = "a String takes every write";
@@ -20,7 +20,7 @@ pub(super) fn text(estimate: &Estimate, details: &Details, most: usize) -> Strin
     let peak = estimate.peak.bytes;
     let mut out = heading(estimate, attribution);
     for holder in attribution.holders.iter().take(most) {
-        let line = text::holder(&holder.buffer);
+        let line = place::holder(&holder.buffer);
         writeln!(out, "  {line}  [{}]", why(holder)).expect(INFALLIBLE);
     }
     let left = attribution.holders.len().saturating_sub(most);
@@ -123,7 +123,7 @@ fn scratch(out: &mut String, hidden: &[Hidden]) {
         1 => String::new(),
         count => format!(" ({} others need less or as much)", count - 1),
     };
-    let at = text::place(source.as_deref());
+    let at = place::place(source.as_deref());
     writeln!(
         out,
         "beside the total: about {bytes} inside library fusion {instruction} of {computation}{at} while it runs{others}"

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use hlo_memory::{Bytes, Details, Estimate, LiveBuffer, Model};
+use hlo_memory::{Bytes, Details, Estimate, Model};
 use hlo_passes::PassKind;
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, Source};
 
+use super::place::place;
 use super::{Report, peak_report, target_name};
-use crate::curve;
+use crate::point;
 
 /// Writing into a `String` cannot fail.
 const INFALLIBLE: &str = "a String takes every write";
@@ -23,7 +24,7 @@ pub(super) fn write(report: &Report<'_>) -> String {
     let remarks: String = report.remarks.iter().map(remark).collect();
     section(&mut out, "REMARKS", &remarks);
     if let Some(points) = report.curve {
-        section(&mut out, "MEMORY AGAINST TIME", &curve::table(points));
+        section(&mut out, "MEMORY AGAINST TIME", &point::table(points));
     }
     out
 }
@@ -82,22 +83,6 @@ fn ratio(estimate: &Estimate) -> String {
         return "-".to_owned();
     }
     format!("{:.3}", estimate.total.get() as f64 / estimate.floor.get() as f64)
-}
-
-/// One buffer alive at the peak.
-pub(super) fn holder(buffer: &LiveBuffer) -> String {
-    let origin = match (&buffer.source, &buffer.op_name) {
-        (Some(source), Some(op_name)) => format!("  {source} {op_name}"),
-        (Some(only), None) => format!("  {only}"),
-        (None, Some(only)) => format!("  {only}"),
-        (None, None) => String::new(),
-    };
-    format!("{:>12}  {} {}{origin}", buffer.bytes.to_string(), buffer.instruction, buffer.shape)
-}
-
-/// ` at FILE:LINE` when the place is known.
-pub(crate) fn place(source: Option<&str>) -> String {
-    source.map(|source| format!(" at {source}")).unwrap_or_default()
 }
 
 /// The same with the line of the library in brackets, or with the name of the operation where no line of the user's is known.

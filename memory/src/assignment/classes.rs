@@ -7,7 +7,7 @@ use hlo_ir::arena::Id;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
 use smallvec::SmallVec;
 
-use crate::cpu::graph::OpcodeSet;
+use crate::opcode_set::OpcodeSet;
 
 /// What memory a computation's values get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

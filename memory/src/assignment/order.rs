@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::classes::{Classes, sequential_callees};
 use super::csr::Csr;
-use crate::cpu::graph::OpcodeSet;
 use crate::hash::IndexMap;
+use crate::opcode_set::OpcodeSet;
 
 /// Operands that stand in longer lists are looked up, not searched for: the tuple of a program's results is asked about once for each of them.
 const LONG: usize = 32;

@@ -12,7 +12,7 @@ use super::figures::unquoted;
 use super::ranges::{Time, use_time};
 use super::timeline::{Alive, Timeline};
 use super::values::ValueId;
-use crate::attribution::{Holder, NextUser, Role};
+use crate::holder::{Holder, NextUser, Role};
 use crate::names::Called;
 use crate::{Bytes, size};
 

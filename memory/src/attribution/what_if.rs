@@ -65,18 +65,19 @@ pub(crate) fn arguments(compiled: &Module) -> Vec<Bytes> {
 }
 
 /// What could be changed about `module`, of which `estimate` is the memory, besides those `narrower` arguments; largest saving first. Changes
-/// that save nothing are left out.
+/// that save nothing are left out. `again` estimates a changed module.
 pub(crate) fn all(
     module: &Module,
     target: Target,
     estimate: &Estimate,
     narrower: Vec<Change>,
     arguments: &[Bytes],
+    again: &dyn Fn(&Module) -> Option<Estimate>,
 ) -> Vec<WhatIf> {
     let questions = (WORK / module.instruction_count().max(1)).min(9);
     let mut answers: Vec<WhatIf> = narrower.into_iter().filter_map(|change| narrowed(change, arguments)).collect();
     if questions > 0 {
-        answers.extend(donation::answers(module, target, estimate, questions));
+        answers.extend(donation::answers(module, target, estimate, questions, again));
     }
     answers.retain(|answer| answer.saved > Bytes::ZERO);
     answers.sort_by_key(|answer| std::cmp::Reverse(answer.saved));

@@ -8,7 +8,7 @@ use hlo_ir::shape::Dims;
 use hlo_ir::{AttrKey, AttrValue, Attribute, InstructionId, Module, Shape};
 
 use super::{Change, WhatIf};
-use crate::{Bytes, Estimate, Target, assignment, estimate, size};
+use crate::{Bytes, Estimate, Target, assignment, size};
 
 /// An argument and the output that could take over its memory.
 struct Pair {
@@ -19,7 +19,13 @@ struct Pair {
 }
 
 /// Answers at most `questions` questions, about the largest arguments first.
-pub(super) fn answers(module: &Module, target: Target, before: &Estimate, questions: usize) -> Vec<WhatIf> {
+pub(super) fn answers(
+    module: &Module,
+    target: Target,
+    before: &Estimate,
+    questions: usize,
+    again: &dyn Fn(&Module) -> Option<Estimate>,
+) -> Vec<WhatIf> {
     let mut pairs = pairs(module);
     pairs.sort_by_key(|pair| (std::cmp::Reverse(pair.bytes), pair.parameter));
     if module.is_scheduled() {
@@ -29,7 +35,7 @@ pub(super) fn answers(module: &Module, target: Target, before: &Estimate, questi
     }
     let saved = |pairs: &[Pair]| {
         let aliases = pairs.iter().map(|pair| pair.alias.clone());
-        let after = estimate(&with_aliases(module, aliases), target).ok()?;
+        let after = again(&with_aliases(module, aliases))?;
         Some(before.total - after.total)
     };
     let mut answers = Vec::new();

@@ -12,7 +12,6 @@ mod creation_order;
 mod edit;
 mod export;
 mod fuse;
-mod opcode_set;
 mod order;
 mod outline;
 mod prefaulted_instructions;
@@ -34,8 +33,8 @@ use crate::hash::{IndexMap, IndexSet};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
+pub(crate) use crate::opcode_set::OpcodeSet;
 pub(crate) use convert::{Origin, Snapshot};
-pub(crate) use opcode_set::OpcodeSet;
 pub(crate) use order::Order;
 use order::Walk;
 use prefaulted_instructions::PrefaultedInstructions;

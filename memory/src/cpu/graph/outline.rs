@@ -6,10 +6,11 @@ use hlo_ir::module::StackTables;
 use hlo_ir::{ComputationId, InstructionId, Opcode};
 use smol_str::SmolStr;
 
+use super::Graph;
 use super::convert::Snapshot;
 use super::export::{Export, Source};
 use super::skeleton::for_aliases;
-use super::{Graph, OpcodeSet};
+use crate::opcode_set::OpcodeSet;
 
 /// Opcodes that hand on values of what they read or call, or may do so.
 const FORWARDING: OpcodeSet = OpcodeSet::of(&[

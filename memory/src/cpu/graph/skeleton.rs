@@ -11,8 +11,9 @@ use smol_str::SmolStr;
 
 use super::convert::Snapshot;
 use super::export::{Export, Source};
-use super::{Graph, OpcodeSet, Order};
+use super::{Graph, Order};
 use crate::assignment::elementwise::{BodyPaths, KnownPaths, Paths};
+use crate::opcode_set::OpcodeSet;
 use crate::parallel::{drop_in_background, join};
 
 /// A snapshot, and what it leaves out.
