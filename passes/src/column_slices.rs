@@ -380,17 +380,33 @@ ENTRY %main {
         let part = BLOCK.replace("s32[100,3]", "s32[100,4]");
         let module = text::parse(&part).expect("legal text");
         assert!(patch(&module, &|_| true).is_empty(), "the start of the columns could be moved");
-        let wide = BLOCK
-            .replace(",3]", ",300]")
-            .replace("{10,3}", "{10,300}")
-            .replace("10,2]", "10,1]")
-            .replace("[1:3]", "[200:201]");
-        let module = text::parse(&wide).expect("legal text");
+        let wide = "HloModule m
+
+ENTRY %main {
+  %i = s32[100,300] parameter(0)
+  %start = s8[] parameter(1)
+  %zero = s8[] constant(0)
+  %rows = s32[10,300] dynamic-slice(%i, %start, %zero), dynamic_slice_sizes={10,300}
+  %x = s32[10,1] slice(%rows), slice={[0:10], [0:1]}
+  %y = s32[10,1] slice(%rows), slice={[0:10], [200:201]}
+  ROOT %both = (s32[10,1], s32[10,1]) tuple(%x, %y)
+}
+";
+        let module = text::parse(wide).expect("legal text");
         assert!(patch(&module, &|_| true).is_empty(), "column 200 is no s8");
-        let vector = BLOCK
-            .replace("%start = s8[] parameter", "%start = s8[2] parameter")
-            .replace("dynamic-slice(%i, %start, %zero)", "dynamic-slice(%i, %start)");
-        let module = text::parse(&vector).expect("legal text");
+        let vector = "HloModule m
+
+ENTRY %main {
+  %i = s32[100,3] parameter(0)
+  %start = s8[2] parameter(1)
+  %zero = s8[] constant(0)
+  %rows = s32[10,3] dynamic-slice(%i, %start), dynamic_slice_sizes={10,3}
+  %x = s32[10,1] slice(%rows), slice={[0:10], [0:1]}
+  %y = s32[10,2] slice(%rows), slice={[0:10], [1:3]}
+  ROOT %both = (s32[10,1], s32[10,2]) tuple(%x, %y)
+}
+";
+        let module = text::parse(vector).expect("legal text");
         assert_eq!(hlo_ir::verify::verify(&module), []);
         assert!(patch(&module, &|_| true).is_empty(), "a vector of starts");
         let waiting = BLOCK.replace("sizes={10,3}", "sizes={10,3}, control-predecessors={%i}");
@@ -430,30 +446,34 @@ ENTRY %main {
         assert!(!joined("%x", "%last", 0), "one below the other");
     }
 
-    /// Columns of what is computed of a transposed block and of a block of another array.
-    const COMPUTED: &str = "HloModule m
+    /// Columns of what is computed of a transposed block and of a block of another array: `%sum` by `join` and of that `%rest` by `last`.
+    fn computed(element_type: &str, join: &str, last: &str) -> String {
+        format!(
+            "HloModule m
 
-ENTRY %main {
-  %i = s32[100,3] parameter(0)
-  %j = s32[3,100] parameter(1)
+ENTRY %main {{
+  %i = {element_type}[100,3] parameter(0)
+  %j = {element_type}[3,100] parameter(1)
   %start = s32[] parameter(2)
   %zero = s32[] constant(0)
-  %rows = s32[10,3] dynamic-slice(%i, %start, %zero), dynamic_slice_sizes={10,3}
-  %other = s32[3,10] dynamic-slice(%j, %zero, %start), dynamic_slice_sizes={3,10}
-  %turned = s32[3,10] transpose(%rows), dimensions={1,0}
-  %sum = s32[3,10] add(%turned, %other)
-  %seven = s32[] constant(7)
-  %sevens = s32[3,10] broadcast(%seven), dimensions={}
-  %rest = s32[3,10] remainder(%sum, %sevens)
-  %x = s32[1,10] slice(%rest), slice={[0:1], [0:10]}
-  %y = s32[1,10] slice(%rest), slice={[2:3], [0:10]}
-  ROOT %both = (s32[1,10], s32[1,10]) tuple(%x, %y)
-}
-";
+  %rows = {element_type}[10,3] dynamic-slice(%i, %start, %zero), dynamic_slice_sizes={{10,3}}
+  %other = {element_type}[3,10] dynamic-slice(%j, %zero, %start), dynamic_slice_sizes={{3,10}}
+  %turned = {element_type}[3,10] transpose(%rows), dimensions={{1,0}}
+  %sum = {element_type}[3,10] {join}(%turned, %other)
+  %seven = {element_type}[] constant(7)
+  %sevens = {element_type}[3,10] broadcast(%seven), dimensions={{}}
+  %rest = {element_type}[3,10] {last}(%sum, %sevens)
+  %x = {element_type}[1,10] slice(%rest), slice={{[0:1], [0:10]}}
+  %y = {element_type}[1,10] slice(%rest), slice={{[2:3], [0:10]}}
+  ROOT %both = ({element_type}[1,10], {element_type}[1,10]) tuple(%x, %y)
+}}
+"
+        )
+    }
 
     #[test]
     fn columns_of_what_is_computed_place_by_place_are_read_too() {
-        let mut module = text::parse(COMPUTED).expect("legal text");
+        let mut module = text::parse(&computed("s32", "add", "remainder")).expect("legal text");
         patch(&module, &|_| true).apply(&mut module).expect("it fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
         let text = text::print(&module);
@@ -469,6 +489,7 @@ ENTRY %main {
 
     #[test]
     fn what_is_needed_whole_or_takes_long_or_is_the_programs_own_stays() {
+        let program = computed("s32", "add", "remainder");
         for (old, new) in [
             (
                 "ROOT %both = (s32[1,10], s32[1,10]) tuple(%x, %y)",
@@ -482,13 +503,13 @@ ENTRY %main {
                 "ROOT %both = (s32[1,10], s32[10,3]) tuple(%x, %rows)",
             ),
         ] {
-            let source = COMPUTED.replacen(old, new, 1);
-            assert_ne!(source, COMPUTED);
+            let source = program.replacen(old, new, 1);
+            assert_ne!(source, program);
             let mut module = text::parse(&source).expect("legal text");
             patch(&module, &|_| true).apply(&mut module).expect("it fits");
             assert!(text::print(&module).contains("s32[10,3] dynamic-slice(%i"), "{new}");
         }
-        let module = text::parse(COMPUTED).expect("legal text");
+        let module = text::parse(&program).expect("legal text");
         let own = |name: &'static str| {
             let module = &module;
             patch(module, &move |id| module.instruction(id).name != name).is_empty()
@@ -498,21 +519,15 @@ ENTRY %main {
 
     #[test]
     fn floats_that_are_chosen_move_and_floats_that_are_rounded_stay() {
-        let floats = COMPUTED
-            .replace("s32", "f32")
-            .replace("%start = f32", "%start = s32")
-            .replace("%zero = f32", "%zero = s32")
-            .replace("add(%turned", "maximum(%turned");
-        let stays = |of: &str, element_type: &str| {
-            let source = floats.replace("remainder(", of).replace("f32", element_type);
-            let module = text::parse(&source).expect("legal text");
+        let stays = |last: &str, element_type: &str| {
+            let module = text::parse(&computed(element_type, "maximum", last)).expect("legal text");
             assert_eq!(hlo_ir::verify::verify(&module), []);
             patch(&module, &|_| true).is_empty()
         };
-        assert!(!stays("minimum(", "f32"));
-        for rounded in ["add(", "subtract(", "multiply(", "divide(", "remainder("] {
+        assert!(!stays("minimum", "f32"));
+        for rounded in ["add", "subtract", "multiply", "divide", "remainder"] {
             assert!(stays(rounded, "f32"), "{rounded}");
         }
-        assert!(stays("minimum(", "bf16"), "computed as f32, and the rounding may be left out");
+        assert!(stays("minimum", "bf16"), "computed as f32, and the rounding may be left out");
     }
 }

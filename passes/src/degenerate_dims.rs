@@ -268,36 +268,42 @@ mod tests {
 
     /// A loop that sums rows of what `lines` make of the block `%x`, called `%p`.
     fn program(lines: &str) -> String {
+        program_of(["f32[512,64,1]", "f32[512,1]", "f32[64,1]"], "0", lines)
+    }
+
+    /// The same with other shapes of the block, of its weights and of its sums, along other dimensions.
+    fn program_of([block, weights, sums]: [&str; 3], along: &str, lines: &str) -> String {
+        let state = format!("(s32[], {sums}, {block}, {weights})");
         format!(
             "HloModule m
 %add (a: f32[], b: f32[]) -> f32[] {{ %a = f32[] parameter(0) %b = f32[] parameter(1) ROOT %c = f32[] add(%a, %b) }}
-%body (s: (s32[], f32[64,1], f32[512,64,1], f32[512,1])) -> (s32[], f32[64,1], f32[512,64,1], f32[512,1]) {{
-  %s = (s32[], f32[64,1], f32[512,64,1], f32[512,1]) parameter(0)
+%body (s: {state}) -> {state} {{
+  %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
-  %so_far = f32[64,1] get-tuple-element(%s), index=1
-  %x = f32[512,64,1] get-tuple-element(%s), index=2
-  %w = f32[512,1] get-tuple-element(%s), index=3
+  %so_far = {sums} get-tuple-element(%s), index=1
+  %x = {block} get-tuple-element(%s), index=2
+  %w = {weights} get-tuple-element(%s), index=3
   %one = s32[] constant(1)
   %next = s32[] add(%k, %one)
   %zero = f32[] constant(0)
 {lines}
-  %r = f32[64,1] reduce(%p, %zero), dimensions={{0}}, to_apply=%add
-  %more = f32[64,1] add(%so_far, %r)
-  ROOT %t = (s32[], f32[64,1], f32[512,64,1], f32[512,1]) tuple(%next, %more, %x, %w)
+  %r = {sums} reduce(%p, %zero), dimensions={{{along}}}, to_apply=%add
+  %more = {sums} add(%so_far, %r)
+  ROOT %t = {state} tuple(%next, %more, %x, %w)
 }}
-%less (s: (s32[], f32[64,1], f32[512,64,1], f32[512,1])) -> pred[] {{
-  %s = (s32[], f32[64,1], f32[512,64,1], f32[512,1]) parameter(0)
+%less (s: {state}) -> pred[] {{
+  %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
   %end = s32[] constant(10)
   ROOT %c = pred[] compare(%k, %end), direction=LT
 }}
 ENTRY %main {{
-  %x = f32[512,64,1] parameter(0)
-  %w = f32[512,1] parameter(1)
-  %first = f32[64,1] parameter(2)
+  %x = {block} parameter(0)
+  %w = {weights} parameter(1)
+  %first = {sums} parameter(2)
   %zero = s32[] constant(0)
-  %init = (s32[], f32[64,1], f32[512,64,1], f32[512,1]) tuple(%zero, %first, %x, %w)
-  ROOT %l = (s32[], f32[64,1], f32[512,64,1], f32[512,1]) while(%init), condition=%less, body=%body
+  %init = {state} tuple(%zero, %first, %x, %w)
+  ROOT %l = {state} while(%init), condition=%less, body=%body
 }}
 "
         )
@@ -336,16 +342,13 @@ ENTRY %main {{
 
     #[test]
     fn dimensions_in_front_are_left_out_too() {
-        let source = program(WEIGHTED).replace("512,64,1]", "1,512,64]").replace("[64,1]", "[1,64]");
-        let source = source
-            .replace("dimensions={0,2}", "dimensions={1,0}")
-            .replace("reduce(%p, %zero), dimensions={0}", "reduce(%p, %zero), dimensions={1}");
-        let text = changed(&source, true).expect("it is slow");
+        let (block, weights) = ("f32[1,512,64]", "f32[512,1]");
+        let weighted = "  %v = f32[1,512,64] broadcast(%w), dimensions={1,0}\n  %p = f32[1,512,64] multiply(%x, %v)";
+        let text = changed(&program_of([block, weights, "f32[1,64]"], "1", weighted), true).expect("it is slow");
         assert!(text.contains("= f32[512,64] multiply(%kept, %v"), "{text}");
         assert!(text.contains("= f32[64] reduce(") && text.contains("dimensions={0}, to_apply=%add"), "{text}");
         // The dimension of one element can be summed too.
-        let all = source.replace("dimensions={1}", "dimensions={0,1}").replace("[1,64]", "[64]");
-        let text = changed(&all, true).expect("it is slow");
+        let text = changed(&program_of([block, weights, "f32[64]"], "0,1", weighted), true).expect("it is slow");
         assert!(text.contains("%r = f32[64] reduce(%p"), "{text}");
     }
 
@@ -372,13 +375,12 @@ ENTRY %main {{
         let source = program(WEIGHTED);
         let stays = |source: &str, why| assert_eq!(changed(source, true), None, "{why}");
         assert_eq!(changed(&source, false), None, "the input's own");
-        stays(
-            &program("  %p = f32[512,64,1] copy(%x)").replace("copy(%x)", "get-tuple-element(%s), index=2"),
-            "read from memory",
-        );
+        stays(&program("  %p = f32[512,64,1] get-tuple-element(%s), index=2"), "read from memory");
         stays(&source.replace("512", "31"), "a small block");
         assert!(changed(&source.replace("512", "32"), true).is_some(), "as small as that is worth it");
-        stays(&source.replace("64,1]", "64,2]").replace("512,1]", "512,2]"), "no dimension of one element");
+        let pairs = "  %v = f32[512,64,2] broadcast(%w), dimensions={0,2}\n  %p = f32[512,64,2] multiply(%x, %v)";
+        let pairs = program_of(["f32[512,64,2]", "f32[512,2]", "f32[64,2]"], "0", pairs);
+        stays(&pairs, "no dimension of one element");
         stays(&source.replacen("m\n", "m, num_partitions=2\n", 1), "to be partitioned");
         stays(&source.replacen("add(%a, %b)", "multiply(%a, %b)", 1), "no sum");
         stays(&source.replace("f32[", "f64["), "no numbers for the library");

@@ -177,10 +177,10 @@ ENTRY %main {{
         assert!(!is_kept(&program_of("%u", TWO_PLACES), true), "a kernel may join the product with a sum");
         let source = text::print(&two).replacen("HloModule m", "HloModule m, num_partitions=2", 1);
         assert!(!is_kept(&text::parse(&source).expect("legal text"), true), "partitioned");
-        let one_place = TWO_PLACES
-            .replace("concatenate(%n, %n)", "concatenate(%n, %z)")
-            .replace("  %o", "  %z = f32[64] iota(), iota_dimension=0\n  %o");
-        assert!(!is_kept(&program(&one_place), true), "a kernel computes it once");
+        let one_place = "  %n = f32[64] multiply(%g, %h)
+  %z = f32[64] iota(), iota_dimension=0
+  %o = f32[128] concatenate(%n, %z), dimensions={0}";
+        assert!(!is_kept(&program(one_place), true), "a kernel computes it once");
         let twice = TWO_PLACES.replace("multiply(%g, %h)", "multiply(%g, %g)");
         let more = format!("{twice}\n  %e = f32[64] negate(%g)\n  %all = (f32[64], f32[64]) tuple(%e, %h)");
         assert!(!is_kept(&program(&more), true), "two readers: it stands in memory");

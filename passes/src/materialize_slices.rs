@@ -96,40 +96,54 @@ mod tests {
 
     use super::*;
 
-    const LOOP: &str = "HloModule m
+    /// A loop that carries numbers of one type and, from `zeros` on, what `lines` make of a block `%x` of them, called `%qr`.
+    fn looped(element_type: &str, lines: &str, zeros: &str) -> String {
+        let state = format!("(s32[], {element_type}[20], {element_type}[100])");
+        format!(
+            "HloModule m
 
-%body (s: (s32[], s32[20], s32[100])) -> (s32[], s32[20], s32[100]) {
-  %s = (s32[], s32[20], s32[100]) parameter(0)
+%body (s: {state}) -> {state} {{
+  %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
-  %i = s32[100] get-tuple-element(%s), index=2
-  %x = s32[10] dynamic-slice(%i, %k), dynamic_slice_sizes={10}, metadata={op_name=\"read\"}
-  %q = s32[10] abs(%x)
-  %r = s32[10] sign(%x)
-  %qr = s32[20] concatenate(%q, %r), dimensions={0}
+  %i = {element_type}[100] get-tuple-element(%s), index=2
+  %x = {element_type}[10] dynamic-slice(%i, %k), dynamic_slice_sizes={{10}}, metadata={{op_name=\"read\"}}
+{lines}
   %one = s32[] constant(1)
   %next = s32[] add(%k, %one)
-  ROOT %t = (s32[], s32[20], s32[100]) tuple(%next, %qr, %i)
-}
+  ROOT %t = {state} tuple(%next, %qr, %i)
+}}
 
-%more (s: (s32[], s32[20], s32[100])) -> pred[] {
-  %s = (s32[], s32[20], s32[100]) parameter(0)
+%more (s: {state}) -> pred[] {{
+  %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
   %ten = s32[] constant(10)
   ROOT %c = pred[] compare(%k, %ten), direction=LT
-}
+}}
 
-ENTRY %main {
-  %i = s32[100] parameter(0)
+ENTRY %main {{
+  %i = {element_type}[100] parameter(0)
   %zero = s32[] constant(0)
-  %zeros = s32[20] broadcast(%zero), dimensions={}
-  %init = (s32[], s32[20], s32[100]) tuple(%zero, %zeros, %i)
-  ROOT %w = (s32[], s32[20], s32[100]) while(%init), condition=%more, body=%body
-}
-";
+{zeros}
+  %init = {state} tuple(%zero, %zeros, %i)
+  ROOT %w = {state} while(%init), condition=%more, body=%body
+}}
+"
+        )
+    }
+
+    const ZEROS: &str = "  %zeros = s32[20] broadcast(%zero), dimensions={}";
+
+    /// The loop that reads a block of integers at two places.
+    fn reading_twice() -> String {
+        let lines = "  %q = s32[10] abs(%x)
+  %r = s32[10] sign(%x)
+  %qr = s32[20] concatenate(%q, %r), dimensions={0}";
+        looped("s32", lines, ZEROS)
+    }
 
     #[test]
     fn a_block_read_at_several_places_is_read_by_a_call() {
-        let mut module = text::parse(LOOP).expect("legal text");
+        let mut module = text::parse(&reading_twice()).expect("legal text");
         let before = module.clone();
         let undo = patch(&module, &|_| true).apply(&mut module).expect("it fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
@@ -145,20 +159,19 @@ ENTRY %main {
     #[test]
     fn other_blocks_stay() {
         let parse = |source: &str| text::parse(source).expect("legal text");
-        assert!(patch(&parse(LOOP), &|_| false).is_empty(), "the input stays as it is");
-        assert!(patch(&parse(&LOOP.replace("m\n", "m, num_partitions=2\n")), &|_| true).is_empty());
-        let once = LOOP.replace("%r = s32[10] sign(%x)", "%r = s32[10] sign(%w)").replace(
-            "%q =",
-            "%w = s32[10] iota(), iota_dimension=0
-  %q =",
-        );
-        assert!(patch(&parse(&once), &|_| true).is_empty(), "a kernel reads it in one place");
-        let complex = LOOP.replace("s32[10]", "c64[10]").replace("s32[20]", "c64[20]").replace("s32[100]", "c64[100]");
-        let complex = complex
-            .replace("abs(", "negate(")
-            .replace("%zeros = c64[20] broadcast(%zero)", "%zeros = c64[20] broadcast(%none)");
-        let complex = complex.replace("  %zeros", "  %none = c64[] constant((0, 0))\n  %zeros");
-        assert!(patch(&parse(&complex), &|_| true).is_empty(), "products of complex numbers");
+        let source = reading_twice();
+        assert!(patch(&parse(&source), &|_| false).is_empty(), "the input stays as it is");
+        assert!(patch(&parse(&source.replace("m\n", "m, num_partitions=2\n")), &|_| true).is_empty());
+        let once = "  %w = s32[10] iota(), iota_dimension=0
+  %q = s32[10] abs(%x)
+  %r = s32[10] sign(%w)
+  %qr = s32[20] concatenate(%q, %r), dimensions={0}";
+        assert!(patch(&parse(&looped("s32", once, ZEROS)), &|_| true).is_empty(), "a kernel reads it in one place");
+        let complex = "  %q = c64[10] negate(%x)
+  %r = c64[10] sign(%x)
+  %qr = c64[20] concatenate(%q, %r), dimensions={0}";
+        let nothing = "  %none = c64[] constant((0, 0))\n  %zeros = c64[20] broadcast(%none), dimensions={}";
+        assert!(patch(&parse(&looped("c64", complex, nothing)), &|_| true).is_empty(), "products of complex numbers");
         let entry = "HloModule m
 
 ENTRY %main {

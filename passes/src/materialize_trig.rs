@@ -115,31 +115,36 @@ mod tests {
 
     /// A loop that computes a sine of blocks of `%x`, and what `lines` make of it, called `%y`.
     fn program(lines: &str) -> Module {
-        let state = "(s32[], f32[204800], f32[204800])";
+        program_of("f32", 20480, lines)
+    }
+
+    /// The same with numbers of another type, and blocks of another size.
+    fn program_of(element_type: &str, block: usize, lines: &str) -> Module {
+        let state = format!("(s32[], {element_type}[{block}0], {element_type}[{block}0])");
         let source = format!(
             "HloModule m
-%plus (a: f32[], b: f32[]) -> f32[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
+%plus (a: {element_type}[], b: {element_type}[]) -> {element_type}[] {{
+  %a = {element_type}[] parameter(0)
+  %b = {element_type}[] parameter(1)
+  ROOT %c = {element_type}[] add(%a, %b)
 }}
 %body (s: {state}) -> {state} {{
   %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
-  %so_far = f32[204800] get-tuple-element(%s), index=1
-  %x = f32[204800] get-tuple-element(%s), index=2
-  %rows = s32[] constant(20480)
+  %so_far = {element_type}[{block}0] get-tuple-element(%s), index=1
+  %x = {element_type}[{block}0] get-tuple-element(%s), index=2
+  %rows = s32[] constant({block})
   %next = s32[] add(%k, %rows)
-  %b = f32[20480] dynamic-slice(%x, %k), dynamic_slice_sizes={{20480}}
-  %sin = f32[20480] sine(%b)
+  %b = {element_type}[{block}] dynamic-slice(%x, %k), dynamic_slice_sizes={{{block}}}
+  %sin = {element_type}[{block}] sine(%b)
 {lines}
-  %w = f32[204800] dynamic-update-slice(%so_far, %y, %k)
+  %w = {element_type}[{block}0] dynamic-update-slice(%so_far, %y, %k)
   ROOT %t = {state} tuple(%next, %w, %x)
 }}
 %more (s: {state}) -> pred[] {{
   %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
-  %end = s32[] constant(204800)
+  %end = s32[] constant({block}0)
   ROOT %c = pred[] compare(%k, %end), direction=LT
 }}
 ENTRY %main (x: {state}) -> {state} {{
@@ -187,8 +192,8 @@ ENTRY %main (x: {state}) -> {state} {{
             |from: &str, to: &str| text::parse(&text::print(&program(TWICE)).replace(from, to)).expect("legal text");
         assert!(!is_kept(&changed("20480", "2048"), true, true), "a kernel would take longer to start");
         assert!(!is_kept(&changed("sine(", "tanh("), true, true), "which XLA keeps in memory");
-        let short = text::print(&program(TWICE)).replace("20480", "81920").replace("f32", "bf16");
-        assert!(!is_kept(&text::parse(&short).expect("legal text"), true, true), "memory would round it");
+        let short = "  %z = bf16[81920] multiply(%sin, %b)\n  %y = bf16[81920] subtract(%z, %sin)";
+        assert!(!is_kept(&program_of("bf16", 81920, short), true, true), "memory would round it");
         assert!(!is_kept(&changed("HloModule m", "HloModule m, num_partitions=2"), true, true), "partitioned");
         let entry = format!(
             "HloModule m\nENTRY %main {{\n  %b = f32[20480] parameter(0)\n  %sin = f32[20480] sine(%b)\n{TWICE}\n}}\n"

@@ -165,32 +165,38 @@ mod tests {
 
     /// A loop that writes what `lines` compute of blocks of `%x`, called `%y`.
     fn program(lines: &str) -> String {
+        program_of("f32", 20480, lines, "  %w = f32[204800] dynamic-update-slice(%so_far, %y, %k)")
+    }
+
+    /// The same where blocks of another size are written by `writes`, as numbers of type `written`.
+    fn program_of(written: &str, block: usize, lines: &str, writes: &str) -> String {
+        let state = format!("(s32[], {written}[{block}0], f32[{block}0])");
         format!(
             "HloModule m
-%body (s: (s32[], f32[204800], f32[204800])) -> (s32[], f32[204800], f32[204800]) {{
-  %s = (s32[], f32[204800], f32[204800]) parameter(0)
+%body (s: {state}) -> {state} {{
+  %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
-  %so_far = f32[204800] get-tuple-element(%s), index=1
-  %x = f32[204800] get-tuple-element(%s), index=2
-  %rows = s32[] constant(20480)
+  %so_far = {written}[{block}0] get-tuple-element(%s), index=1
+  %x = f32[{block}0] get-tuple-element(%s), index=2
+  %rows = s32[] constant({block})
   %next = s32[] add(%k, %rows)
-  %b = f32[20480] dynamic-slice(%x, %k), dynamic_slice_sizes={{20480}}
+  %b = f32[{block}] dynamic-slice(%x, %k), dynamic_slice_sizes={{{block}}}
 {lines}
-  %w = f32[204800] dynamic-update-slice(%so_far, %y, %k)
-  ROOT %t = (s32[], f32[204800], f32[204800]) tuple(%next, %w, %x)
+{writes}
+  ROOT %t = {state} tuple(%next, %w, %x)
 }}
-%more (s: (s32[], f32[204800], f32[204800])) -> pred[] {{
-  %s = (s32[], f32[204800], f32[204800]) parameter(0)
+%more (s: {state}) -> pred[] {{
+  %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
-  %end = s32[] constant(204800)
+  %end = s32[] constant({block}0)
   ROOT %c = pred[] compare(%k, %end), direction=LT
 }}
-ENTRY %main (x: f32[204800], r: f32[204800]) -> (s32[], f32[204800], f32[204800]) {{
-  %x = f32[204800] parameter(0)
-  %r = f32[204800] parameter(1)
+ENTRY %main (x: f32[{block}0], r: {written}[{block}0]) -> {state} {{
+  %x = f32[{block}0] parameter(0)
+  %r = {written}[{block}0] parameter(1)
   %zero = s32[] constant(0)
-  %init = (s32[], f32[204800], f32[204800]) tuple(%zero, %r, %x)
-  ROOT %w = (s32[], f32[204800], f32[204800]) while(%init), condition=%more, body=%body
+  %init = {state} tuple(%zero, %r, %x)
+  ROOT %w = {state} while(%init), condition=%more, body=%body
 }}
 "
         )
@@ -218,12 +224,9 @@ ENTRY %main (x: f32[204800], r: f32[204800]) -> (s32[], f32[204800], f32[204800]
 
     /// The same of blocks of `bf16`, written as integers.
     fn short(lines: &str) -> String {
-        let cast = "  %o = u16[204800] bitcast-convert(%so_far)\n  %h = u16[20480] bitcast-convert(%y)
-  %d = u16[204800] dynamic-update-slice(%o, %h, %k)\n  %w = bf16[204800] bitcast-convert(%d)";
-        let written = "  %w = f32[204800] dynamic-update-slice(%so_far, %y, %k)";
-        let source = program(lines).replace("(s32[], f32[204800], ", "(s32[], bf16[204800], ");
-        let source = source.replace("%so_far = f32", "%so_far = bf16").replace("%r = f32", "%r = bf16");
-        source.replace("r: f32", "r: bf16").replace(written, cast).replace("2048", "4096")
+        let cast = "  %o = u16[409600] bitcast-convert(%so_far)\n  %h = u16[40960] bitcast-convert(%y)
+  %d = u16[409600] dynamic-update-slice(%o, %h, %k)\n  %w = bf16[409600] bitcast-convert(%d)";
+        program_of("bf16", 40960, lines, cast)
     }
 
     #[test]
@@ -234,17 +237,17 @@ ENTRY %main (x: f32[204800], r: f32[204800]) -> (s32[], f32[204800], f32[204800]
             assert_eq!(hlo_ir::verify::verify(&module), []);
             text::print(&module)
         };
-        let computed = kept("  %v = f32[20480] tanh(%b)\n  %y = bf16[20480] convert(%v)");
+        let computed = kept("  %v = f32[40960] tanh(%b)\n  %y = bf16[40960] convert(%v)");
         assert!(computed.contains("%kept = f32[40960] call(%v)"), "{computed}");
         assert!(computed.contains("%y = bf16[40960] convert(%kept)"), "{computed}");
-        let quick = kept("  %y = bf16[20480] convert(%b)");
+        let quick = kept("  %y = bf16[40960] convert(%b)");
         assert!(!quick.contains("call"), "it is rounded where it is written anyway: {quick}");
         let stands = kept(
-            "  %e = bf16[20480] convert(%b)\n  %z = (bf16[20480]) tuple(%e)\n  %y = bf16[20480] get-tuple-element(%z), index=0",
+            "  %e = bf16[40960] convert(%b)\n  %z = (bf16[40960]) tuple(%e)\n  %y = bf16[40960] get-tuple-element(%z), index=0",
         );
         assert!(stands.contains("= f32[40960] convert(%y)"), "{stands}");
         assert!(stands.contains("%kept = f32[40960] call("), "{stands}");
-        let read = kept("  %y = bf16[20480] convert(%b)\n  %n = bf16[20480] negate(%y)");
+        let read = kept("  %y = bf16[40960] convert(%b)\n  %n = bf16[40960] negate(%y)");
         assert!(read.contains("%kept = f32[40960] call("), "it stands in memory for its other reader: {read}");
     }
 

@@ -109,39 +109,49 @@ mod tests {
 
     use super::*;
 
-    /// A loop that adds up products, `f32[2,1024,64]`, of `%x`, which it carries, or its negation `%n`, and the block `%b`.
-    const LOOP: &str = "HloModule m
+    /// A loop that adds up products of `%x`, which it carries, or its negation `%n`, and the block `%b`, or the other way round.
+    fn looped([array, block, sums]: [&str; 3], operands: &str, [left, right]: [usize; 2]) -> String {
+        let state = format!("(s32[], f32[{sums}], f32[{array}])");
+        format!(
+            "HloModule m
 
-%body (s: (s32[], f32[2,1024,64], f32[2,512,1024])) -> (s32[], f32[2,1024,64], f32[2,512,1024]) {
-  %s = (s32[], f32[2,1024,64], f32[2,512,1024]) parameter(0)
+%body (s: {state}) -> {state} {{
+  %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
-  %so_far = f32[2,1024,64] get-tuple-element(%s), index=1
-  %x = f32[2,512,1024] get-tuple-element(%s), index=2
-  %n = f32[2,512,1024] negate(%x)
+  %so_far = f32[{sums}] get-tuple-element(%s), index=1
+  %x = f32[{array}] get-tuple-element(%s), index=2
+  %n = f32[{array}] negate(%x)
   %f = f32[] convert(%k)
-  %b = f32[2,512,64] broadcast(%f), dimensions={}
-  %p = f32[2,1024,64] dot(%x, %b), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
+  %b = f32[{block}] broadcast(%f), dimensions={{}}
+  %p = f32[{sums}] dot({operands}), lhs_batch_dims={{0}}, lhs_contracting_dims={{{left}}}, rhs_batch_dims={{0}}, rhs_contracting_dims={{{right}}}
   %one = s32[] constant(1)
   %next = s32[] add(%k, %one)
-  %more = f32[2,1024,64] add(%so_far, %p)
-  ROOT %t = (s32[], f32[2,1024,64], f32[2,512,1024]) tuple(%next, %more, %x)
-}
+  %more = f32[{sums}] add(%so_far, %p)
+  ROOT %t = {state} tuple(%next, %more, %x)
+}}
 
-%less (s: (s32[], f32[2,1024,64], f32[2,512,1024])) -> pred[] {
-  %s = (s32[], f32[2,1024,64], f32[2,512,1024]) parameter(0)
+%less (s: {state}) -> pred[] {{
+  %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
   %end = s32[] constant(10)
   ROOT %c = pred[] compare(%k, %end), direction=LT
-}
+}}
 
-ENTRY %main {
+ENTRY %main {{
   %zero = s32[] constant(0)
-  %first = f32[2,1024,64] parameter(0)
-  %x = f32[2,512,1024] parameter(1)
-  %init = (s32[], f32[2,1024,64], f32[2,512,1024]) tuple(%zero, %first, %x)
-  ROOT %w = (s32[], f32[2,1024,64], f32[2,512,1024]) while(%init), condition=%less, body=%body
-}
-";
+  %first = f32[{sums}] parameter(0)
+  %x = f32[{array}] parameter(1)
+  %init = {state} tuple(%zero, %first, %x)
+  ROOT %w = {state} while(%init), condition=%less, body=%body
+}}
+"
+        )
+    }
+
+    /// The usual loop, of which the library does not take the block.
+    fn usual() -> String {
+        looped(["2,512,1024", "2,512,64", "2,1024,64"], "%x, %b", [1, 1])
+    }
 
     fn found(source: &str, is_new: bool) -> (Module, Change) {
         let module = text::parse(source).expect("the test's module is legal");
@@ -152,7 +162,7 @@ ENTRY %main {
 
     #[test]
     fn the_block_becomes_the_left_operand() {
-        let (mut module, change) = found(LOOP, true);
+        let (mut module, change) = found(&usual(), true);
         change.apply(&mut module).expect("the patch fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
         let text = text::print(&module);
@@ -164,9 +174,7 @@ ENTRY %main {
         assert!(text.contains("%p = f32[2,1024,64] transpose(%kept), dimensions={0,2,1}"), "{text}");
         assert!(patch(&module, &|_| true).is_empty(), "once is enough");
         // The block's last dimension is contracted, which the library takes as a left operand.
-        let rows = LOOP
-            .replace("f32[2,512,64] broadcast", "f32[2,64,512] broadcast")
-            .replace("rhs_contracting_dims={1}", "rhs_contracting_dims={2}");
+        let rows = looped(["2,512,1024", "2,64,512", "2,1024,64"], "%x, %b", [1, 2]);
         let (mut module, change) = found(&rows, true);
         change.apply(&mut module).expect("the patch fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
@@ -176,20 +184,15 @@ ENTRY %main {
 
     /// The loop with other sizes: columns of the array and of the block, and terms of a sum.
     fn wide(array: &str, block: &str, terms: &str) -> String {
-        let sizes = LOOP.replace("64]", "B]").replace("512", "K").replace("1024", "A");
-        sizes
-            .replace('B', block)
-            .replace("[2,K,A]", &format!("[2,{terms},{array}]"))
-            .replace("[2,A,", &format!("[2,{array},"))
-            .replace("[2,K,", &format!("[2,{terms},"))
+        let [rows, block, sums] =
+            [format!("2,{terms},{array}"), format!("2,{terms},{block}"), format!("2,{array},{block}")];
+        looped([&rows, &block, &sums], "%x, %b", [1, 1])
     }
 
     #[test]
     fn what_the_library_would_take_becomes_the_left_operand() {
         // Of 64 columns along which the left operand is contracted, and of 1,024 rows of 512 numbers.
-        let missed = LOOP.replace("512,64]", "512,A]").replace("512,1024]", "1024,512]").replace("512,A]", "512,64]");
-        let missed = missed.replace("dot(%x, %b)", "dot(%b, %x)").replace("f32[2,1024,64]", "f32[2,64,1024]");
-        let missed = missed.replace("rhs_contracting_dims={1}", "rhs_contracting_dims={2}");
+        let missed = looped(["2,1024,512", "2,512,64", "2,64,1024"], "%b, %x", [1, 2]);
         let (mut module, change) = found(&missed, true);
         change.apply(&mut module).expect("the patch fits");
         assert_eq!(hlo_ir::verify::verify(&module), []);
@@ -207,17 +210,17 @@ ENTRY %main {
 
     #[test]
     fn other_products_stay() {
+        let usual = usual();
         let stays = |from: &str, to: &str| {
-            let changed = LOOP.replace(from, to);
-            assert_ne!(changed, LOOP);
+            let changed = usual.replace(from, to);
+            assert_ne!(changed, usual);
             found(&changed, true).1.is_empty()
         };
-        assert!(found(LOOP, false).1.is_empty(), "the input stays as it is");
+        assert!(found(&usual, false).1.is_empty(), "the input stays as it is");
         assert!(stays("HloModule m", "HloModule m, num_partitions=2"), "partitioned");
         assert!(!stays("dot(%x", "dot(%n"), "what the loop computes is packed as well");
         assert!(stays("rhs_contracting_dims={1}", "rhs_contracting_dims={1}, operand_precision={highest,default}"));
-        let in_rows = LOOP.replace("f32[2,512,1024]", "f32[2,1024,512]");
-        let in_rows = in_rows.replace("lhs_contracting_dims={1}", "lhs_contracting_dims={2}");
+        let in_rows = looped(["2,1024,512", "2,512,64", "2,1024,64"], "%x, %b", [2, 1]);
         assert!(found(&in_rows, true).1.is_empty(), "the library takes it");
         assert!(stays("512", "252"), "what is transposed is a large part of it");
         assert!(!stays("512", "256"));

@@ -116,6 +116,12 @@ mod tests {
 
     /// A loop that sums what `lines` make of `%x`, called `%p`.
     fn program(lines: &str, sum: &str) -> String {
+        program_of(16, lines, sum)
+    }
+
+    /// The same with as many weights and squares of numbers.
+    fn program_of(rows: usize, lines: &str, sum: &str) -> String {
+        let state = format!("(s32[], f32[32,32], f32[{rows},32,32], f32[{rows}])");
         format!(
             "HloModule m
 %add (a: f32[], b: f32[]) -> f32[] {{
@@ -123,40 +129,44 @@ mod tests {
   %b = f32[] parameter(1)
   ROOT %c = f32[] add(%a, %b)
 }}
-%body (s: (s32[], f32[32,32], f32[16,32,32], f32[16])) -> (s32[], f32[32,32], f32[16,32,32], f32[16]) {{
-  %s = (s32[], f32[32,32], f32[16,32,32], f32[16]) parameter(0)
+%body (s: {state}) -> {state} {{
+  %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
   %so_far = f32[32,32] get-tuple-element(%s), index=1
-  %x = f32[16,32,32] get-tuple-element(%s), index=2
-  %c = f32[16] get-tuple-element(%s), index=3
+  %x = f32[{rows},32,32] get-tuple-element(%s), index=2
+  %c = f32[{rows}] get-tuple-element(%s), index=3
   %one = s32[] constant(1)
   %next = s32[] add(%k, %one)
   %zero = f32[] constant(0)
 {lines}
   %r = f32[32,32] reduce(%p, %zero), {sum}
   %more = f32[32,32] add(%so_far, %r)
-  ROOT %t = (s32[], f32[32,32], f32[16,32,32], f32[16]) tuple(%next, %more, %x, %c)
+  ROOT %t = {state} tuple(%next, %more, %x, %c)
 }}
-%less (s: (s32[], f32[32,32], f32[16,32,32], f32[16])) -> pred[] {{
-  %s = (s32[], f32[32,32], f32[16,32,32], f32[16]) parameter(0)
+%less (s: {state}) -> pred[] {{
+  %s = {state} parameter(0)
   %k = s32[] get-tuple-element(%s), index=0
   %end = s32[] constant(10)
   ROOT %c = pred[] compare(%k, %end), direction=LT
 }}
 ENTRY %main {{
-  %x = f32[16,32,32] parameter(0)
-  %c = f32[16] parameter(1)
+  %x = f32[{rows},32,32] parameter(0)
+  %c = f32[{rows}] parameter(1)
   %first = f32[32,32] parameter(2)
   %zero = s32[] constant(0)
-  %init = (s32[], f32[32,32], f32[16,32,32], f32[16]) tuple(%zero, %first, %x, %c)
-  ROOT %w = (s32[], f32[32,32], f32[16,32,32], f32[16]) while(%init), condition=%less, body=%body
+  %init = {state} tuple(%zero, %first, %x, %c)
+  ROOT %w = {state} while(%init), condition=%less, body=%body
 }}
 "
         )
     }
 
     const FIRST: &str = "dimensions={0}, to_apply=%add";
-    const WEIGHTED: &str = "  %w = f32[16,32,32] broadcast(%c), dimensions={0}\n  %p = f32[16,32,32] multiply(%x, %w)";
+
+    /// As many squares, each times its weight.
+    fn weighted(rows: usize) -> String {
+        format!("  %w = f32[{rows},32,32] broadcast(%c), dimensions={{0}}\n  %p = f32[{rows},32,32] multiply(%x, %w)")
+    }
 
     fn found(source: &str, is_new: bool) -> (Module, Change) {
         let module = text::parse(source).expect("the test's module is legal");
@@ -171,34 +181,33 @@ ENTRY %main {{
 
     #[test]
     fn weighted_rows_are_handed_on_by_a_call() {
-        let (mut module, patch) = found(&program(WEIGHTED, FIRST), true);
+        let (mut module, patch) = found(&program(&weighted(16), FIRST), true);
         patch.apply(&mut module).expect("the patch fits");
         let text = text::print(&module);
         assert!(text.contains("%kept = f32[16,32,32] call(%p), to_apply=%p.identity"), "{text}");
         assert!(text.contains("reduce(%kept, %zero)"), "{text}");
-        assert!(is_kept(&WEIGHTED.replace("multiply(%x, %w)", "multiply(%w, %x)")));
-        assert!(is_kept(&WEIGHTED.replace("multiply", "divide")));
+        assert!(is_kept(&weighted(16).replace("multiply(%x, %w)", "multiply(%w, %x)")));
+        assert!(is_kept(&weighted(16).replace("multiply", "divide")));
     }
 
     #[test]
     fn what_the_library_adds_up_fast_stays() {
-        assert!(!is_kept(&WEIGHTED.replace("multiply", "subtract")), "no product");
-        assert!(!is_kept(&WEIGHTED.replace("multiply(%x, %w)", "divide(%w, %x)")), "a quotient by each number");
+        assert!(!is_kept(&weighted(16).replace("multiply", "subtract")), "no product");
+        assert!(!is_kept(&weighted(16).replace("multiply(%x, %w)", "divide(%w, %x)")), "a quotient by each number");
         assert!(!is_kept("  %p = f32[16,32,32] multiply(%x, %x)"), "no weights");
         let along = "  %v = f32[32] constant({...})\n  %w = f32[16,32,32] broadcast(%v), dimensions={2}\n  %p = f32[16,32,32] multiply(%x, %w)";
         assert!(!is_kept(along), "the same weights for each row");
-        let second = program(WEIGHTED, "dimensions={1}, to_apply=%add");
-        let second = second.replace("f32[16,32,32]", "f32[32,32,32]").replace("f32[16]", "f32[32]");
+        let second = program_of(32, &weighted(32), "dimensions={1}, to_apply=%add");
         assert!(found(&second, true).1.is_empty(), "along another dimension");
     }
 
     #[test]
     fn the_input_and_small_blocks_stay_as_they_are() {
-        let source = program(WEIGHTED, FIRST);
+        let source = program(&weighted(16), FIRST);
         assert!(found(&source, false).1.is_empty());
-        assert!(found(&source.replace("[16,32,32]", "[15,32,32]").replace("[16]", "[15]"), true).1.is_empty());
+        assert!(found(&program_of(15, &weighted(15), FIRST), true).1.is_empty());
         assert!(found(&source.replacen("m\n", "m, num_partitions=2\n", 1), true).1.is_empty());
-        let read = format!("{WEIGHTED}\n  %q = f32[16,32,32] negate(%p)");
+        let read = format!("{}\n  %q = f32[16,32,32] negate(%p)", weighted(16));
         assert!(!is_kept(&read), "someone else reads it");
         let largest = source.replacen("add(%a, %b)", "maximum(%a, %b)", 1);
         assert!(found(&largest, true).1.is_empty());

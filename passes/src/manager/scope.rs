@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn a_rewrite_far_from_the_peak_has_a_small_bound() {
-        let text = "HloModule m\n\nENTRY e {\n  p = f32[1024]{0} parameter(0)\n  i = f32[1048576]{0} broadcast(f32[] constant(0)), dimensions={}\n  \
+        let text = "HloModule m\n\nENTRY e {\n  p = f32[1024]{0} parameter(0)\n  z = f32[] constant(0)\n  \
+                    i = f32[1048576]{0} broadcast(z), dimensions={}\n  \
                     s = f32[1024]{0} sine(p)\n  ROOT t = (f32[1048576]{0}, f32[1024]{0}) tuple(i, s)\n}\n";
-        let text = text.replace("f32[] constant(0)", "z").replace("  i =", "  z = f32[] constant(0)\n  i =");
-        let module = hlo_ir::text::parse(&text).unwrap();
+        let module = hlo_ir::text::parse(text).unwrap();
         let saving_bound = ModelEstimator::default().saving_bound(&module).unwrap();
         let named = |name: &str| module.live_instructions().find(|(_, inst)| inst.name == name).unwrap().0;
         let mut patch = Patch::new(&module);
