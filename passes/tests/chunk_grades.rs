@@ -388,19 +388,22 @@ ENTRY %main {{
 
 #[test]
 fn functions_may_leave_the_library_that_sums_what_they_are_made_of() {
-    let softmax = "  %e = f32[64] exponential(%v)\n  %zero = f32[] constant(0)
-  %s = f32[] reduce(%e, %zero), dimensions={0}, to_apply=%add_f32
-  %d = f32[64] broadcast(%s), dimensions={}\n  %u = f32[64] divide(%e, %d)";
+    let weighed = |function: &str, summed: &str, last: &str| {
+        format!(
+            "  %e = f32[64] {function}(%v)\n  %zero = f32[] constant(0)
+  %s = f32[] reduce({summed}, %zero), dimensions={{0}}, to_apply=%add_f32
+  %d = f32[64] broadcast(%s), dimensions={{}}\n  %u = f32[64] {last}(%e, %d)"
+        )
+    };
     assert_eq!(
-        grade(softmax, ALONE),
+        grade(&weighed("exponential", "%e", "divide"), ALONE),
         Grade::HloExact,
         "the exponentials are summed outside, the quotient divides by that"
     );
     assert_eq!(grade("  %e = f32[64] tanh(%v)\n  %u = f32[64] divide(%e, %w)", ALONE), Grade::Bitwise);
-    let softmax = softmax.replace("exponential", "tanh");
-    let shifted = softmax.replace("divide", "subtract").replace("reduce(%e", "reduce(%w");
+    let shifted = weighed("tanh", "%w", "subtract");
     assert_eq!(grade(&shifted, ALONE), Grade::Bitwise, "no function is made of the sum or summed");
-    let behind = softmax.replace("reduce(%e", "reduce(%w");
+    let behind = weighed("tanh", "%w", "divide");
     assert_eq!(grade(&behind, ALONE), Grade::HloExact, "a quotient by a sum");
 }
 

@@ -12,6 +12,11 @@ use common::parse;
 
 /// A partitioned module whose manual body scatters, under a mesh with these axes, manual along `manual`.
 fn body(axes: &str, manual: &str) -> String {
+    handing_over(axes, manual, "%local = s32[64] custom-call(%i)", "  ROOT %out = s32[7] call(%x, %local)")
+}
+
+/// The same where `handed` is what every device gets its part of, and `call` hands those parts to the body.
+fn handing_over(axes: &str, manual: &str, handed: &str, call: &str) -> String {
     format!(
         "HloModule m, num_partitions=4, frontend_attributes={{xla.sdy.meshes={{mesh = #sdy.mesh<[{axes}]>}}}}
 %add (a: s32[], b: s32[]) -> s32[] {{
@@ -31,8 +36,8 @@ fn body(axes: &str, manual: &str) -> String {
 ENTRY %main {{
   %x = s32[7] parameter(0)
   %i = s32[256] parameter(1)
-  %local = s32[64] custom-call(%i), custom_call_target=\"xla.sdy.GlobalToLocalShape\", custom_call_has_side_effect=true, frontend_attributes={{xla.sdy.manual_axes=\"#sdy<manual_axes{{{manual}}}>\"}}
-  ROOT %out = s32[7] call(%x, %local), to_apply=%body, frontend_attributes={{inlineable=\"false\"}}
+  {handed}, custom_call_target=\"xla.sdy.GlobalToLocalShape\", custom_call_has_side_effect=true, frontend_attributes={{xla.sdy.manual_axes=\"#sdy<manual_axes{{{manual}}}>\"}}
+{call}, to_apply=%body, frontend_attributes={{inlineable=\"false\"}}
 }}
 "
     )
@@ -47,15 +52,11 @@ fn rows_of_one_device_are_cut() {
 
 #[test]
 fn several_arrays_are_handed_over_together() {
-    let one = body(r#""d"=4"#, r#"\"d\""#);
-    let several = one
-        .replace("%local = s32[64] custom-call(%i)", "%both = (s32[7], s32[64]) custom-call(%x, %i)")
-        .replace("call(%x, %local)", "call(%table, %local)")
-        .replace(
-            "  ROOT %out",
-            "  %table = s32[7] get-tuple-element(%both), index=0\n  %local = s32[64] get-tuple-element(%both), index=1\n  ROOT %out",
-        );
-    assert_ne!(one, several);
+    let handed = "%both = (s32[7], s32[64]) custom-call(%x, %i)";
+    let call = "  %table = s32[7] get-tuple-element(%both), index=0
+  %local = s32[64] get-tuple-element(%both), index=1
+  ROOT %out = s32[7] call(%table, %local)";
+    let several = handing_over(r#""d"=4"#, r#"\"d\""#, handed, call);
     assert_eq!(rewrite(&mut parse(&several), &options(80)).len(), 1);
 }
 

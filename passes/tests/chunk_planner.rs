@@ -123,28 +123,34 @@ fn a_reduction_that_reads_memory_does_so_through_a_reshape() {
 
 #[test]
 fn sums_of_floats_are_split_only_where_that_is_allowed() {
-    let rows = NEAREST.replace("f32[64] reduce", "f32[32] reduce").replace("dimensions={1}, to", "dimensions={0}, to");
-    let lines = rows
-        .replace("dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}", "broadcast(%w), dimensions={0}");
-    let lines = format!("  %w = f32[64] parameter(2)\n{lines}");
-    let grades = |grade| notes(&program(&lines), grade).join(";");
+    let lines = "  %w = f32[64] parameter(2)
+  %x = f32[64,8] parameter(0)
+  %y = f32[32,8] parameter(1)
+  %zero = f32[] constant(0)
+  %p = f32[64,32] broadcast(%w), dimensions={0}
+  %e = f32[64,32] exponential(%p)
+  ROOT %s = f32[32] reduce(%e, %zero), dimensions={0}, to_apply=%sum";
+    let grades = |grade| notes(&program(lines), grade).join(";");
     assert!(!grades(Grade::HloExact).contains("reassociate"));
     assert!(grades(Grade::Reassociate).contains("[reassociate]"), "{}", grades(Grade::Reassociate));
 }
 
 #[test]
 fn partial_sums_start_from_minus_zero_and_the_loop_from_the_initial_value() {
-    let lines = "  %x = f32[64] parameter(0)
-  %two = f32[] constant(2)
-  %wide = f32[64,32] broadcast(%x), dimensions={0}
+    let reduced = |initial: &str, combiner: &str| {
+        program(&format!(
+            "  %x = f32[64] parameter(0)
+  %two = f32[] constant({initial})
+  %wide = f32[64,32] broadcast(%x), dimensions={{0}}
   %e = f32[64,32] exponential(%wide)
   %g = f32[64,32] negate(%e)
-  ROOT %s = f32[32] reduce(%g, %two), dimensions={0}, to_apply=%sum";
-    let after = first(&program(lines), Grade::Reassociate);
+  ROOT %s = f32[32] reduce(%g, %two), dimensions={{0}}, to_apply=%{combiner}"
+        ))
+    };
+    let after = first(&reduced("2", "sum"), Grade::Reassociate);
     assert!(after.contains("f32[] constant(-0)"), "+0 would turn a sum of -0 into +0\n{after}");
     assert!(after.contains("f32[32] broadcast(%two)"), "the initial value counts once\n{after}");
-    let most = lines.replace("to_apply=%sum", "to_apply=%most").replace("constant(2)", "constant(-inf)");
-    let found = notes(&program(&most), Grade::HloExact);
+    let found = notes(&reduced("-inf", "most"), Grade::HloExact);
     assert!(found.iter().any(|note| note.contains("[hlo-exact]")), "{found:?}");
 }
 
@@ -405,11 +411,17 @@ fn convolutions_in_loops_have_the_order_of_the_library() {
 /// XLA:GPU takes a kernel in reverse order as it is, where the convolution is: turned along its windows, and nothing else.
 #[test]
 fn a_kernel_in_reverse_order_is_made_where_gpus_read_it() {
-    let plain = text::print(&convolution("b01f_01io->b01f", "64,6,6,2", "3,3,2,4", "64,4,4,4", "size=3x3"));
     let reversed = |operand: &str, shape: &str, dims: &str| {
-        let line = format!("  %back = f32[{shape}] reverse(%{operand}), dimensions={{{dims}}}\n  %zero = ");
-        let (all, with) = ("convolution(%x, %k)", "convolution(%x, %k)".replace(&format!("%{operand}"), "%back"));
-        text::parse(&plain.replace("  %zero = ", &line).replace(all, &with)).expect("a module")
+        let operands = if operand == "x" { "%back, %k" } else { "%x, %back" };
+        program(&format!(
+            "  %x = f32[64,6,6,2] parameter(0)
+  %k = f32[3,3,2,4] parameter(1)
+  %back = f32[{shape}] reverse(%{operand}), dimensions={{{dims}}}
+  %zero = f32[] constant(0)
+  %c = f32[64,4,4,4] convolution({operands}), window={{size=3x3}}, dim_labels=b01f_01io->b01f
+  %e = f32[64,4,4,4] negate(%c)
+  ROOT %s = f32[64] reduce(%e, %zero), dimensions={{1,2,3}}, to_apply=%sum"
+        ))
     };
     let (kernel, images) = ([3, 3, 2, 4], [64, 6, 6, 2]);
     for (before, whole, target, inside) in [

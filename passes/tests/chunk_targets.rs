@@ -16,15 +16,20 @@ use common::parse;
 
 /// Wraps the negative indices of `rows` updates of a vector; `%u` are the updates.
 fn program(rows: u64, updates: &str) -> String {
+    program_of(["f32", "add(%a, %b)"], &rows.to_string(), 1, updates)
+}
+
+/// The same of numbers of type `t` that are joined by `combine`, with updates in several dimensions.
+fn program_of([t, combine]: [&str; 2], rows: &str, dimensions: usize, updates: &str) -> String {
     format!(
         "HloModule m
-%add (a: f32[], b: f32[]) -> f32[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
+%add (a: {t}[], b: {t}[]) -> {t}[] {{
+  %a = {t}[] parameter(0)
+  %b = {t}[] parameter(1)
+  ROOT %c = {t}[] {combine}
 }}
 ENTRY %main {{
-  %x = f32[100000] parameter(0)
+  %x = {t}[100000] parameter(0)
   %i = s32[{rows}] parameter(1)
   %none = s32[] constant(0)
   %nones = s32[{rows}] broadcast(%none), dimensions={{}}
@@ -34,16 +39,19 @@ ENTRY %main {{
   %m = s32[{rows}] add(%i, %sizes)
   %c = s32[{rows}] select(%l, %m, %i)
   %index = s32[{rows},1] reshape(%c)
-  %one = f32[] constant(1)
+  %one = {t}[] constant(1)
 {updates}
-  ROOT %y = f32[100000] scatter(%x, %index, %u), update_window_dims={{}}, inserted_window_dims={{0}}, \
-         scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%add
+  ROOT %y = {t}[100000] scatter(%x, %index, %u), update_window_dims={{}}, inserted_window_dims={{0}}, \
+         scatter_dims_to_operand_dims={{0}}, index_vector_dim={dimensions}, to_apply=%add
 }}
 "
     )
 }
 
-const CONSTANT: &str = "  %u = f32[16777216] broadcast(%one), dimensions={}";
+/// That many updates, all the same number.
+fn constants(rows: &str) -> String {
+    format!("  %u = f32[{rows}] broadcast(%one), dimensions={{}}")
+}
 
 /// A sorted array has to be in memory whatever reads it.
 const SORTED: &str = "  %t = f32[16777216] parameter(2)
@@ -65,7 +73,7 @@ fn loops(module: &Module) -> usize {
 
 #[test]
 fn index_arithmetic_alone_is_no_reason_for_a_loop_on_gpu() {
-    let source = program(1 << 24, CONSTANT);
+    let source = program(1 << 24, &constants("16777216"));
     let made: Vec<usize> =
         [Target::Cpu, Target::Tpu, Target::Gpu].map(|target| loops(&optimized(&source, target).0)).to_vec();
     assert_eq!(made, [1, 1, 0]);
@@ -119,7 +127,7 @@ fn iterations(source: &str, target: Target) -> i64 {
 
 #[test]
 fn loops_are_short_where_iterations_cost_compile_time() {
-    let source = program(1 << 24, CONSTANT);
+    let source = program(1 << 24, &constants("16777216"));
     let counts = [Target::Cpu, Target::Gpu, Target::Tpu].map(|target| iterations(&source, target));
     assert_eq!(counts, [1 << 16, 1 << 14, 1 << 12], "even if the blocks are larger than asked for");
 }
@@ -165,7 +173,7 @@ fn devices_have_the_blocks_that_pay_for_their_iterations() {
 #[test]
 fn blocks_of_a_tpu_are_whole_tiles() {
     let rows = 1_000_000;
-    let source = program(rows, &CONSTANT.replace("16777216", "1000000"));
+    let source = program(rows, &constants("1000000"));
     let rows_of = |target| {
         let wanted = Options { target, ..options(8 * 10_000) };
         let note = find(&parse(&source), &wanted).into_iter().find_map(|finding| match finding.outcome {
@@ -182,14 +190,9 @@ fn blocks_of_a_tpu_are_whole_tiles() {
 #[test]
 fn a_tpu_does_not_slice_beyond_32_bits_nor_at_a_short_dimension() {
     let tpu = |source: &str| missed(&parse(source), &Options { target: Target::Tpu, ..options(1 << 20) });
-    let wide = program(1 << 32, &CONSTANT.replace("16777216", "4294967296"));
+    let wide = program(1 << 32, &constants("4294967296"));
     assert_eq!(tpu(&wide), ["wide-rows"]);
-    let short = program(1 << 20, &CONSTANT.replace("16777216", "1048576"))
-        .replace("s32[1048576]", "s32[4,262144]")
-        .replace("pred[1048576]", "pred[4,262144]")
-        .replace("f32[1048576]", "f32[4,262144]")
-        .replace("s32[1048576,1]", "s32[4,262144,1]")
-        .replace("index_vector_dim=1", "index_vector_dim=2");
+    let short = program_of(["f32", "add(%a, %b)"], "4,262144", 2, &constants("4,262144"));
     assert_eq!(tpu(&short), ["short-rows"]);
     assert!(missed(&parse(&short), &options(1 << 20)).is_empty(), "on CPU it is cut");
 }
@@ -244,8 +247,8 @@ fn a_tpu_makes_no_loop_for_a_product_that_sums_up_nothing() {
 
 /// The type of the scatter inside the loop, in a program whose floats are of type `t` and whose combiner does `combine`.
 fn carried(target: Target, t: &str, combine: &str) -> String {
-    let source = program(1 << 20, &CONSTANT.replace("16777216", "1048576")).replace("f32[", &format!("{t}["));
-    let mut module = parse(&source.replace("] add(%a, %b)", &format!("] {combine}")));
+    let updates = format!("  %u = {t}[1048576] broadcast(%one), dimensions={{}}");
+    let mut module = parse(&program_of([t, combine], "1048576", 1, &updates));
     let notes = rewrite(&mut module, &Options { target, ..options(1 << 16) });
     assert_eq!(notes.len(), 1, "{notes:?}");
     let scatters: Vec<_> = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::Scatter).collect();

@@ -349,7 +349,7 @@ ENTRY %main {{
 fn sums_of_scatters_whose_indices_fit_otherwise_may_round_otherwise() {
     // XLA:CPU joins two summed scatters where their indices have one type and the same order of components.
     let grades = |t: &str, lines: &str, tail: &str| {
-        let both = format!("{lines}\n  %a = {SCATTER}\n{}", tail.replace("OTHER", &SCATTER.replace("%j", "%k")));
+        let both = format!("{lines}\n  %a = {SCATTER}\n{tail}");
         let source = indexed(&format!("{t}[50,3]"), &both, "f32[8,16,4] negate(%z)");
         let raw = if lines.contains("%raw") { "%raw = s32[50,3] parameter" } else { "%i = s32[50,3] parameter" };
         let module = parse(&source.replace("%i = s32[50,3] parameter", raw));
@@ -357,9 +357,15 @@ fn sums_of_scatters_whose_indices_fit_otherwise_may_round_otherwise() {
         let rewrites = findings.iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
         rewrites.map(|finding| finding.grade).collect::<Vec<_>>()
     };
-    let sum = "  %k = s32[50,3] parameter(3)\n  %b = OTHER\n  %z = f32[8,16,4] add(%a, %b)";
-    let tuple = "  %t = (f32[8,16,4]) tuple(%a)\n  %g = f32[8,16,4] get-tuple-element(%t), index=0\n";
-    let hidden = sum.replace("  %b", &format!("{tuple}  %b")).replace("add(%a", "add(%g");
+    let other = format!("  %b = {}", SCATTER.replace("%j", "%k"));
+    let sum = &format!("  %k = s32[50,3] parameter(3)\n{other}\n  %z = f32[8,16,4] add(%a, %b)");
+    let hidden = format!(
+        "  %k = s32[50,3] parameter(3)
+  %t = (f32[8,16,4]) tuple(%a)
+  %g = f32[8,16,4] get-tuple-element(%t), index=0
+{other}
+  %z = f32[8,16,4] add(%g, %b)"
+    );
     let narrow = "  %j = s32[50,3] convert(%i)";
     assert_eq!(grades("u8", narrow, sum), [Grade::Reassociate]);
     assert_eq!(grades("u8", narrow, &hidden), [Grade::Reassociate]);

@@ -130,14 +130,12 @@ fn what_is_flat_stays() {
 
 #[test]
 fn a_loop_that_is_the_result_gives_its_tuples_back() {
-    let source = TRIPLE
-        .replace(
-            "ENTRY %main (x: f32[4], w: f32[4]) -> f32[3,4]",
-            "ENTRY %main (x: f32[4], w: f32[4]) -> (s32[], (f32[4], (f32[3,4], s32[]), f32[4]))",
-        )
-        .replace("  %loop = ", "  ROOT %loop = ")
-        .replace("  ROOT %stack = ", "  %stack = ");
-    let (module, changes) = flatten(parse(&source));
+    let changes = [
+        ("w: f32[4]) -> f32[3,4] {", "w: f32[4]) -> (s32[], (f32[4], (f32[3,4], s32[]), f32[4])) {"),
+        ("  %loop = ", "  ROOT %loop = "),
+        ("  ROOT %stack = ", "  %stack = "),
+    ];
+    let (module, changes) = flatten(replaced(TRIPLE, &changes));
     let printed = text::print(&module);
     assert_eq!(changes, 1);
     assert!(printed.contains("%loop = (s32[], f32[4], f32[3,4], s32[], f32[4]) while("), "{printed}");

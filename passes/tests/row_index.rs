@@ -67,11 +67,15 @@ fn other_counts_are_no_rows() {
     let backwards = format!("{}\n  %n = s32[8] reverse(%c), dimensions={{0}}", COUNTER.replace("%n ", "%c "));
     assert_eq!(batched(gather(8, &backwards)), None);
     assert_eq!(batched(gather(8, "%n = s32[8] parameter(2)")), None);
-    let clipped = WRAPPED
-        .replace("constant(8)", "constant(5)")
-        .replace("add(%c", "minimum(%c")
-        .replace("%negative, %around, %c", "%negative, %c, %around");
-    assert_eq!(batched(gather(8, &clipped)), None, "rows behind the fifth read the fifth");
+    let clipped = "%c = s32[8] iota(), iota_dimension=0
+  %zero = s32[] constant(0)
+  %zeros = s32[8] broadcast(%zero), dimensions={}
+  %eight = s32[] constant(5)
+  %eights = s32[8] broadcast(%eight), dimensions={}
+  %negative = pred[8] compare(%c, %zeros), direction=LT
+  %around = s32[8] minimum(%c, %eights)
+  %n = s32[8] select(%negative, %c, %around)";
+    assert_eq!(batched(gather(8, clipped)), None, "rows behind the fifth read the fifth");
 }
 
 #[test]
