@@ -8,62 +8,9 @@ use hlo_ir::{AttrKey, ElementType, Module, Opcode};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::{Grade, Machine, Options, Outcome};
 
+use chunking::scatters::{VECTOR, module, sharded, usual, wrapped};
 use chunking::{assert_same_results, checked, find, missed, options, rewrite};
 use common::parse;
-
-const COMBINERS: &str = "
-%add_s32 (a: s32[], b: s32[]) -> s32[] {
-  %a = s32[] parameter(0)
-  %b = s32[] parameter(1)
-  ROOT %c = s32[] add(%a, %b)
-}
-%add_f32 (d: f32[], e: f32[]) -> f32[] {
-  %d = f32[] parameter(0)
-  %e = f32[] parameter(1)
-  ROOT %f = f32[] add(%d, %e)
-}
-%add_bf16 (g: bf16[], h: bf16[]) -> bf16[] {
-  %g = bf16[] parameter(0)
-  %h = bf16[] parameter(1)
-  ROOT %i = bf16[] add(%g, %h)
-}
-";
-
-/// Dimension numbers of a scatter of single elements into a vector.
-const VECTOR: &str =
-    "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1";
-
-/// A module with these computations and entry lines.
-fn module(computations: &str, lines: &str) -> String {
-    format!("HloModule m\n{COMBINERS}{computations}\nENTRY %main {{\n{lines}\n}}\n")
-}
-
-/// Lines that wrap the negative indices `%i`, `s32[ROWS]`, and make them `%index`, `s32[ROWS,1]`.
-fn wrapped(rows: i64) -> String {
-    format!(
-        "  %zero = s32[] constant(0)
-  %size = s32[] constant(7)
-  %zeros = s32[{rows}] broadcast(%zero), dimensions={{}}
-  %sizes = s32[{rows}] broadcast(%size), dimensions={{}}
-  %negative = pred[{rows}] compare(%i, %zeros), direction=LT
-  %moved = s32[{rows}] add(%i, %sizes)
-  %select = s32[{rows}] select(%negative, %moved, %i)
-  %index = s32[{rows},1] reshape(%select)"
-    )
-}
-
-/// The usual program: wrapped indices, given updates.
-fn usual(rows: i64) -> String {
-    let lines = format!(
-        "  %x = s32[7] parameter(0)
-  %i = s32[{rows}] parameter(1)
-  %u = s32[{rows}] parameter(2)
-{}
-  ROOT %y = s32[7] scatter(%x, %index, %u), {VECTOR}, to_apply=%add_s32, metadata={{op_name=\"jit(f)/scatter\" stack_frame_id=4}}",
-        wrapped(rows)
-    );
-    module("", &lines)
-}
 
 /// Instructions with this opcode.
 fn count(module: &Module, opcode: Opcode) -> usize {
@@ -154,12 +101,21 @@ fn what_stands_in_memory_already_is_no_waste() {
 
 #[test]
 fn a_value_with_another_user_in_memory_is_read_there() {
-    let source = usual(64)
-        .replace("ROOT %y", "%y")
-        .replace("stack_frame_id=4}", "stack_frame_id=4}\n  ROOT %out = (s32[7], s32[64,1]) tuple(%y, %index)");
-    assert!(find(&parse(&source), &options(80)).is_empty(), "the indices are an output, the updates a parameter");
-    let constant_updates = source.replace("%u = s32[64] parameter(2)", "%u = s32[64] broadcast(%one), dimensions={}");
-    let constant_updates = constant_updates.replace("%x = s32[7]", "%one = s32[] constant(1)\n  %x = s32[7]");
+    let source = |more: &str, updates: &str| {
+        let lines = format!(
+            "{more}  %x = s32[7] parameter(0)
+  %i = s32[64] parameter(1)
+  %u = s32[64] {updates}
+{}
+  %y = s32[7] scatter(%x, %index, %u), {VECTOR}, to_apply=%add_s32, metadata={{op_name=\"jit(f)/scatter\" stack_frame_id=4}}
+  ROOT %out = (s32[7], s32[64,1]) tuple(%y, %index)",
+            wrapped(64)
+        );
+        module("", &lines)
+    };
+    let given = source("", "parameter(2)");
+    assert!(find(&parse(&given), &options(80)).is_empty(), "the indices are an output, the updates a parameter");
+    let constant_updates = source("  %one = s32[] constant(1)\n", "broadcast(%one), dimensions={}");
     let (after, notes) = checked(&constant_updates, 80);
     assert_eq!(notes, ["8 blocks of 8 rows"], "only the updates are saved");
     assert_eq!(count(&after, Opcode::Select), 1, "the indices are not computed again");
@@ -324,18 +280,19 @@ fn small_leading_row_dimensions_become_loops_in_loops() {
 
 #[test]
 fn batches_are_cut_when_they_are_more_than_rows() {
-    let batched = |batches: i64, rows: i64| {
+    let program = |batches: i64, rows: i64, more: &str, [table, indices]: [&str; 2]| {
         let lines = format!(
             "  %x = s32[{batches},7] parameter(0)
   %i = s32[{batches},{rows},1] parameter(1)
   %u = s32[{batches},{rows}] parameter(2)
   %index = s32[{batches},{rows},1] add(%i, %i)
-  ROOT %y = s32[{batches},7] scatter(%x, %index, %u), update_window_dims={{}}, inserted_window_dims={{1}}, \
+{more}  ROOT %y = s32[{batches},7] scatter({table}, {indices}, %u), update_window_dims={{}}, inserted_window_dims={{1}}, \
                  scatter_dims_to_operand_dims={{1}}, input_batching_dims={{0}}, scatter_indices_batching_dims={{0}}, \
                  index_vector_dim=2, to_apply=%add_s32"
         );
         module("", &lines)
     };
+    let batched = |batches: i64, rows: i64| program(batches, rows, "", ["%x", "%index"]);
     let (after, notes) = checked(&batched(4, 64), 12 * 32);
     assert_eq!((notes[0].as_str(), count(&after, Opcode::DynamicUpdateSlice)), ("8 blocks of 8 rows", 0));
     let (after, notes) = checked(&batched(61, 3), 12 * 3 * 9);
@@ -343,13 +300,12 @@ fn batches_are_cut_when_they_are_more_than_rows() {
     assert_eq!(count(&after, Opcode::DynamicUpdateSlice), 2, "each block updates its own rows of the operand");
     assert!(shapes(&after, Opcode::DynamicSlice).contains(&"s32[8,7]".to_owned()), "and reads them");
     assert_eq!(checked(&batched(61, 1), 12 * 9).1.len(), 1, "there is nothing but batches to cut");
-    let constant = "  %five = s32[] constant(5)\n  %fives = s32[61,7] broadcast(%five), dimensions={}\n  ROOT";
-    let started =
-        batched(61, 3).replace("scatter(%x,", "scatter(%fives,").replace("  ROOT %y", &format!("{constant} %y"));
+    let constant = "  %five = s32[] constant(5)\n  %fives = s32[61,7] broadcast(%five), dimensions={}\n";
+    let started = program(61, 3, constant, ["%fives", "%index"]);
     let read = shapes(&checked(&started, 12 * 3 * 9).0, Opcode::DynamicSlice);
     assert!(read.len() > 1 && !read.contains(&"s32[8,7]".to_owned()), "rows that start from a constant: {read:?}");
     // On CPU the indices grow by the batch numbers, even when they are a parameter.
-    let given = batched(61, 1).replace("scatter(%x, %index,", "scatter(%x, %i,");
+    let given = program(61, 1, "", ["%x", "%i"]);
     assert_eq!(checked(&given, 12 * 9).1.len(), 1);
     let elsewhere = Options { target: Target::Tpu, ..options(12 * 9) };
     assert!(find(&parse(&given), &elsewhere).is_empty());
@@ -374,17 +330,11 @@ fn obstacles_have_names() {
 
 #[test]
 fn sharded_rows_are_not_cut() {
-    let usual = usual(64);
-    let partitioned = |sharding: &str| {
-        usual
-            .replace("HloModule m", "HloModule m, num_partitions=4")
-            .replace("parameter(1)", &format!("parameter(1){sharding}"))
-            .replace("parameter(2)", &format!("parameter(2){sharding}"))
-    };
+    let partitioned = |sharding: &str| sharded(", num_partitions=4", 64, sharding);
     let code = |sharding: &str| missed(&parse(&partitioned(sharding)), &options(80));
     assert_eq!(code(""), ["sharded"], "no proof");
     assert_eq!(code(", sharding={devices=[4]<=[4]}"), ["sharded"]);
-    let lowered = partitioned(", sharding={devices=[4]<=[4]}").replace(", num_partitions=4", "");
+    let lowered = sharded("", 64, ", sharding={devices=[4]<=[4]}");
     assert_eq!(missed(&parse(&lowered), &options(80)), Vec::<&str>::new(), "it is for one device");
     for harmless in
         [", sharding={replicated}", ", sharding={manual}", ", sharding={devices=[1,4]<=[4] last_tile_dim_replicate}"]
@@ -394,16 +344,16 @@ fn sharded_rows_are_not_cut() {
     }
 }
 
-/// A program whose updates are a dot of floats.
-fn with_dot() -> String {
+/// A program whose updates `%u` are a dot, or what `lines` make of the dot `product`.
+fn with_dot(element_type: &str, product: &str, lines: &str) -> String {
     let lines = format!(
-        "  %x = f32[7] parameter(0)
+        "  %x = {element_type}[7] parameter(0)
   %i = s32[64] parameter(1)
-  %a = f32[64,5] parameter(2)
-  %b = f32[5] parameter(3)
+  %a = {element_type}[64,5] parameter(2)
+  %b = {element_type}[5] parameter(3)
 {}
-  %u = f32[64] dot(%a, %b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-  ROOT %y = f32[7] scatter(%x, %index, %u), {VECTOR}, to_apply=%add_f32",
+  {product} = {element_type}[64] dot(%a, %b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+{lines}  ROOT %y = {element_type}[7] scatter(%x, %index, %u), {VECTOR}, to_apply=%add_{element_type}",
         wrapped(64)
     );
     module("", &lines)
@@ -411,7 +361,7 @@ fn with_dot() -> String {
 
 #[test]
 fn contractions_of_floats_are_not_bitwise() {
-    let source = parse(&with_dot());
+    let source = parse(&with_dot("f32", "%u", ""));
     let grades =
         |options: &Options| find(&source, options).into_iter().map(|finding| finding.grade).collect::<Vec<_>>();
     assert_eq!(grades(&options(300)), [Grade::HloExact]);
@@ -428,13 +378,13 @@ fn contractions_of_floats_are_not_bitwise() {
 #[test]
 fn an_inexact_value_is_never_computed_in_two_forms() {
     // The updates read the product forwards and backwards.
-    let source = with_dot()
-        .replace("%u = f32[64] dot", "%p = f32[64] dot")
-        .replace("  ROOT %y", "  %r = f32[64] reverse(%p), dimensions={0}\n  %u = f32[64] maximum(%p, %r)\n  ROOT %y");
-    let (after, _) = checked(&source, 80);
+    let source = |t: &str| {
+        let lines = format!("  %r = {t}[64] reverse(%p), dimensions={{0}}\n  %u = {t}[64] maximum(%p, %r)\n");
+        with_dot(t, "%p", &lines)
+    };
+    let (after, _) = checked(&source("f32"), 80);
     assert_eq!(shapes(&after, Opcode::Dot), ["f32[64]"]);
-    let exact = source.replace("f32", "s32").replace("%add_s32 (d: s32[], e: s32[])", "%add_more (d: s32[], e: s32[])");
-    let (after, _) = checked(&exact, 80);
+    let (after, _) = checked(&source("s32"), 80);
     assert_eq!(count(&after, Opcode::Dot), 2, "integers may be");
 }
 

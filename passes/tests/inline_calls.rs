@@ -9,47 +9,60 @@ use hlo_passes::inline_calls::InlineCalls;
 use hlo_passes::manager::{RunReport, by_names, default_pipeline, run};
 use hlo_passes::{Context, Finding, Machine, Options, Pass};
 
-const NESTED: &str = "HloModule m
+/// Three calls, one of them in another, and the usual scatter.
+fn nested() -> String {
+    nested_with("", SCATTER)
+}
 
-%add (a.1: f32[], b.1: f32[]) -> f32[] {
+const SCATTER: &str = "scatter(%t, %rows, %u), update_window_dims={}, inserted_window_dims={0}, \
+                       scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add";
+
+/// The same with more computations, where `scatter` is what scatters.
+fn nested_with(computations: &str, scatter: &str) -> String {
+    format!(
+        "HloModule m
+
+%add (a.1: f32[], b.1: f32[]) -> f32[] {{
   %a.1 = f32[] parameter(0)
   %b.1 = f32[] parameter(1)
   ROOT %sum = f32[] add(%a.1, %b.1)
-}
+}}
 
-%where (p.1: pred[8], a.2: s32[8], b.2: s32[8]) -> s32[8] {
-  %p.1 = pred[8]{0} parameter(0)
-  %a.2 = s32[8]{0} parameter(1)
-  %b.2 = s32[8]{0} parameter(2)
-  ROOT %select = s32[8]{0} select(%p.1, %a.2, %b.2)
-}
+%where (p.1: pred[8], a.2: s32[8], b.2: s32[8]) -> s32[8] {{
+  %p.1 = pred[8]{{0}} parameter(0)
+  %a.2 = s32[8]{{0}} parameter(1)
+  %b.2 = s32[8]{{0}} parameter(2)
+  ROOT %select = s32[8]{{0}} select(%p.1, %a.2, %b.2)
+}}
 
-%wrap (i.1: s32[8]) -> s32[8] {
-  %i.1 = s32[8]{0} parameter(0)
+%wrap (i.1: s32[8]) -> s32[8] {{
+  %i.1 = s32[8]{{0}} parameter(0)
   %zero = s32[] constant(0)
-  %zeros = s32[8]{0} broadcast(%zero), dimensions={}
+  %zeros = s32[8]{{0}} broadcast(%zero), dimensions={{}}
   %size = s32[] constant(4)
-  %sizes = s32[8]{0} broadcast(%size), dimensions={}
-  %below = pred[8]{0} compare(%i.1, %zeros), direction=LT
-  %wrapped = s32[8]{0} add(%i.1, %sizes)
-  ROOT %chosen = s32[8]{0} call(%below, %wrapped, %i.1), to_apply=%where
-}
+  %sizes = s32[8]{{0}} broadcast(%size), dimensions={{}}
+  %below = pred[8]{{0}} compare(%i.1, %zeros), direction=LT
+  %wrapped = s32[8]{{0}} add(%i.1, %sizes)
+  ROOT %chosen = s32[8]{{0}} call(%below, %wrapped, %i.1), to_apply=%where
+}}
 
-%same (x.1: f32[8]) -> f32[8] {
-  ROOT %x.1 = f32[8]{0} parameter(0)
-}
+%same (x.1: f32[8]) -> f32[8] {{
+  ROOT %x.1 = f32[8]{{0}} parameter(0)
+}}
 
-ENTRY %main (t: f32[4], i: s32[8], u: f32[8]) -> (f32[4], f32[8]) {
-  %t = f32[4]{0} parameter(0)
-  %i = s32[8]{0} parameter(1)
-  %u = f32[8]{0} parameter(2)
-  %w = s32[8]{0} call(%i), to_apply=%wrap
-  %rows = s32[8,1]{1,0} reshape(%w)
-  %s = f32[4]{0} scatter(%t, %rows, %u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add
-  %v = f32[8]{0} call(%u), to_apply=%same
-  ROOT %out = (f32[4]{0}, f32[8]{0}) tuple(%s, %v)
+{computations}ENTRY %main (t: f32[4], i: s32[8], u: f32[8]) -> (f32[4], f32[8]) {{
+  %t = f32[4]{{0}} parameter(0)
+  %i = s32[8]{{0}} parameter(1)
+  %u = f32[8]{{0}} parameter(2)
+  %w = s32[8]{{0}} call(%i), to_apply=%wrap
+  %rows = s32[8,1]{{1,0}} reshape(%w)
+  %s = f32[4]{{0}} {scatter}
+  %v = f32[8]{{0}} call(%u), to_apply=%same
+  ROOT %out = (f32[4]{{0}}, f32[8]{{0}}) tuple(%s, %v)
+}}
+"
+    )
 }
-";
 
 fn run_on(source: &str, passes: &[Box<dyn Pass>]) -> (String, RunReport) {
     let mut module = parse(source);
@@ -75,7 +88,7 @@ fn inlined(source: &str, temporaries: u64) -> Vec<String> {
 
 #[test]
 fn every_call_is_inlined_with_the_calls_inside() {
-    let (diff, report) = run_on(NESTED, &by_names(["inline-calls"]).expect("the pass exists"));
+    let (diff, report) = run_on(&nested(), &by_names(["inline-calls"]).expect("the pass exists"));
     let notes: Vec<&str> = report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect();
     assert_eq!(notes, ["inlined where", "inlined wrap", "inlined same"]);
     insta::assert_snapshot!(diff);
@@ -89,7 +102,7 @@ fn protected_calls_stay_with_a_remark() {
         ("sharding={replicated}", "sharded"),
         ("control-predecessors={%i}", "control"),
     ] {
-        let source = NESTED.replace("to_apply=%wrap", &format!("to_apply=%wrap, {attribute}"));
+        let source = nested().replace("to_apply=%wrap", &format!("to_apply=%wrap, {attribute}"));
         let (diff, report) = run_on(&source, &by_names(["inline-calls"]).expect("the pass exists"));
         assert!(!diff.contains("-  %w = "), "{code}: {diff}");
         assert_eq!(report.remarks.iter().map(|remark| remark.code).collect::<Vec<_>>(), [code]);
@@ -98,7 +111,7 @@ fn protected_calls_stay_with_a_remark() {
 
 #[test]
 fn without_a_gain_calls_stay_calls() {
-    let (diff, report) = run_on(NESTED, &default_pipeline());
+    let (diff, report) = run_on(&nested(), &default_pipeline());
     assert_eq!(diff, "");
     assert!(report.rewrites.is_empty());
 }
@@ -131,7 +144,7 @@ fn only_calls_in_the_operands_of_the_scatter_are_inlined() {
     }
     let enabling = default_pipeline().into_iter().find(|pass| pass.name() == "inline-calls").expect("it is there");
     let rewrite: Box<dyn Pass> = Box::new(Fake("wants", hlo_passes::PassKind::Rewrite, wants_select));
-    let mut module = parse(NESTED);
+    let mut module = parse(&nested());
     let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
     let report = run(&mut module, &[enabling, rewrite], &options, &Sum).expect("the passes are sound");
     let notes: Vec<&str> = report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect();
@@ -143,21 +156,17 @@ fn only_calls_in_the_operands_of_the_scatter_are_inlined() {
 /// The scatter stands in a called computation and the call's operand is made by another call.
 #[test]
 fn calls_around_a_scatter_are_inlined_with_it() {
-    let scatter = "scatter(%t, %rows, %u), update_window_dims={}, inserted_window_dims={0}, \
-                   scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add";
-    let source = NESTED.replace(scatter, "call(%t, %rows, %u), to_apply=%update").replace(
-        "ENTRY %main",
-        &format!(
-            "%update (t: f32[4], rows: s32[8,1], u: f32[8]) -> f32[4] {{
+    let update = format!(
+        "%update (t: f32[4], rows: s32[8,1], u: f32[8]) -> f32[4] {{
   %t = f32[4]{{0}} parameter(0)
   %rows = s32[8,1]{{1,0}} parameter(1)
   %u = f32[8]{{0}} parameter(2)
-  ROOT %inside = f32[4]{{0}} {scatter}
+  ROOT %inside = f32[4]{{0}} {SCATTER}
 }}
 
-ENTRY %main"
-        ),
+"
     );
+    let source = nested_with(&update, "call(%t, %rows, %u), to_apply=%update");
     assert_eq!(inlined(&source, 0), ["inlined wrap, update"]);
 }
 
@@ -184,14 +193,16 @@ ENTRY %main {{
     assert_eq!([1, 2].map(found), [0, 1]);
 }
 
-/// Large values on both sides of a call that holds nothing large.
-const BETWEEN: &str = "HloModule m
+const SUM: &str = "HloModule m
 %sum (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
   %b = f32[] parameter(1)
   ROOT %c = f32[] add(%a, %b)
 }
-%between (t: f32[1000]) -> f32[1000] {
+";
+
+/// Small computations.
+const CALLEES: &str = "%between (t: f32[1000]) -> f32[1000] {
   %t = f32[1000] parameter(0)
   ROOT %r = f32[1000] negate(%t)
 }
@@ -203,27 +214,38 @@ const BETWEEN: &str = "HloModule m
   %u = f32[1000] parameter(0)
   ROOT %p = f32[1000] sine(%u)
 }
-%layer (x: f32[1000,100], y: f32[1000]) -> f32[1000] {
+";
+
+/// Large values on both sides of a call that holds nothing large: `between` makes `turned` of `%sums`.
+fn layer(name: &str, between: &str, turned: &str) -> String {
+    format!(
+        "{name} {{
   %x = f32[1000,100] parameter(0)
   %y = f32[1000] parameter(1)
   %zero = f32[] constant(0)
   %scale = f32[1000] call(%y), to_apply=%before
-  %sums = f32[1000] reduce(%x, %zero), dimensions={1}, to_apply=%sum
-  %turned = f32[1000] call(%sums), to_apply=%between
-  %scaled = f32[1000] multiply(%turned, %scale)
-  %wide = f32[1000,100] broadcast(%scaled), dimensions={0}
+  %sums = f32[1000] reduce(%x, %zero), dimensions={{1}}, to_apply=%sum
+{between}
+  %scaled = f32[1000] multiply({turned}, %scale)
+  %wide = f32[1000,100] broadcast(%scaled), dimensions={{0}}
   %large = f32[1000,100] exponential(%wide)
-  %again = f32[1000] reduce(%large, %zero), dimensions={1}, to_apply=%sum
+  %again = f32[1000] reduce(%large, %zero), dimensions={{1}}, to_apply=%sum
   ROOT %last = f32[1000] call(%again), to_apply=%behind
+}}
+"
+    )
 }
-";
+
+const BETWEEN: &str = "  %turned = f32[1000] call(%sums), to_apply=%between";
 
 /// The rest of a module with a loop around what a layer does.
 const LOOP: &str = "%step (p: (f32[1000,100], f32[1000])) -> (f32[1000,100], f32[1000]) {
   %p = (f32[1000,100], f32[1000]) parameter(0)
   %x = f32[1000,100] get-tuple-element(%p), index=0
   %y = f32[1000] get-tuple-element(%p), index=1
-  %l = f32[1000] call(%y), to_apply=%before
+  %z = f32[] constant(0)
+  %first = f32[1000] reduce(%x, %z), dimensions={1}, to_apply=%sum
+  %l = f32[1000] call(%first), to_apply=%before
   %scaled = f32[1000,100] broadcast(%l), dimensions={0}
   %next = f32[1000,100] add(%x, %scaled)
   %zero = f32[] constant(0)
@@ -245,35 +267,29 @@ ENTRY %main {
 #[test]
 fn small_calls_between_large_values_are_inlined() {
     let none: [&str; 0] = [];
-    let entry = BETWEEN.replace("%layer (x: f32[1000,100], y: f32[1000]) -> f32[1000]", "ENTRY %main");
-    assert_eq!(inlined(&entry, 1 << 24), ["inlined between"], "neither what is before nor what is behind");
-    let composite = entry.replace("to_apply=%between", "to_apply=%between, is_composite=true");
-    assert_eq!(inlined(&composite, 1 << 24), none);
-    let twice = entry.replace(
-        "multiply(%turned, %scale)",
-        "multiply(%twice, %scale)\n  %twice = f32[1000] call(%turned), to_apply=%between",
+    let program = |between: &str, turned: &str| format!("{SUM}{CALLEES}{}", layer("ENTRY %main", between, turned));
+    assert_eq!(
+        inlined(&program(BETWEEN, "%turned"), 1 << 24),
+        ["inlined between"],
+        "neither what is before nor what is behind"
     );
-    let twice = twice
-        .replacen("  %scaled = f32[1000] multiply(%twice, %scale)\n", "", 1)
-        .replace("  %wide = ", "  %scaled = f32[1000] multiply(%twice, %scale)\n  %wide = ");
-    assert_eq!(inlined(&twice, 1 << 24), ["inlined between (2 times)"]);
+    let composite = format!("{BETWEEN}, is_composite=true");
+    assert_eq!(inlined(&program(&composite, "%turned"), 1 << 24), none);
+    let twice = format!("{BETWEEN}\n  %twice = f32[1000] call(%turned), to_apply=%between");
+    assert_eq!(inlined(&program(&twice, "%twice"), 1 << 24), ["inlined between (2 times)"]);
 }
 
 #[test]
 fn small_calls_are_inlined_in_loops_and_with_the_calls_around() {
-    let (callees, _) = BETWEEN.split_once("%layer").expect("it has one");
-    let by_row = LOOP
-        .replace("(%p), index=1\n", "(%p), index=1\n  %z = f32[] constant(0)\n")
-        .replace("call(%y)", "call(%first)")
-        .replace("  %l = ", "  %first = f32[1000] reduce(%x, %z), dimensions={1}, to_apply=%sum\n  %l = ");
-    assert_eq!(inlined(&format!("{callees}{by_row}"), 1 << 24), ["inlined before"]);
+    assert_eq!(inlined(&format!("{SUM}{CALLEES}{LOOP}"), 1 << 24), ["inlined before"]);
     let called = "ENTRY %main {
   %x = f32[1000,100] parameter(0)
   %y = f32[1000] parameter(1)
   ROOT %out = f32[1000] call(%x, %y), to_apply=%layer
 }
 ";
-    let large = format!("{BETWEEN}{called}");
+    let layer = layer("%layer (x: f32[1000,100], y: f32[1000]) -> f32[1000]", BETWEEN, "%turned");
+    let large = format!("{SUM}{CALLEES}{layer}{called}");
     let none: [&str; 0] = [];
     assert_eq!(
         inlined(&large, 1 << 24),
@@ -302,7 +318,6 @@ fn many_names_are_counted() {
 /// With 40 levels there are a million million ways through the bodies, which would never end.
 #[test]
 fn bodies_that_share_what_they_call_are_looked_at_once() {
-    let (sum, _) = BETWEEN.split_once("%between").expect("it has one");
     let level = |k: usize| {
         format!(
             "%f{k} (t: f32[1000]) -> f32[1000] {{
@@ -326,7 +341,7 @@ fn bodies_that_share_what_they_call_are_looked_at_once() {
     let last =
         "%f0 (t: f32[1000]) -> f32[1000] {\n  %t = f32[1000] parameter(0)\n  ROOT %r = f32[1000] negate(%t)\n}\n";
     let none: [&str; 0] = [];
-    assert_eq!(inlined(&format!("{sum}{last}{levels}{entry}"), 1 << 24), none, "the result would be too large");
+    assert_eq!(inlined(&format!("{SUM}{last}{levels}{entry}"), 1 << 24), none, "the result would be too large");
 }
 
 /// A call that takes and makes little, and holds a large value.

@@ -3,7 +3,7 @@
 mod common;
 mod interpreter;
 
-use common::{estimate, parse};
+use common::{estimate, parse, replaced};
 use hlo_ir::graph::{self, Users};
 use hlo_ir::{Module, Opcode, text, verify};
 use hlo_memory::Bytes;
@@ -13,18 +13,22 @@ use interpreter::Data;
 use interpreter::random::Random;
 use interpreter::tensor::Tensor;
 
-/// A loop that stacks a wide row of each step, and one that reads the rows from the last to the first. A step has a loop in it.
-const LOOPS: &str = include_str!("checkpoint_programs/loops.hlo");
-
-/// The loops with so many steps and rows so many times as wide as the state, the rows in either order.
+/// A loop that stacks a wide row of each step, and one that reads the rows from the last to the first, in so many steps, with rows so many
+/// times as wide as the state; with `reverse` the rows are stacked from the last to the first. A step has a loop in it.
 fn loops(steps: i64, width: i64, reverse: bool) -> String {
     let [written, read] = if reverse { ["%written", "%i2"] } else { ["%i", "%back"] };
-    let last = (steps - 1).to_string();
-    let number = format!("%p), index=0\n  %last.w = s32[] constant({last})\n  %written = s32[] subtract(%last.w, %i)");
-    let source = if reverse { LOOPS.replacen("%p), index=0", &number, 1) } else { LOOPS.to_owned() };
-    let values = [("@LAST@", last.as_str()), ("@WRITTEN@", written), ("@READ@", read)];
-    let source = values.iter().fold(source, |source, (name, value)| source.replace(name, value));
-    source.replace("@STEPS@", &steps.to_string()).replace("@WIDTH@", &width.to_string())
+    let last = steps - 1;
+    let number = format!("\n  %last.w = s32[] constant({last})\n  %written = s32[] subtract(%last.w, %i)");
+    let number = if reverse { number } else { String::new() };
+    format!(
+        include_str!("checkpoint_programs/loops.hlo"),
+        steps = steps,
+        width = width,
+        last = last,
+        number = number,
+        written = written,
+        read = read
+    )
 }
 
 fn find(module: &Module) -> Vec<Finding> {
@@ -33,8 +37,7 @@ fn find(module: &Module) -> Vec<Finding> {
     LoopCheckpoints.find(&Context::of_input(module, &users, &estimate, &options))
 }
 
-fn applied(source: &str) -> Option<(Module, Finding, String)> {
-    let mut module = parse(source);
+fn applied(mut module: Module) -> Option<(Module, Finding, String)> {
     let finding = find(&module).into_iter().next()?;
     let Outcome::Rewrite { patch, note, .. } = finding.outcome.clone() else { panic!("it can be done") };
     patch.apply(&mut module).expect("the patch fits");
@@ -55,7 +58,7 @@ fn steps_that_are_run_again_make_the_same_rows() {
     for steps in 2..=13 {
         for (width, reverse) in [(1, false), (2, true), (3, false), (9, true), (9, false)] {
             let source = loops(steps, width, reverse);
-            let Some((module, _, note)) = applied(&source) else { continue };
+            let Some((module, _, note)) = applied(parse(&source)) else { continue };
             let arguments = arguments(&module, &mut random);
             let (before, after) =
                 (interpreter::run(&parse(&source), &arguments), interpreter::run(&module, &arguments));
@@ -75,7 +78,7 @@ fn steps_that_are_run_again_make_the_same_rows() {
 
 #[test]
 fn blocks_of_one_step_need_no_loop_and_calls_stay_apart() {
-    let (module, finding, note) = applied(&loops(5, 9, false)).expect("rows are wide");
+    let (module, finding, note) = applied(parse(&loops(5, 9, false))).expect("rows are wide");
     assert!(note.starts_with("5 steps are run again in blocks of 1,"), "{note}");
     assert_eq!(finding.grade, Grade::Bitwise, "integers");
     let loops: Vec<_> = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While).collect();
@@ -89,61 +92,73 @@ fn blocks_of_one_step_need_no_loop_and_calls_stay_apart() {
 fn stacks_stay_when_a_condition_fails() {
     let source = loops(12, 2, false);
     assert_eq!(find(&parse(&source)).len(), 1, "the program without a change fires");
-    let changes: [(&str, &str, &str); 8] = [
-        ("the reader begins with the first row", "dynamic-slice(%all, %back,", "dynamic-slice(%all, %i2,"),
-        ("the reader makes fewer steps", "%bound2 = s32[] constant(12)", "%bound2 = s32[] constant(11)"),
-        ("the first loop makes fewer", "%bound = s32[] constant(12)", "%bound = s32[] constant(11)"),
-        ("a row beyond those of the step is read", "subtract(%last, %i2)", "subtract(%last, %next2)"),
+    let changes: [(&str, &[(&str, &str)]); 8] = [
+        ("the reader begins with the first row", &[("dynamic-slice(%all, %back,", "dynamic-slice(%all, %i2,")]),
+        ("the reader makes fewer steps", &[("%bound2 = s32[] constant(12)", "%bound2 = s32[] constant(11)")]),
+        ("the first loop makes fewer", &[("%bound = s32[] constant(12)", "%bound = s32[] constant(11)")]),
+        ("a row beyond those of the step is read", &[("subtract(%last, %i2)", "subtract(%last, %next2)")]),
         (
             "numbers are drawn",
-            "%v.next = s32[4] subtract(%v.turned, %v)",
-            "%limit = s32[] constant(9)\n  %drawn = s32[4] rng(%one.s, %limit), distribution=rng_uniform\n  %v.next = s32[4] subtract(%v.turned, %drawn)",
+            &[(
+                "%v.next = s32[4] subtract(%v.turned, %v)",
+                "%limit = s32[] constant(9)
+  %drawn = s32[4] rng(%one.s, %limit), distribution=rng_uniform
+  %v.next = s32[4] subtract(%v.turned, %drawn)",
+            )],
         ),
         (
             "something waits for another",
-            "%h.numbered = s32[4] multiply(%h, %number)",
-            "%h.numbered = s32[4] multiply(%h, %number), control-predecessors={%w.t}",
+            &[(
+                "%h.numbered = s32[4] multiply(%h, %number)",
+                "%h.numbered = s32[4] multiply(%h, %number), control-predecessors={%w.t}",
+            )],
         ),
         (
             "all rows are used",
-            "%from = s32[] constant(0)",
-            "%from = s32[] constant(0)\n  %kept = s32[12,2,4] negate(%stacked)",
+            &[("%from = s32[] constant(0)", "%from = s32[] constant(0)\n  %kept = s32[12,2,4] negate(%stacked)")],
         ),
         (
             "the step reads its own stack",
-            "%h = s32[4] get-tuple-element(%spun), index=1",
-            "%h.spun = s32[4] get-tuple-element(%spun), index=1\n  %own = s32[1,1,4] dynamic-slice(%stack.0, %zero, %zero, %zero), dynamic_slice_sizes={1,1,4}\n  %own.flat = s32[4] reshape(%own)\n  %h = s32[4] add(%h.spun, %own.flat)",
+            &[
+                (
+                    "%x = s32[4] get-tuple-element(%p), index=1",
+                    "%x = s32[4] get-tuple-element(%p), index=1
+  %stack.read = s32[12,2,4] get-tuple-element(%p), index=2",
+                ),
+                (
+                    "%h = s32[4] get-tuple-element(%spun), index=1",
+                    "%h.spun = s32[4] get-tuple-element(%spun), index=1
+  %own = s32[1,1,4] dynamic-slice(%stack.read, %zero, %zero, %zero), dynamic_slice_sizes={1,1,4}
+  %own.flat = s32[4] reshape(%own)
+  %h = s32[4] add(%h.spun, %own.flat)",
+                ),
+            ],
         ),
     ];
-    for (why, old, new) in changes {
-        assert!(source.contains(old), "{why}");
-        let new = new.replace("%stack.0", "%stack.read");
-        let taken = "%x = s32[4] get-tuple-element(%p), index=1";
-        let read = format!("{taken}\n  %stack.read = s32[12,2,4] get-tuple-element(%p), index=2");
-        let source =
-            source.replacen(old, &new, 1).replacen(taken, if new.contains("%stack.read") { &read } else { taken }, 1);
-        assert!(find(&parse(&source)).is_empty(), "{why}");
+    for (why, changes) in changes {
+        assert!(find(&replaced(&source, changes)).is_empty(), "{why}");
     }
 }
 
 #[test]
 fn exchanges_between_devices_are_not_made_twice() {
     let source = loops(12, 2, false);
-    let sum = "%sum.of (l: s32[], r: s32[]) -> s32[] {\n  %l = s32[] parameter(0)\n  %r.s = s32[] parameter(1)\n  ROOT %both = s32[] add(%l, %r.s)\n}\n\n%spin ";
-    let exchanged = source.replacen("%spin ", sum, 1).replacen(
+    let sum = (
+        "%spin (",
+        "%sum.of (l: s32[], r: s32[]) -> s32[] {\n  %l = s32[] parameter(0)\n  %r.s = s32[] parameter(1)\n  ROOT %both = s32[] add(%l, %r.s)\n}\n\n%spin (",
+    );
+    let exchanged = (
         "%h = s32[4] get-tuple-element(%spun), index=1",
         "%h.own = s32[4] get-tuple-element(%spun), index=1\n  %h = s32[4] all-reduce(%h.own), replica_groups={{0,1}}, to_apply=%sum.of",
-        1,
     );
-    let [finding] = &find(&parse(&exchanged))[..] else { panic!("it is said") };
+    let [finding] = &find(&replaced(&source, &[sum, exchanged]))[..] else { panic!("it is said") };
     assert!(matches!(&finding.outcome, Outcome::Missed(reason) if reason.code == "collectives"), "{finding:?}");
     // In the loop that reads, an exchange is made as often as before.
-    let in_reader = source.replacen("%spin ", sum, 1).replacen(
+    let in_reader = (
         "%flat = s32[2,4] reshape(%row)",
         "%flat.own = s32[2,4] reshape(%row)\n  %flat = s32[2,4] all-reduce(%flat.own), replica_groups={{0,1}}, to_apply=%sum.of",
-        1,
     );
-    let (module, ..) = applied(&in_reader).expect("it fires");
+    let (module, ..) = applied(replaced(&source, &[sum, in_reader])).expect("it fires");
     let made = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::AllReduce);
     assert_eq!(made.count(), 1);
 }

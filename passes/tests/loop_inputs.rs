@@ -10,41 +10,51 @@ use hlo_passes::loop_inputs::LoopInputs;
 use hlo_passes::manager::{default_pipeline, run};
 use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
 
-/// The loop adds up rows of `wide`, which is computed from bytes.
-const LOOP: &str = "HloModule m
+/// The loop adds up rows of `%wide`, numbers of type `t`, which is computed from `%a` as `given`.
+fn looped(t: &str, given: &str, wide: &str) -> String {
+    let step = format!("%flat = {t}[8] reshape(%row)\n  %more = {t}[8] add(%sum, %flat)");
+    looping(t, given, wide, "", &step)
+}
 
-%body (p: (s32[], s32[8], s32[4,8])) -> (s32[], s32[8], s32[4,8]) {
-  %p = (s32[], s32[8], s32[4,8]) parameter(0)
+/// The same where `step` makes `%more` of a row, with more computations.
+fn looping(t: &str, given: &str, wide: &str, computations: &str, step: &str) -> String {
+    let state = format!("(s32[], {t}[8], {t}[4,8])");
+    format!(
+        "HloModule m
+
+{computations}%body (p: {state}) -> {state} {{
+  %p = {state} parameter(0)
   %i = s32[] get-tuple-element(%p), index=0
   %one = s32[] constant(1)
   %next = s32[] add(%i, %one)
-  %sum = s32[8] get-tuple-element(%p), index=1
-  %rows = s32[4,8] get-tuple-element(%p), index=2
+  %sum = {t}[8] get-tuple-element(%p), index=1
+  %rows = {t}[4,8] get-tuple-element(%p), index=2
   %zero = s32[] constant(0)
-  %row = s32[1,8] dynamic-slice(%rows, %i, %zero), dynamic_slice_sizes={1,8}
-  %flat = s32[8] reshape(%row)
-  %more = s32[8] add(%sum, %flat)
-  ROOT %r = (s32[], s32[8], s32[4,8]) tuple(%next, %more, %rows)
-}
+  %row = {t}[1,8] dynamic-slice(%rows, %i, %zero), dynamic_slice_sizes={{1,8}}
+  {step}
+  ROOT %r = {state} tuple(%next, %more, %rows)
+}}
 
-%less (q: (s32[], s32[8], s32[4,8])) -> pred[] {
-  %q = (s32[], s32[8], s32[4,8]) parameter(0)
+%less (q: {state}) -> pred[] {{
+  %q = {state} parameter(0)
   %k = s32[] get-tuple-element(%q), index=0
   %bound = s32[] constant(4)
   ROOT %c = pred[] compare(%k, %bound), direction=LT
-}
+}}
 
-ENTRY %main (a: s8[4,8], b: s32[8], d: s32[4,8]) -> s32[8] {
-  %a = s8[4,8] parameter(0)
-  %b = s32[8] parameter(1)
-  %d = s32[4,8] parameter(2)
+ENTRY %main (a: {given}, b: {t}[8], d: {t}[4,8]) -> {t}[8] {{
+  %a = {given} parameter(0)
+  %b = {t}[8] parameter(1)
+  %d = {t}[4,8] parameter(2)
   %start = s32[] constant(0)
-  %wide = s32[4,8] convert(%a)
-  %state = (s32[], s32[8], s32[4,8]) tuple(%start, %b, %wide)
-  %loop = (s32[], s32[8], s32[4,8]) while(%state), condition=%less, body=%body
-  ROOT %sums = s32[8] get-tuple-element(%loop), index=1
+  {wide}
+  %state = {state} tuple(%start, %b, %wide)
+  %loop = {state} while(%state), condition=%less, body=%body
+  ROOT %sums = {t}[8] get-tuple-element(%loop), index=1
+}}
+"
+    )
 }
-";
 
 fn find(module: &Module) -> Vec<Finding> {
     let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
@@ -54,7 +64,7 @@ fn find(module: &Module) -> Vec<Finding> {
 
 /// The program with one text in the place of another.
 fn with(changes: &[(&str, &str)]) -> Module {
-    replaced(LOOP, changes)
+    replaced(&looped("s32", "s8[4,8]", "%wide = s32[4,8] convert(%a)"), changes)
 }
 
 /// What the pass makes of it, as a diff; legal, settled, and taken back without a trace.
@@ -134,8 +144,7 @@ fn numbers_of_rows_follow_from_the_start() {
 #[test]
 fn floats_that_a_compiler_may_join_are_only_nearly_the_same() {
     let floats = |work: &str| {
-        let source = LOOP.replace("s32[8]", "f32[8]").replace("s32[4,8]", "f32[4,8]").replace("s32[1,8]", "f32[1,8]");
-        let module = parse(&source.replace("convert(%a)", work));
+        let module = parse(&looped("f32", "s8[4,8]", &format!("%wide = f32[4,8] {work}")));
         assert_eq!(verify::verify(&module), [], "{work}");
         find(&module).first().map(|finding| finding.grade)
     };
@@ -148,17 +157,12 @@ fn floats_that_a_compiler_may_join_are_only_nearly_the_same() {
 #[test]
 fn floats_that_a_compiler_looks_through_are_only_nearly_the_same() {
     // What the step does with a row, and how it forwards `%more`.
+    let added = "%flat = f32[8] reshape(%row)\n  %more = f32[8] add(%sum, %flat)";
     let reduced = "%flat = f32[8] reshape(%row)\n  %nought = f32[] constant(0)\n  %total = f32[] reduce(%flat, %nought), dimensions={0}, to_apply=%plus\n  %all = f32[8] broadcast(%total), dimensions={}\n  %more = f32[8] maximum(%sum, %all)";
-    let plus = "%plus (u: f32[], v: f32[]) -> f32[] {\n  %u = f32[] parameter(0)\n  %v = f32[] parameter(1)\n  ROOT %w = f32[] add(%u, %v)\n}\n\n%body (p:";
+    let plus = "%plus (u: f32[], v: f32[]) -> f32[] {\n  %u = f32[] parameter(0)\n  %v = f32[] parameter(1)\n  ROOT %w = f32[] add(%u, %v)\n}\n\n";
     let grade = |work: &str, of: &str, reduces: bool| {
-        let mut source =
-            LOOP.replace("s32[8]", "f32[8]").replace("s32[4,8]", "f32[4,8]").replace("s32[1,8]", "f32[1,8]");
-        source = source.replace("s8[4,8]", of).replace("%wide = f32[4,8] convert(%a)", work);
-        if reduces {
-            let end = "%flat = f32[8] reshape(%row)\n  %more = f32[8] add(%sum, %flat)";
-            assert!(source.contains(end));
-            source = source.replace(end, reduced).replace("%body (p:", plus);
-        }
+        let (computations, step) = if reduces { (plus, reduced) } else { ("", added) };
+        let source = looping("f32", of, work, computations, step);
         let module = parse(&source);
         assert_eq!(verify::verify(&module), [], "{source}");
         find(&module).first().map(|finding| finding.grade)
@@ -271,12 +275,7 @@ fn devices_compute_rows_in_the_loop_too() {
 #[test]
 fn short_floats_stay() {
     let scaled = |work: &str| {
-        let source = LOOP
-            .replace("s32[8]", "f32[8]")
-            .replace("s32[4,8]", "f32[4,8]")
-            .replace("s32[1,8]", "f32[1,8]")
-            .replace("s8[4,8]", "bf16[4,8]")
-            .replace("%wide = f32[4,8] convert(%a)", work);
+        let source = looped("f32", "bf16[4,8]", work);
         let module = parse(&source);
         assert_eq!(verify::verify(&module), [], "{source}");
         find(&module).len()

@@ -10,79 +10,92 @@ use hlo_passes::loop_residuals::LoopResiduals;
 use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
 
 /// The first loop stacks `h = x + w[t]` and a function of it, the second adds up products of their rows.
-const LOOPS: &str = "HloModule m
+fn loops(t: &str, h: &str, f: &str) -> String {
+    let row = format!(
+        "  %w.row = {t}[1,8] dynamic-slice(%w, %i, %zero), dynamic_slice_sizes={{1,8}}
+  %w.t = {t}[8] reshape(%w.row)"
+    );
+    loops_of(t, [&format!("{t}[4,8]"), &row], h, f)
+}
 
-%first (p: (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8])) -> (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) {
-  %p = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) parameter(0)
+/// The same where `w` is of type `rows` and `row` makes `%w.t` of it.
+fn loops_of(t: &str, [rows, row]: [&str; 2], h: &str, f: &str) -> String {
+    let state = format!("(s32[], {t}[8], {t}[4,8], {t}[4,8], {rows})");
+    format!(
+        "HloModule m
+
+%first (p: {state}) -> {state} {{
+  %p = {state} parameter(0)
   %i = s32[] get-tuple-element(%p), index=0
   %one = s32[] constant(1)
   %next = s32[] add(%i, %one)
-  %x = f32[8] get-tuple-element(%p), index=1
-  %h.stack = f32[4,8] get-tuple-element(%p), index=2
-  %f.stack = f32[4,8] get-tuple-element(%p), index=3
-  %w = f32[4,8] get-tuple-element(%p), index=4
+  %x = {t}[8] get-tuple-element(%p), index=1
+  %h.stack = {t}[4,8] get-tuple-element(%p), index=2
+  %f.stack = {t}[4,8] get-tuple-element(%p), index=3
+  %w = {rows} get-tuple-element(%p), index=4
   %zero = s32[] constant(0)
-  %w.row = f32[1,8] dynamic-slice(%w, %i, %zero), dynamic_slice_sizes={1,8}
-  %w.t = f32[8] reshape(%w.row)
-  %s = f32[8] add(%x, %w.t)
-  %h = f32[8] cumulated(%s)
-  %f = f32[8] tanh(%h)
-  %h.row = f32[1,8] reshape(%h)
-  %f.row = f32[1,8] reshape(%f)
-  %h.new = f32[4,8] dynamic-update-slice(%h.stack, %h.row, %i, %zero)
-  %f.new = f32[4,8] dynamic-update-slice(%f.stack, %f.row, %i, %zero)
-  ROOT %r = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) tuple(%next, %h, %h.new, %f.new, %w)
-}
+{row}
+  %s = {t}[8] add(%x, %w.t)
+  %h = {t}[8] {h}
+  %f = {t}[8] {f}
+  %h.row = {t}[1,8] reshape(%h)
+  %f.row = {t}[1,8] reshape(%f)
+  %h.new = {t}[4,8] dynamic-update-slice(%h.stack, %h.row, %i, %zero)
+  %f.new = {t}[4,8] dynamic-update-slice(%f.stack, %f.row, %i, %zero)
+  ROOT %r = {state} tuple(%next, %h, %h.new, %f.new, %w)
+}}
 
-%less (q: (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8])) -> pred[] {
-  %q = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) parameter(0)
+%less (q: {state}) -> pred[] {{
+  %q = {state} parameter(0)
   %k = s32[] get-tuple-element(%q), index=0
   %bound = s32[] constant(4)
   ROOT %c = pred[] compare(%k, %bound), direction=LT
-}
+}}
 
-%second (p2: (s32[], f32[8], f32[4,8], f32[4,8])) -> (s32[], f32[8], f32[4,8], f32[4,8]) {
-  %p2 = (s32[], f32[8], f32[4,8], f32[4,8]) parameter(0)
+%second (p2: (s32[], {t}[8], {t}[4,8], {t}[4,8])) -> (s32[], {t}[8], {t}[4,8], {t}[4,8]) {{
+  %p2 = (s32[], {t}[8], {t}[4,8], {t}[4,8]) parameter(0)
   %i2 = s32[] get-tuple-element(%p2), index=0
   %one2 = s32[] constant(1)
   %next2 = s32[] add(%i2, %one2)
   %three = s32[] constant(3)
   %back = s32[] subtract(%three, %i2)
   %zero2 = s32[] constant(0)
-  %sum = f32[8] get-tuple-element(%p2), index=1
-  %h2 = f32[4,8] get-tuple-element(%p2), index=2
-  %f2 = f32[4,8] get-tuple-element(%p2), index=3
-  %h2.row = f32[1,8] dynamic-slice(%h2, %back, %zero2), dynamic_slice_sizes={1,8}
-  %f2.row = f32[1,8] dynamic-slice(%f2, %back, %zero2), dynamic_slice_sizes={1,8}
-  %product = f32[1,8] multiply(%h2.row, %f2.row)
-  %flat = f32[8] reshape(%product)
-  %sum2 = f32[8] add(%sum, %flat)
-  ROOT %r2 = (s32[], f32[8], f32[4,8], f32[4,8]) tuple(%next2, %sum2, %h2, %f2)
-}
+  %sum = {t}[8] get-tuple-element(%p2), index=1
+  %h2 = {t}[4,8] get-tuple-element(%p2), index=2
+  %f2 = {t}[4,8] get-tuple-element(%p2), index=3
+  %h2.row = {t}[1,8] dynamic-slice(%h2, %back, %zero2), dynamic_slice_sizes={{1,8}}
+  %f2.row = {t}[1,8] dynamic-slice(%f2, %back, %zero2), dynamic_slice_sizes={{1,8}}
+  %product = {t}[1,8] multiply(%h2.row, %f2.row)
+  %flat = {t}[8] reshape(%product)
+  %sum2 = {t}[8] add(%sum, %flat)
+  ROOT %r2 = (s32[], {t}[8], {t}[4,8], {t}[4,8]) tuple(%next2, %sum2, %h2, %f2)
+}}
 
-%less2 (q2: (s32[], f32[8], f32[4,8], f32[4,8])) -> pred[] {
-  %q2 = (s32[], f32[8], f32[4,8], f32[4,8]) parameter(0)
+%less2 (q2: (s32[], {t}[8], {t}[4,8], {t}[4,8])) -> pred[] {{
+  %q2 = (s32[], {t}[8], {t}[4,8], {t}[4,8]) parameter(0)
   %k2 = s32[] get-tuple-element(%q2), index=0
   %bound2 = s32[] constant(4)
   ROOT %c2 = pred[] compare(%k2, %bound2), direction=LT
-}
+}}
 
-ENTRY %main (a: f32[8], b: f32[4,8]) -> f32[8] {
-  %a = f32[8] parameter(0)
-  %b = f32[4,8] parameter(1)
+ENTRY %main (a: {t}[8], b: {rows}) -> {t}[8] {{
+  %a = {t}[8] parameter(0)
+  %b = {rows} parameter(1)
   %start = s32[] constant(0)
-  %nothing = f32[] constant(0)
-  %empty = f32[4,8] broadcast(%nothing), dimensions={}
-  %state = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) tuple(%start, %a, %empty, %empty, %b)
-  %loop = (s32[], f32[8], f32[4,8], f32[4,8], f32[4,8]) while(%state), condition=%less, body=%first
-  %h.all = f32[4,8] get-tuple-element(%loop), index=2
-  %f.all = f32[4,8] get-tuple-element(%loop), index=3
+  %nothing = {t}[] constant(0)
+  %empty = {t}[4,8] broadcast(%nothing), dimensions={{}}
+  %state = {state} tuple(%start, %a, %empty, %empty, %b)
+  %loop = {state} while(%state), condition=%less, body=%first
+  %h.all = {t}[4,8] get-tuple-element(%loop), index=2
+  %f.all = {t}[4,8] get-tuple-element(%loop), index=3
   %from = s32[] constant(0)
-  %state2 = (s32[], f32[8], f32[4,8], f32[4,8]) tuple(%from, %a, %h.all, %f.all)
-  %loop2 = (s32[], f32[8], f32[4,8], f32[4,8]) while(%state2), condition=%less2, body=%second
-  ROOT %out = f32[8] get-tuple-element(%loop2), index=1
+  %state2 = (s32[], {t}[8], {t}[4,8], {t}[4,8]) tuple(%from, %a, %h.all, %f.all)
+  %loop2 = (s32[], {t}[8], {t}[4,8], {t}[4,8]) while(%state2), condition=%less2, body=%second
+  ROOT %out = {t}[8] get-tuple-element(%loop2), index=1
+}}
+"
+    )
 }
-";
 
 fn find(module: &Module) -> Vec<Finding> {
     let (users, estimate) = (Users::of(module), estimate(Bytes(1 << 20), Vec::new()));
@@ -92,7 +105,7 @@ fn find(module: &Module) -> Vec<Finding> {
 
 /// The loops with some texts replaced, each of which must be there.
 fn with(changes: &[(&str, &str)]) -> Module {
-    replaced(&LOOPS.replace("cumulated(", "exponential("), changes)
+    replaced(&loops("f32", "exponential(%s)", "tanh(%h)"), changes)
 }
 
 /// A movement of data that the pass does not repeat, in the place of `h`, so that only `f` follows from something.
@@ -115,8 +128,7 @@ fn a_function_of_a_kept_row_is_computed_again() {
 
 #[test]
 fn integers_keep_their_bits() {
-    let source =
-        LOOPS.replace("cumulated(%s)", "reverse(%s), dimensions={0}").replace("f32", "s32").replace("tanh", "negate");
+    let source = loops("s32", "reverse(%s), dimensions={0}", "negate(%h)");
     assert_eq!(find(&parse(&source))[0].grade, Grade::Bitwise);
 }
 
@@ -158,23 +170,13 @@ fn what_the_reader_does_not_carry_takes_the_place_of_the_stack() {
 #[test]
 fn an_element_that_is_taken_out_for_nobody_gets_its_new_shape_too() {
     // As above with rows of one number, and behind the loop stands what takes out the element whose place they get, for nobody.
-    let narrow = LOOPS
-        .replace("f32[4,8], f32[4,8], f32[4,8])", "f32[4,8], f32[4,8], f32[4,1])")
-        .replace("%w = f32[4,8] get", "%w = f32[4,1] get")
-        .replace(
-            "%w.row = f32[1,8] dynamic-slice(%w, %i, %zero), dynamic_slice_sizes={1,8}",
-            "%w.row = f32[1,1] dynamic-slice(%w, %i, %zero), dynamic_slice_sizes={1,1}",
-        )
-        .replace(
-            "%w.t = f32[8] reshape(%w.row)",
-            "%w.one = f32[] reshape(%w.row)\n  %w.t = f32[8] broadcast(%w.one), dimensions={}",
-        )
-        .replace("b: f32[4,8]", "b: f32[4,1]")
-        .replace("%b = f32[4,8]", "%b = f32[4,1]")
-        .replace("cumulated(%s)", "reverse(%s), dimensions={0}");
+    let row = "  %w.row = f32[1,1] dynamic-slice(%w, %i, %zero), dynamic_slice_sizes={1,1}
+  %w.one = f32[] reshape(%w.row)
+  %w.t = f32[8] broadcast(%w.one), dimensions={}";
+    let narrow = loops_of("f32", ["f32[4,1]", row], "reverse(%s), dimensions={0}", "tanh(%w.t)");
     let out = "ROOT %out = f32[8] get-tuple-element(%loop2), index=1";
     let unused = format!("%gone = f32[4,8] get-tuple-element(%loop2), index=3\n  {out}");
-    let mut module = replaced(&narrow, &[("tanh(%h)", "tanh(%w.t)"), (out, &unused)]);
+    let mut module = replaced(&narrow, &[(out, &unused)]);
     let [finding] = &find(&module)[..] else { panic!("one loop stacks") };
     let Outcome::Rewrite { patch, .. } = finding.outcome.clone() else { panic!("it can be dropped") };
     patch.apply(&mut module).expect("the patch fits");
@@ -195,11 +197,11 @@ const STATE: [(&str, &str); 3] = [
     ("tuple(%next, %h, ", "tuple(%next, %turned, "),
 ];
 
-/// [`LOOPS`], changed so that both stacks follow from the state, which is turned around in every step.
+/// [`loops`], changed so that both stacks follow from the state, which is turned around in every step.
 fn with_state(changes: &[(&str, &str)]) -> Module {
     let turned = ("%s = f32[8] add(", "%turned = f32[8] reverse(%x), dimensions={0}\n  %s = f32[8] add(");
     let all: Vec<_> = [COSTLY].into_iter().chain(STATE).chain([turned]).chain(changes.iter().copied()).collect();
-    let mut text = LOOPS.replace("cumulated(", "exponential(");
+    let mut text = loops("f32", "exponential(%s)", "tanh(%h)");
     for (old, new) in all {
         assert!(text.contains(old), "{old}");
         text = text.replace(old, new);
@@ -221,7 +223,7 @@ fn what_a_step_begins_with_is_stacked_instead_of_what_follows_from_it() {
     assert!(find(&module).is_empty(), "one stack is the least");
 }
 
-/// What makes the last line of [`LOOPS`] add the first element of `%other.state` to the result; `text` makes that state.
+/// What makes the last line of [`loops`] add the first element of `%other.state` to the result; `text` makes that state.
 fn and_also(text: &str) -> String {
     let state = "(s32[], f32[8], f32[4,8], f32[4,8], f32[4,8])";
     let lines = [
@@ -452,7 +454,7 @@ fn rows_of_floats_that_only_move_may_be_rounded_otherwise_behind() {
     assert!(LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options)).is_empty());
 }
 
-/// Both stacks of [`LOOPS`] are states: as a step begins, and as it ends.
+/// Both stacks of [`loops`] are states: as a step begins, and as it ends.
 const STATES: [(&str, &str); 3] =
     [COSTLY, ("%h.row = f32[1,8] reshape(%h)", "%h.row = f32[1,8] reshape(%x)"), ("reshape(%f)", "reshape(%h)")];
 
@@ -491,8 +493,8 @@ fn what_a_step_begins_with_is_the_row_behind_where_rows_go_backward() {
 fn a_state_that_follows_from_itself_is_stored() {
     // `x' = exp(x + w)` could be followed back to the beginning, step by step; `y' = tanh(x')` follows from it, and is stacked as a step begins.
     let state = "(s32[], f32[8], f32[4,8], f32[4,8], f32[4,8])";
-    let source = LOOPS.replace("cumulated(", "exponential(").replace(state, &state.replace("])", "], f32[8])"));
     let changes = [
+        (state, "(s32[], f32[8], f32[4,8], f32[4,8], f32[4,8], f32[8])"),
         STATES[1],
         (
             "%f.row = f32[1,8] reshape(%f)",
@@ -501,7 +503,7 @@ fn a_state_that_follows_from_itself_is_stored() {
         ("%f.new, %w)", "%f.new, %w, %f)"),
         ("%empty, %empty, %b)", "%empty, %empty, %b, %a)"),
     ];
-    let mut module = replaced(&source, &changes);
+    let mut module = with(&changes);
     let (note, saved) = changed(&mut module);
     assert_eq!(note, "2 of 2 stacks of 4 rows are computed again where they are read, from 1 more");
     assert_eq!(saved, Bytes(128), "`x'` is stacked");

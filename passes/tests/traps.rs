@@ -387,13 +387,21 @@ fn t11_counters_are_as_wide_as_row_numbers() {
     assert!(wide(&NEAREST.replace("64", "8589934592")));
     assert!(!wide(NEAREST));
     // Few rows in the loop, but each is 2^20 rows of a value that is read in it.
-    let rows = NEAREST.replace("f32[64,8] parameter(0)", "f32[67108864,8] parameter(0)").replace("64", "67108864");
-    let long = "  %flat = f32[536870912] parameter(0)\n  %long = f32[67108864,8] reshape(%flat)";
-    let reshaped = rows.replace("67108867108864", "67108864");
-    assert!(!wide(&reshaped.replace("  %x = f32[67108864,8] parameter(0)", &long.replace("%long", "%x"))));
-    let longer = |text: &str| text.replace("536870912", "8589934592").replace("67108864,8", "67108864,128");
-    let more = longer(&reshaped.replace("  %x = f32[67108864,8] parameter(0)", &long.replace("%long", "%x")));
-    assert!(wide(&more.replace("f32[32,8]", "f32[32,128]")));
+    let reshaped = |width: u64| {
+        let rows = 1_u64 << 26;
+        format!(
+            "  %flat = f32[{}] parameter(0)
+  %x = f32[{rows},{width}] reshape(%flat)
+  %y = f32[32,{width}] parameter(1)
+  %zero = f32[] constant(0)
+  %p = f32[{rows},32] dot(%x, %y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  %e = f32[{rows},32] exponential(%p)
+  ROOT %s = f32[{rows}] reduce(%e, %zero), dimensions={{1}}, to_apply=%sum",
+            rows * width
+        )
+    };
+    assert!(!wide(&reshaped(8)));
+    assert!(wide(&reshaped(128)));
 }
 
 /// What is needed whole is widened before the loop, where it is counted, and not in every block, from where XLA would move it out again
@@ -415,13 +423,19 @@ fn t12_whole_operands_are_counted_outside() {
         assert_eq!(whole, inst.parent == entry, "{} widens all of it in a loop", inst.name);
     }
     let many = (0..2048).map(|value| value.to_string()).collect::<Vec<_>>().join(", ");
-    let table = lines.replace("s8[32,8] parameter(1)", "s8[32,8] parameter(1)\n  %table = s32[2048] constant({MANY})");
-    let table = table.replace(
-        "s32[64,32] multiply(%p, %p)",
-        "s32[64,32] gather(%table, %q), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, \
-         index_vector_dim=2, slice_sizes={1}\n",
+    let table = format!(
+        "  %x = s8[64,8] parameter(0)
+  %y = s8[32,8] parameter(1)
+  %table = s32[2048] constant({{{many}}})
+  %zero = s32[] constant(0)
+  %xx = s32[64,8] convert(%x)
+  %yy = s32[32,8] convert(%y)
+  %p = s32[64,32] dot(%xx, %yy), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  %q = s32[64,32,1] reshape(%p)
+  %m = s32[64,32] gather(%table, %q), offset_dims={{}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, \
+         index_vector_dim=2, slice_sizes={{1}}
+  ROOT %s = s32[64] reduce(%m, %zero), dimensions={{1}}, to_apply=%count"
     );
-    let table = table.replace("  %m = ", "  %q = s32[64,32,1] reshape(%p)\n  %m = ").replace("MANY", &many);
     let after = parse(&first(&program(&table), Grade::Bitwise));
     let constants = after.live_instructions().filter(|(_, inst)| {
         inst.opcode == Opcode::Constant && inst.array().is_some_and(|array| array.elements() == Some(2048))
@@ -556,13 +570,23 @@ fn t16_what_is_larger_than_all_memory_is_not_written() {
 #[test]
 fn t16_a_planned_module_is_left_alone() {
     // Without the weights XLA:CPU would never have all of the product: there would be nothing to plan.
-    let weighed = "  %c = f32[32] reduce(%y, %zero), dimensions={1}, to_apply=%sum
-  %w = f32[64,32] broadcast(%c), dimensions={1}
-  %m = f32[64,32] multiply(%e, %w)
-  %s = f32[64] reduce(%m, %zero)";
-    let text = LOG_SUM.replace("  %s = f32[64] reduce(%e, %zero)", weighed);
-    let large = text.replace("64", "16384").replace("32", "8192").replace("f16384", "f32").replace("f8192", "f32");
-    let mut module = program(&large);
+    let mut module = program(
+        "  %x = f32[16384,8] parameter(0)
+  %y = f32[8192,8] parameter(1)
+  %zero = f32[] constant(0)
+  %p = f32[16384,8192] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %top = f32[16384] reduce(%p, %zero), dimensions={1}, to_apply=%most
+  %tops = f32[16384,8192] broadcast(%top), dimensions={0}
+  %d = f32[16384,8192] subtract(%p, %tops)
+  %e = f32[16384,8192] exponential(%d)
+  %c = f32[8192] reduce(%y, %zero), dimensions={1}, to_apply=%sum
+  %w = f32[16384,8192] broadcast(%c), dimensions={1}
+  %m = f32[16384,8192] multiply(%e, %w)
+  %s = f32[16384] reduce(%m, %zero), dimensions={1}, to_apply=%sum
+  %l = f32[16384] log(%s)
+  %q = f32[16384] add(%l, %top)
+  ROOT %loss = f32[] reduce(%q, %zero), dimensions={0}, to_apply=%sum",
+    );
     let passes = default_pipeline();
     let mut again =
         || run(&mut module, &passes, &Options::default(), &ModelEstimator::default()).expect("it has an estimate");

@@ -3,6 +3,7 @@
 
 pub(crate) mod graphs;
 pub(crate) mod programs;
+pub(crate) mod scatters;
 pub(crate) mod seeded_planner;
 
 use hlo_ir::graph::Users;
