@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
+#[path = "house/imports.rs"]
+mod imports;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,4 +105,14 @@ fn no_snapshot_is_orphaned() {
 fn the_counter_counts() {
     let text = "pub fn a(\n    x: u8,\n) {\n    x;\n}\n\nimpl B {\n    fn c() -> u8 {\n        3\n    }\n}\n// a fn d(\nfn e() {}\n";
     assert_eq!(functions(text), [(1, 5), (8, 3)]);
+}
+
+/// Modules import each other in one direction, but for these: types that are built from each other.
+#[test]
+fn modules_import_in_one_direction() {
+    let known = [("ir/src", 3), ("memory/src", 10), ("passes/src", 0), ("src", 0)];
+    for (folder, most) in known {
+        let found = imports::circles(&root().join(folder));
+        assert!(found.len() <= most, "{folder}: {found:?}");
+    }
 }
