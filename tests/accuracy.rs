@@ -356,17 +356,21 @@ fn rolled_steps_keep_their_nan() {
 
 #[test]
 fn initial_values_of_small_blocks_count_once() {
-    let sum = "  %x = f32[4096] parameter(0)
-  %y = f32[64] parameter(1)
-  %xs = f32[4096,64] broadcast(%x), dimensions={0}
-  %ys = f32[4096,64] broadcast(%y), dimensions={1}
-  %p = f32[4096,64] multiply(%xs, %ys)
-  %s = f32[4096,64] sine(%p)
-  %i = f32[] constant(50)
-  ROOT %r = f32[4096] reduce(%s, %i), dimensions={1}, to_apply=%sum";
-    let wide = sum.replace("f32", "f64").replace("%sum", "%sum_wide").replace("constant(50)", "parameter(2)");
-    for (name, lines) in [("initial-sum", sum), ("initial-wide", wide.as_str())] {
-        let text = source(lines);
+    let lines = |t: &str, initial: &str, combiner: &str| {
+        format!(
+            "  %x = {t}[4096] parameter(0)
+  %y = {t}[64] parameter(1)
+  %xs = {t}[4096,64] broadcast(%x), dimensions={{0}}
+  %ys = {t}[4096,64] broadcast(%y), dimensions={{1}}
+  %p = {t}[4096,64] multiply(%xs, %ys)
+  %s = {t}[4096,64] sine(%p)
+  %i = {t}[] {initial}
+  ROOT %r = {t}[4096] reduce(%s, %i), dimensions={{1}}, to_apply={combiner}"
+        )
+    };
+    let (sum, wide) = (lines("f32", "constant(50)", "%sum"), lines("f64", "parameter(2)", "%sum_wide"));
+    for (name, lines) in [("initial-sum", sum), ("initial-wide", wide)] {
+        let text = source(&lines);
         let answer = asked(name, "same", &text, &rewrite(&text, 4 << 10).text);
         assert!(answer["tolerated"] == json!(true), "{answer}");
     }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{KEEPS_NOTHING, corpus, devices, full, on_all_cores, programs, run, small, text, xla_total};
+use common::{KEEPS_NOTHING, changed, corpus, devices, full, on_all_cores, programs, run, small, text, xla_total};
 use hlo_opt::{Bytes, Machine, Options, Pipeline, analyze, optimize};
 use hlo_passes::PassKind;
 
@@ -165,7 +165,8 @@ fn the_founding_program_is_predicted_to_the_byte() {
 #[test]
 fn names_and_comments_do_not_matter() {
     let module = text("corpus/founding/s32.before.hlo");
-    let renamed = format!("// a comment\n{}", module.replace("scatter-add.5", "x").replace("main.2", "the_entry"));
+    let renamed = changed(&module, &[("scatter-add.5", "x"), ("main.2", "the_entry")]);
+    let renamed = format!("// a comment\n{renamed}");
     let (plain, other) = (optimize_total(&module), optimize_total(&renamed));
     assert_eq!(plain, other);
 }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{run, run_on, text};
+use common::{changed, run, run_on, text};
 
 /// The founding program, the victim of the planted errors.
 fn founding() -> String {
@@ -61,7 +61,7 @@ errors! {
     wrong_operand_count: run_on(planted("add(%split.3, %broadcast.2)", "add(%split.3)").as_bytes(), ["-"]);
     unknown_element_type: run_on(planted("s32[8589934592,1]{1,0} slice", "s33[8589934592,1]{1,0} slice").as_bytes(), ["-"]);
     attribute_without_value: run_on(planted("direction=LT", "direction=").as_bytes(), ["-"]);
-    several_errors: run_on(planted("compare(%split.3,", "compare(%splot.3,").replace("select(%lt.4", "select(%let.4").as_bytes(), ["-"]);
+    several_errors: run_on(changed(&founding(), &[("compare(%split.3,", "compare(%splot.3,"), ("select(%lt.4", "select(%let.4")]).as_bytes(), ["-"]);
     size_beyond_64_bits: run_on(founding().replace("8589934592", "9223372036854775807").as_bytes(), ["-"]);
     sparse_convolution: run_on(SPARSE_CONVOLUTION.as_bytes(), ["-"]);
     sparse_product: run_on(SPARSE_PRODUCT.as_bytes(), ["-"]);

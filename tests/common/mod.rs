@@ -44,6 +44,14 @@ pub(crate) fn on_all_cores<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     });
 }
 
+/// A text with others in the place of some of its parts, each of which must be there: a program of a file that varies in a few words.
+pub(crate) fn changed(text: &str, changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(text.to_owned(), |text, (old, new)| {
+        assert!(text.contains(old), "nothing to replace: {old}");
+        text.replace(old, new)
+    })
+}
+
 /// The root of the repository, where the command is run: paths in messages are then the same everywhere.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -49,20 +49,24 @@ mod tests {
     use crate::{text, verify};
 
     /// A pool of floats rounded on the way, with a combiner that is not, as XLA:TPU prints it.
-    const POOLED: &str = "HloModule m, is_scheduled=true
+    fn pooled(header: &str, input: &str, t: &str, sizes: &str, tiles: &str) -> String {
+        format!(
+            "HloModule m{header}
 
-%larger (a: f32[], b: f32[]) -> f32[] {
+%larger (a: f32[], b: f32[]) -> f32[] {{
   %a = f32[] parameter(0)
   %b = f32[] parameter(1)
   ROOT %c = f32[] maximum(%a, %b)
-}
+}}
 
-ENTRY %main (x: bf16[8,4,128]) -> bf16[8,2,128] {
-  %x = bf16[8,4,128]{2,1,0:T(8,128)(2,1)} parameter(0)
-  %least = bf16[] constant(-inf)
-  ROOT %r = bf16[8,2,128]{2,1,0:T(8,128)(2,1)} reduce-window(%x, %least), window={size=1x2x1 stride=1x2x1}, to_apply=%larger
-}
-";
+ENTRY %main (x: {input}[8,4,128]) -> {t}[{sizes}] {{
+  %x = {input}[8,4,128]{{2,1,0{tiles}}} parameter(0)
+  %least = {t}[] constant(-inf)
+  ROOT %r = {t}[{sizes}]{{2,1,0{tiles}}} reduce-window(%x, %least), window={{size=1x2x1 stride=1x2x1}}, to_apply=%larger
+}}
+"
+        )
+    }
 
     fn problems(text: &str) -> usize {
         verify::verify(&text::parse(text).expect("it can be read")).len()
@@ -70,16 +74,13 @@ ENTRY %main (x: bf16[8,4,128]) -> bf16[8,2,128] {
 
     #[test]
     fn a_tiled_schedule_may_mix_floats() {
-        assert_eq!(problems(POOLED), 0);
-        assert_eq!(problems(&POOLED.replace(", is_scheduled=true", "")), 1, "a program of the user");
-        assert_eq!(problems(&POOLED.replace(":T(8,128)(2,1)", "")), 1, "no compiler that mixes");
-        assert_eq!(
-            problems(&POOLED.replace("x = bf16", "x = f32").replace("(x: bf16", "(x: f32")),
-            0,
-            "rounded on the way"
-        );
-        let single = POOLED.replace("bf16", "f32");
-        assert_eq!(problems(&single), 0);
-        assert_eq!(problems(&single.replace("8,2,128", "8,3,128")), 1, "floats of one type have their shape");
+        let (scheduled, sizes, tiles) = (", is_scheduled=true", "8,2,128", ":T(8,128)(2,1)");
+        assert_eq!(problems(&pooled(scheduled, "bf16", "bf16", sizes, tiles)), 0);
+        assert_eq!(problems(&pooled("", "bf16", "bf16", sizes, tiles)), 1, "a program of the user");
+        assert_eq!(problems(&pooled(scheduled, "bf16", "bf16", sizes, "")), 1, "no compiler that mixes");
+        assert_eq!(problems(&pooled(scheduled, "f32", "bf16", sizes, tiles)), 0, "rounded on the way");
+        assert_eq!(problems(&pooled(scheduled, "f32", "f32", sizes, tiles)), 0);
+        let other = pooled(scheduled, "f32", "f32", "8,3,128", tiles);
+        assert_eq!(problems(&other), 1, "floats of one type have their shape");
     }
 }

@@ -13,7 +13,7 @@ const COMMA: &str = ",\u{1}";
 impl Written {
     /// As a dump has it: one blank where one must stand, and none where one may.
     pub(crate) fn plain(&self) -> String {
-        self.0.replace(MUST, " ").replace(MAY, "")
+        self.0.chars().filter(|&c| c != MAY).map(|c| if c == MUST { ' ' } else { c }).collect()
     }
     /// With more blanks, line ends and comments.
     pub(crate) fn noisy(&self, u: &mut Unstructured<'_>) -> arbitrary::Result<String> {
