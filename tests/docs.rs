@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
+#[path = "docs/figures.rs"]
+mod figures;
 #[path = "docs/pages.rs"]
 mod pages;
 #[path = "docs/prose.rs"]
