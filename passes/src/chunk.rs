@@ -60,6 +60,10 @@
 //! `sharded` (the rows may lie across devices), `outer-product`, `short-rows` and `wide-rows` (on TPU), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`,
 //! `sorted`, `reshape` or `window`.
 
+// Tests: `passes/tests/chunk.rs`, `passes/tests/chunk_across_devices.rs`, `passes/tests/chunk_batches.rs`, `passes/tests/chunk_corpus.rs`,
+// `passes/tests/chunk_grades.rs`, `passes/tests/chunk_manual.rs`, `passes/tests/chunk_planner.rs`, `passes/tests/chunk_situations.rs`,
+// `passes/tests/chunk_targets.rs`, `passes/tests/chunk_time.rs`.
+
 mod accumulate;
 mod apply;
 mod behind;

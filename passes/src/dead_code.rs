@@ -16,6 +16,8 @@
 //! random state, custom calls that say so, unknown opcodes, and calls of computations that hold one), and from control predecessors of
 //! such instructions.
 
+// Tests: `passes/tests/dead_code.rs`.
+
 use hlo_ir::edit::{self, Patch};
 use hlo_ir::{ComputationId, InstructionId, Module, graph};
 use hlo_memory::{Bytes, size};

@@ -34,6 +34,8 @@
 //! (`repeated-column`), and if the array does not hold its rows one after the other (`index-layout`): it would have to be copied, and
 //! nothing would be gained. It leaves scheduled modules and dynamic shapes alone, without a remark.
 
+// Tests: `passes/tests/direct_index.rs`.
+
 mod affine;
 mod emit;
 mod piecewise;

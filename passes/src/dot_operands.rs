@@ -23,6 +23,8 @@
 //!
 //! Source: `DotDecomposer` (xla/service/dot_decomposer.cc), `AlgebraicSimplifier` (xla/hlo/transforms/simplifiers/algebraic_simplifier.cc).
 
+// Tests: `passes/tests/dot_operands.rs`.
+
 use hlo_ir::edit::Patch;
 use hlo_ir::{DotDims, Instruction, InstructionId, Module};
 use hlo_memory::{Bytes, Target, size};

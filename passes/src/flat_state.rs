@@ -25,6 +25,8 @@
 //! (`control`), whose body or condition has other callers (`shared-body`), whose compiler's settings name elements by number (`backend-config`), and
 //! whose body also reads the tuple that it returns (`whole-state`).
 
+// Tests: `passes/tests/flat_state.rs`.
+
 mod loops;
 mod rewrite;
 mod tree;

@@ -25,6 +25,8 @@
 //! (collectives are none, if what holds them is called at one place), or
 //! would grow the module by more than 100,000 instructions.
 
+// Tests: `passes/tests/inline_calls.rs`.
+
 mod body;
 mod targets;
 

@@ -25,6 +25,8 @@
 //! which it takes longer than `--max-slowdown` promises, unless a budget is missed. Source: Griewank and Walther, "Evaluating Derivatives", 2nd edition, chapter 12
 //! (two levels of checkpoints).
 
+// Tests: `passes/tests/loop_checkpoints.rs`.
+
 mod emit;
 mod plan;
 mod rows;

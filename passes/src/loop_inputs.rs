@@ -26,6 +26,8 @@
 //! memory costs them no time (see `chunk`), from loops whose value anything else reads, from loops that share their bodies or carry shardings, and from
 //! scheduled modules.
 
+// Tests: `passes/tests/loop_inputs.rs`, `passes/tests/loop_inputs_once.rs`.
+
 mod cone;
 mod emit;
 mod grade;

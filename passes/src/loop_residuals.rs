@@ -29,6 +29,8 @@
 //! out where the call's computation has no other caller. Stays away from scheduled modules, from loops whose counter is not plain, from stacks that
 //! anything else reads, and from reading loops that share their body with others (without a remark: nothing is known to be lost).
 
+// Tests: `passes/tests/loop_residuals.rs`.
+
 mod cone;
 mod cut;
 mod emit;

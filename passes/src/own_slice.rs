@@ -18,6 +18,8 @@
 //! from values that lie across devices (outside of manual code), and from scheduled modules. Kept only if the estimated peak falls.
 //! Remark: `needs-all-rows` names the instruction that a part cannot be computed through.
 
+// Tests: `passes/tests/own_slice.rs`.
+
 mod block;
 mod plan;
 

@@ -29,6 +29,8 @@
 //! Stays away from scheduled modules, from values that are results, loops, calls of libraries and exchanges between devices, from what follows from parameters by elementwise
 //! operations in less time than reading it takes, which XLA computes where it is used, and from computations across which less than a hundredth of all memory waits.
 
+// Tests: `passes/tests/rematerialize.rs`.
+
 mod choose;
 mod emit;
 mod layers;

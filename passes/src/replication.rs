@@ -17,6 +17,8 @@
 //!
 //! Stays away from modules for one device, and from arrays smaller than `--min-saving`.
 
+// Tests: `passes/tests/replication.rs`.
+
 mod layout;
 
 use hlo_ir::{AttrKey, Instruction, InstructionId, Module, Opcode};

@@ -33,6 +33,8 @@
 //! share work, or are equal, so that XLA does it once), `depends` (the copies need each other's results out of order), `sharded` (the values lie across devices),
 //! `hoisted-copy` (XLA:TPU would convert the whole stack that the loop reads to bf16 before it).
 
+// Tests: `passes/tests/roll.rs`.
+
 mod body;
 mod chains;
 mod emit;

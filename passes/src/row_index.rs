@@ -21,6 +21,8 @@
 //!
 //! Stays away from scheduled modules, dynamic shapes, indices with a single component, and small arrays.
 
+// Tests: `passes/tests/row_index.rs`.
+
 use hlo_ir::edit::Patch;
 use hlo_ir::shape::Dims;
 use hlo_ir::{

@@ -28,6 +28,8 @@
 //! Stays away from scheduled modules, and from equal pieces, which XLA computes once (`repeated`). Every change is kept only if the estimate
 //! of the default schedule falls. On XLA:TPU pieces with products are left alone, which it runs one after the other by itself.
 
+// Tests: `passes/tests/tie.rs`.
+
 mod copies;
 mod recompute;
 mod weights;

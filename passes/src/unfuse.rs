@@ -30,6 +30,8 @@
 //! know (`unknown-opcode`), programs of several devices (`partitioned`), dynamic sizes (`dynamic-shape`), bitcasts within a byte
 //! (`sub-byte`) or between arrays of different sizes (`padded-bitcast`), fusions without a body (`no-callee`), control edges between side effects (`control`), and bodies that would grow beyond two million instructions (`too-large`).
 
+// Tests: `passes/tests/unfuse.rs`.
+
 mod bitcast;
 mod build;
 mod refuse;

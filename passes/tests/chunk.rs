@@ -1,4 +1,4 @@
-//! The chunk pass on random programs that are run before and after.
+//! `chunk` on random programs that are run before and after.
 
 mod chunking;
 mod common;

@@ -1,4 +1,4 @@
-//! Loops of programs that are yet to be divided: what lies across devices would take collectives for each block.
+//! `chunk`: loops of programs that are yet to be divided: what lies across devices would take collectives for each block.
 
 mod chunking;
 mod common;

@@ -1,4 +1,4 @@
-//! Batches of scatters whose indices are too narrow to count them.
+//! `chunk`: batches of scatters whose indices are too narrow to count them.
 
 mod chunking;
 mod common;

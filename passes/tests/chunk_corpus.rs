@@ -1,4 +1,4 @@
-//! What the chunk pass does to every program of the corpus, as a diff without metadata. Where it finds nothing to do, calls are inlined
+//! What `chunk` does to every program of the corpus, as a diff without metadata. Where it finds nothing to do, calls are inlined
 //! first, as the default pipeline does.
 
 mod common;

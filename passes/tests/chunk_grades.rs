@@ -1,4 +1,4 @@
-//! Which loops keep every bit: a product of floats must not be parted from a sum that a compiler could join it with.
+//! `chunk`: which loops keep every bit: a product of floats must not be parted from a sum that a compiler could join it with.
 
 mod chunking;
 mod common;

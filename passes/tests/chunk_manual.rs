@@ -1,4 +1,4 @@
-//! Bodies of `shard_map`: their shapes are those of one device, so their rows may be cut.
+//! `chunk`: bodies of `shard_map`: their shapes are those of one device, so their rows may be cut.
 
 mod chunking;
 mod common;

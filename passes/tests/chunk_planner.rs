@@ -1,4 +1,4 @@
-//! Loops grown from the largest values: random programs before and after, and what becomes of programs of one kind each.
+//! `chunk`: loops grown from the largest values: random programs before and after, and what becomes of programs of one kind each.
 
 mod chunking;
 mod common;

@@ -1,4 +1,4 @@
-//! The chunk pass in every special situation, one test each: what the loop looks like, or why there is none.
+//! `chunk` in every special situation, one test each: what the loop looks like, or why there is none.
 
 mod chunking;
 mod common;

@@ -1,4 +1,4 @@
-//! What the pass does for other compilers than XLA:CPU: which loops are worth it there, and how many iterations they may have.
+//! `chunk`: what the pass does for other compilers than XLA:CPU: which loops are worth it there, and how many iterations they may have.
 
 mod chunking;
 mod common;

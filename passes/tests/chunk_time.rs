@@ -1,4 +1,4 @@
-//! Plans and block sizes that keep the run time: windows stay whole, and tables that a processor knows one at a time do not take turns too often.
+//! `chunk`: plans and block sizes that keep the run time: windows stay whole, and tables that a processor knows one at a time do not take turns too often.
 
 mod common;
 

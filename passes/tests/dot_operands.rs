@@ -1,4 +1,4 @@
-//! Of which products the operands are changed, and to what.
+//! `dot-operands`: of which products the operands are changed, and to what.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! When steps of a loop are run again from checkpoints, and when their stacks stay: results by an interpreter, and one thing wrong at a time.
+//! `loop-checkpoints`: when steps of a loop are run again from checkpoints, and when their stacks stay: results by an interpreter, and one thing wrong at a time.
 
 mod common;
 mod interpreter;

@@ -1,4 +1,4 @@
-//! When rows of a loop's input are computed in the loop, and when they stay: one loop that reads rows, and one thing wrong at a time.
+//! `loop-inputs`: when rows of a loop's input are computed in the loop, and when they stay: one loop that reads rows, and one thing wrong at a time.
 
 mod common;
 

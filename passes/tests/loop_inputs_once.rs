@@ -1,4 +1,4 @@
-//! When rows that cost more than to read them are computed in a loop: each is taken once, and large or beside long steps.
+//! `loop-inputs`: when rows that cost more than to read them are computed in a loop: each is taken once, and large or beside long steps.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! When rows of a stack are computed again, and when they stay: one loop that stacks, one that reads, and one thing wrong at a time.
+//! `loop-residuals`: when rows of a stack are computed again, and when they stay: one loop that stacks, one that reads, and one thing wrong at a time.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Which values every device computes only its part of, and how.
+//! `own-slice`: which values every device computes only its part of, and how.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

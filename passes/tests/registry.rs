@@ -1,4 +1,4 @@
-//! The list of passes and the files of the passes agree, and every pass has a manual.
+//! The list of passes and the files of the passes agree, every pass has a manual, and passes and their tests name each other.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,6 +38,33 @@ fn every_pass_explains_itself() {
             assert!(manual.contains(word), "{}: `{word}` is missing", pass.name());
         }
         assert!(!manual.contains("//!") && !pass.summary().ends_with('.'), "{}", pass.name());
+    }
+}
+
+/// The file of a pass names the files of its tests, and the headers of these name the pass. One without has its tests in its source.
+#[test]
+fn passes_and_their_tests_name_each_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &Path| fs::read_to_string(path).expect("source is text");
+    let entries = fs::read_dir(root.join("tests")).expect("the folder of the tests is readable");
+    let tests: Vec<_> =
+        entries.map(|entry| entry.expect("its entries too").path()).filter(|path| path.is_file()).collect();
+    for pass in hlo_passes::all() {
+        let file = pass.name().replace('-', "_");
+        let source = read(&root.join("src").join(&file).with_extension("rs"));
+        let (mut named, mut kept) = (BTreeSet::new(), BTreeSet::new());
+        named.extend(source.split('`').filter(|part| part.starts_with("passes/tests/")).map(str::to_owned));
+        for path in &tests {
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).expect("source names are plain");
+            if stem == file || stem.starts_with(&format!("{file}_")) {
+                let text = read(path);
+                let mut header = text.lines().take_while(|line| line.starts_with("//!"));
+                assert!(header.any(|line| line.contains(&format!("`{}`", pass.name()))), "{stem}.rs: whose tests?");
+                kept.insert(format!("passes/tests/{stem}.rs"));
+            }
+        }
+        assert_eq!(named, kept, "{}: the tests that its file names, and those there are", pass.name());
+        assert!(!kept.is_empty() || source.contains("#[cfg(test)]"), "{}: no tests", pass.name());
     }
 }
 

@@ -1,4 +1,4 @@
-//! What of a step is computed again, and what is kept: layers that widen and narrow again, and one thing different at a time.
+//! `rematerialize`: what of a step is computed again, and what is kept: layers that widen and narrow again, and one thing different at a time.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What is said about arrays that every device holds a copy of.
+//! `replication`: what is said about arrays that every device holds a copy of.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What roll finds in hand-written modules, what it emits, and why it stays away.
+//! What `roll` finds in hand-written modules, what it emits, and why it stays away.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

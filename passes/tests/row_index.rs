@@ -1,4 +1,4 @@
-//! Which index components become batches of rows, and what is left of the index.
+//! `row-index`: which index components become batches of rows, and what is left of the index.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

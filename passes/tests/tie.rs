@@ -1,4 +1,4 @@
-//! What tie lets wait, and that it does so once.
+//! What `tie` lets wait, and that it does so once.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

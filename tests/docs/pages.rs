@@ -221,12 +221,29 @@ fn rules() -> String {
             name == opcode
                 || ["of", "to", "in", "with"].iter().any(|word| name.starts_with(&format!("{opcode} {word} ")))
         };
+        for (_, file, _) in cases.iter().filter(|case| drawn(&case.0)) {
+            if let Some(rules) = found.get(2) {
+                name_each_other(
+                    &format!("passes/src/flow/{}.rs", rules.as_str()),
+                    &format!("passes/tests/flow_cases/{file}.rs"),
+                );
+            }
+        }
         let drawn: Vec<_> =
             cases.iter().filter(|case| drawn(&case.0)).map(|case| format!("`{}.rs`, `{}`", case.1, case.2)).collect();
         assert!(!drawn.is_empty(), "no case of passes/tests/flow_cases is called after `{opcode}`");
         writeln!(page, "| `{opcode}` | {place} | {} |", drawn.join("; ")).unwrap();
     }
     page
+}
+
+/// The headers of a file of rules and of a file of cases for them.
+fn name_each_other(rules: &str, cases: &str) {
+    for (file, other) in [(rules, cases), (cases, rules)] {
+        let source = text(file);
+        let mut header = source.lines().take_while(|line| line.starts_with("//!"));
+        assert!(header.any(|line| line.contains(&format!("`{other}`"))), "the header of {file} does not name {other}");
+    }
 }
 
 fn kebab(opcode: &str) -> String {

@@ -1,4 +1,4 @@
-//! Rows of the pull table for reads and writes at computed places.
+//! Rows of the pull table for reads and writes at computed places. Their cases: `passes/tests/flow_cases/data.rs`, `passes/tests/flow_cases/heavy.rs`.
 
 use hlo_ir::{ArrayShape, AttrKey, GatherDims, ScatterDims};
 

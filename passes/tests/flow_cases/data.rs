@@ -1,4 +1,4 @@
-//! Cases of elementwise operations and data movement.
+//! Cases of elementwise operations and data movement: the rules of `passes/src/flow/movement.rs`, and those of slices in `passes/src/flow/indexed.rs`.
 
 use super::{bracketed, dims, list, module, s32, shuffled};
 use crate::interpreter::random::Random;

@@ -1,4 +1,5 @@
-//! Cases of indexed, reducing, contracting and sorting operations.
+//! Cases of indexed, reducing, contracting and sorting operations: the rules of `passes/src/flow/indexed.rs`, `passes/src/flow/windowed.rs` and
+//! `passes/src/flow/contract.rs`.
 
 use super::{bracketed, dims, list, module, s32, shuffled};
 use crate::interpreter::random::Random;
