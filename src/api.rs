@@ -8,8 +8,8 @@ use hlo_passes::manager::{self, Nobody, Observer, RunError, RunReport};
 
 use crate::Pipeline;
 use crate::answer::Verdict;
+use crate::curve_point::Point;
 use crate::foreign::{self, Foreign};
-use crate::point::Point;
 use crate::report::{self, Report, xla_allocations, xla_memory_usage};
 
 /// A rewritten module and what was done to it.

@@ -9,7 +9,7 @@ use hlo_memory::{Bytes, Estimate, ModelEstimator};
 use hlo_passes::manager::{Observer, Rewrite};
 use hlo_passes::{Grade, Options, estimate_and_time};
 
-use crate::point::Point;
+use crate::curve_point::Point;
 use crate::report::made_at;
 use crate::{Failure, Pipeline, api};
 

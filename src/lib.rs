@@ -17,6 +17,7 @@ mod answer;
 mod api;
 mod args;
 mod curve;
+mod curve_point;
 mod diff;
 mod driver;
 mod exit;
@@ -31,7 +32,6 @@ mod machine_flags;
 mod messages;
 mod output;
 mod pipeline;
-mod point;
 mod problem;
 mod progress;
 mod render;
@@ -54,6 +54,7 @@ pub use api::{
     optimize_observed, with_limit,
 };
 pub use curve::curve;
+pub use curve_point::Point;
 pub use driver::run;
 pub use exit::Exit;
 pub use hlo_memory::{Bytes, Details, Estimate, Target};
@@ -61,4 +62,3 @@ pub use hlo_passes::manager::Observer;
 pub use hlo_passes::{Assumption, Grade, Machine, Objective, Options};
 pub use judge::{Judge, JudgeError, Request, decide};
 pub use pipeline::{Pipeline, PipelineError};
-pub use point::Point;

@@ -56,7 +56,7 @@ struct Description {
     arithmetic_per_second: Option<f64>,
     transcendentals_per_second: Option<f64>,
     fresh_bytes_per_second: Option<f64>,
-    kept_bytes: Option<u64>,
+    malloc_cache_bytes: Option<u64>,
     operations_per_second: Rates,
 }
 
@@ -128,7 +128,7 @@ impl Description {
                 Some(value) => Some(rate("fresh_bytes_per_second", value)?),
                 None => usual.fresh_bytes_per_second,
             },
-            kept: self.kept_bytes.map_or(usual.kept, Bytes),
+            malloc_cache: self.malloc_cache_bytes.map_or(usual.malloc_cache, Bytes),
             few_rows: self.few_rows,
         })
     }

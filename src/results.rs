@@ -12,7 +12,7 @@ use crate::output::{OutputError, Outputs, Sink};
 use crate::problem::Problem;
 use crate::report::Report;
 use crate::usage_error::UsageError;
-use crate::{Exit, Optimized, Pipeline, api, diff, pipeline, point, summary, verdict, why_not};
+use crate::{Exit, Optimized, Pipeline, api, curve_point, diff, pipeline, summary, verdict, why_not};
 
 /// A finished run over the modules of an input.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ impl Run<'_> {
                 let judged = result.verdict.as_ref().map(|verdict| verdict::lines(verdict));
                 messages.remark(&judged.unwrap_or_default());
                 if let Some(points) = &result.curve {
-                    messages.remark(&format!("  memory against time:\n{}", point::table(points)));
+                    messages.remark(&format!("  memory against time:\n{}", curve_point::table(points)));
                 }
             }
             if fits && !quiet && self.job.options.budget.is_some() && is_rough(result) {

@@ -33,7 +33,7 @@ fn rewrite(text: &str, chunk_bytes: u64) -> Optimized {
     let options = Options {
         chunk_bytes: Some(Bytes(chunk_bytes)),
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         advise: false,
         ..Options::default()
     };
@@ -135,7 +135,7 @@ fn a_bitwise_run_leaves_what_the_library_keeps_in_32_bits_alone() {
     let options = Options {
         exactness: hlo_opt::Grade::Bitwise,
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         advise: false,
         ..Options::default()
     };

@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::process::Stdio;
 
-use common::{command, finish, root, run, run_on, text};
+use common::{NO_MALLOC_CACHE, command, finish, root, run, run_on, text};
 
 const S32: &str = "corpus/founding/s32.before.hlo";
 
@@ -37,6 +37,17 @@ fn machines_are_named_or_described() {
     assert!(other.code == 2 && other.stderr.contains("describes a machine for cpu, and --target is tpu"), "{other}");
     let wrong = run([S32, "--machine", "README.md"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("at line "), "{wrong}");
+}
+
+/// Where runs keep no memory of those before them, small programs are worth their run time; a small `--min-saving` alone asks for none.
+#[test]
+fn what_small_programs_may_cost_is_a_row_of_the_machine() {
+    let small = "corpus/loop-checkpoints-small/fires-oscillators.before.hlo";
+    let said = |extra: &[&str]| run([&[small, "--min-saving=1", "-o", "-"], extra].concat()).stderr;
+    let kept = said(&[]);
+    assert!(kept.contains("nothing rewritten") && kept.contains("less than 32.00 MiB lie above the floor"), "{kept}");
+    let given_back = said(&["--machine", NO_MALLOC_CACHE]);
+    assert!(given_back.contains("loop-residuals while.14") && !given_back.contains("small-gain"), "{given_back}");
 }
 
 #[test]

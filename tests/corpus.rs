@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{KEEPS_NOTHING, changed, corpus, devices, full, on_all_cores, programs, run, small, text, xla_total};
+use common::{NO_MALLOC_CACHE, changed, corpus, devices, full, on_all_cores, programs, run, small, text, xla_total};
 use hlo_opt::{Bytes, Machine, Options, Pipeline, analyze, optimize};
 use hlo_passes::PassKind;
 
@@ -23,7 +23,7 @@ fn plain() -> Options {
 fn eager() -> Options {
     Options {
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         verify_each: true,
         advise: false,
         ..Options::default()
@@ -67,7 +67,7 @@ fn two_runs_are_byte_identical() {
             let run = run([
                 "--min-saving=1",
                 "--machine",
-                KEEPS_NOTHING,
+                NO_MALLOC_CACHE,
                 "--report",
                 report.to_str().unwrap(),
                 path.to_str().unwrap(),

@@ -192,13 +192,13 @@ impl fmt::Display for Row<'_> {
 fn ways() -> Vec<(&'static str, Option<&'static str>, Options, u32)> {
     let eager = Options {
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         verify_each: true,
         advise: false,
         ..Options::default()
     };
     let blocks = |bytes| Options { chunk_bytes: Some(Bytes(bytes)), ..eager.clone() };
-    let assume = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..assuming_bounds() };
+    let assume = Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..assuming_bounds() };
     vec![
         ("default", None, eager.clone(), 4),
         ("small-blocks", None, blocks(1024), 4),
@@ -275,7 +275,7 @@ fn results_stay_equal_where_gradients_of_kernels_are_added_up_over_examples() {
     let options = Options {
         exactness: Grade::Reassociate,
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         ..Options::default()
     };
     let outcome = optimize(&text, &Pipeline::parse("chunk").unwrap(), &options).unwrap();
@@ -332,7 +332,7 @@ fn results_stay_equal_on_several_devices() {
     let folder = workspace("devices");
     let eager = Options {
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         verify_each: true,
         advise: false,
         ..Options::default()

@@ -7,7 +7,7 @@ mod common;
 use std::fmt::Write as _;
 use std::fs;
 
-use common::{KEEPS_NOTHING, corpus, full, programs, run, small, text};
+use common::{NO_MALLOC_CACHE, corpus, full, programs, run, small, text};
 use serde_json::Value;
 
 const S32: &str = "corpus/founding/s32.before.hlo";
@@ -175,7 +175,7 @@ fn every_json_report_obeys_the_schema() {
     for folder in full().into_iter().chain(small()) {
         for name in programs(&folder) {
             let path = corpus(&folder, &name, "before.hlo");
-            let report = json(&["--min-saving=1", "--machine", KEEPS_NOTHING, path.to_str().unwrap()]);
+            let report = json(&["--min-saving=1", "--machine", NO_MALLOC_CACHE, path.to_str().unwrap()]);
             let problems: Vec<_> = validator.iter_errors(&report).map(|problem| problem.to_string()).collect();
             assert!(problems.is_empty(), "{}: {problems:#?}", path.display());
         }

@@ -66,7 +66,7 @@ fn small_blocks(bytes: u64, exactness: Grade) -> Options {
     Options {
         chunk_bytes: Some(Bytes(bytes)),
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         exactness,
         advise: false,
         ..Options::default()

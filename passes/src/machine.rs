@@ -33,7 +33,7 @@ pub struct Machine {
     /// Bytes in a second that the system hands to a run anew, filled with zeros; `None` where runs keep the memory of those before them.
     pub fresh_bytes_per_second: Option<u64>,
     /// The largest allocation that runs keep from those before them, where others come anew.
-    pub kept: Bytes,
+    pub malloc_cache: Bytes,
     /// With this many rows, a product takes twice what its operations would take; 0 where reading the other matrix is all that they wait for.
     pub few_rows: u64,
 }
@@ -74,7 +74,7 @@ const CPU: Machine = Machine {
     arithmetic: 100 * GIGA,
     transcendentals: 25 * GIGA / 4,
     fresh_bytes_per_second: Some(4096 * GIGA / 600),
-    kept: Bytes(32 * MIB),
+    malloc_cache: Bytes(32 * MIB),
     few_rows: 64,
 };
 
@@ -96,7 +96,7 @@ const fn gpu(name: &'static str, [memory, bytes_per_second, cache]: [u64; 3], [b
         // Sixteen a clock in each of some hundred processors.
         transcendentals: 3 * TERA,
         fresh_bytes_per_second: None,
-        kept: Bytes::ZERO,
+        malloc_cache: Bytes::ZERO,
         few_rows: 0,
     }
 }
@@ -117,7 +117,7 @@ const fn tpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64,
         arithmetic: 8 * TERA,
         transcendentals: TERA,
         fresh_bytes_per_second: None,
-        kept: Bytes::ZERO,
+        malloc_cache: Bytes::ZERO,
         few_rows: 0,
     }
 }
@@ -142,8 +142,8 @@ impl Machine {
     }
     /// The CPU, if runs kept no memory of those before them: small programs are treated like large ones.
     #[must_use]
-    pub fn keeping_nothing() -> Self {
-        Self { kept: Bytes::ZERO, ..CPU }
+    pub fn without_malloc_cache() -> Self {
+        Self { malloc_cache: Bytes::ZERO, ..CPU }
     }
     /// The machine of this name for a target.
     pub fn named(target: Target, name: &str) -> Option<&'static Self> {

@@ -32,12 +32,12 @@ mod findings_cache;
 mod memoized;
 mod peak_remarks;
 mod pipeline;
+mod remark_site;
 mod remarks;
-mod said;
 mod scope;
 mod search;
 mod trial;
-mod tried;
+mod trial_record;
 mod watch;
 
 use hlo_ir::{InstructionId, Module};

@@ -32,6 +32,10 @@ use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 /// The target of an annotation, as text.
 const ANNOTATION: &str = "\"Sharding\"";
 
+/// What helps where values may lie across devices.
+pub(crate) const PER_DEVICE: &str =
+    "what each device runs can be cut (`hlo_opt.jit`, or a dump from behind the partitioner)";
+
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShardingRemover;

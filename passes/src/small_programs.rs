@@ -9,11 +9,18 @@ use hlo_memory::Bytes;
 use crate::{Context, Finding, Outcome, Pass, PassKind, Reason};
 
 /// What is said where it takes no loop.
-pub(crate) const NOT_ASKED: &str = "less than 32 MiB lie above the floor, which the system's allocator keeps from run to run: a loop would only \
-                                    cost run time; `--chunk-bytes`, `--objective=memory` or a `--budget` asks for memory all the same";
+pub(crate) fn not_asked(context: &Context<'_>) -> Reason {
+    let message = format!(
+        "less than {} lie above the floor, which the system's allocator keeps from run to run: a loop would only cost run time; `--chunk-bytes`, \
+         `--objective=memory` or a `--budget` asks for memory all the same",
+        context.options.machine().malloc_cache
+    );
+    Reason { code: "small-gain", message }
+}
+
 /// Whether a program runs in memory that it need not ask the system for, so that loops should take little time.
 pub(crate) fn fits_malloc_cache(context: &Context<'_>) -> bool {
-    beside_floor(context) < context.options.machine().kept.get() && !asks_for_memory(context)
+    beside_floor(context) < context.options.machine().malloc_cache.get() && !asks_for_memory(context)
 }
 
 /// Whether memory is wanted at the cost of run time: who sets a size of blocks or misses a budget wants it.
@@ -30,7 +37,7 @@ pub(crate) fn kept_fast(pass: &dyn Pass, context: &Context<'_>, mut findings: Ve
         for finding in &mut findings {
             if matches!(finding.outcome, Outcome::Rewrite { .. }) {
                 finding.wasted = finding.wasted.min(most);
-                finding.outcome = Outcome::Missed(Reason { code: "small-gain", message: NOT_ASKED.to_owned() });
+                finding.outcome = Outcome::Missed(not_asked(context));
             }
         }
     }
@@ -133,10 +140,10 @@ mod tests {
 
     #[test]
     fn who_asks_for_memory_gets_it() {
-        let keeps_nothing = Machine::keeping_nothing();
+        let no_malloc_cache = Machine::without_malloc_cache();
         let asked = [
             Options { chunk_bytes: Some(Bytes(1)), ..Options::default() },
-            Options { machine: Some(keeps_nothing), ..Options::default() },
+            Options { machine: Some(no_malloc_cache), ..Options::default() },
             Options { target: Target::Gpu, ..Options::default() },
         ];
         assert!(asked.iter().all(|options| is_made(true, Bytes(1), options)));

@@ -33,8 +33,11 @@ fn interface(module: &Module) -> Estimate {
 
 fn find(pass: &dyn Pass, module: &Module) -> Vec<Finding> {
     // As far as this estimate knows, all programs are small; who asks for small savings gets the blocks of large ones.
-    let options =
-        Options { min_saving: Bytes((1 << 20) - 1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options = Options {
+        min_saving: Bytes((1 << 20) - 1),
+        machine: Some(Machine::without_malloc_cache()),
+        ..Options::default()
+    };
     let (users, estimate) = (Users::of(module), interface(module));
     pass.find(&Context::of_input(module, &users, &estimate, &options))
 }

@@ -25,7 +25,7 @@ fn shapes(module: &Module, opcode: Opcode) -> Vec<String> {
 
 #[test]
 fn one_row_and_one_block_are_left_alone() {
-    let machine = Some(Machine::keeping_nothing());
+    let machine = Some(Machine::without_malloc_cache());
     assert!(find(&parse(&usual(1)), &options(1)).is_empty());
     assert!(find(&parse(&usual(50)), &options(8 * 50)).is_empty(), "all rows fit the limit");
     assert!(

@@ -21,7 +21,7 @@ fn find(pass: &dyn Pass, module: &Module, options: &Options) -> Vec<Finding> {
 fn options(target: Target, assumptions: Vec<Assumption>) -> Options {
     Options {
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         target,
         assumptions,
         ..Options::default()

@@ -26,7 +26,7 @@ fn find(module: &Module, options: &Options) -> Vec<Finding> {
 }
 
 fn options() -> Options {
-    Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() }
+    Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() }
 }
 
 /// Whether the product stays as it is with some texts replaced.

@@ -71,7 +71,8 @@ ENTRY %main (x: f32[4], w: f32[4]) -> f32[3,4] {
 
 /// The module with flat states, which must be legal, and the number of changes.
 fn flatten(mut module: Module) -> (Module, usize) {
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     let passes = by_names(["flat-state"]).expect("the pass exists");
     let report = run(&mut module, &passes, &options, &LargestArray).expect("the pass is sound");
     assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
@@ -90,7 +91,8 @@ fn nested(module: &Module) -> Vec<String> {
 fn find(module: &Module, pass: &dyn Pass) -> Vec<Finding> {
     let users = hlo_ir::graph::Users::of(module);
     let estimate = common::estimate(Bytes(1 << 20), Vec::new());
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     pass.find(&Context::of_input(module, &users, &estimate, &options))
 }
 

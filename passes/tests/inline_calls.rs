@@ -67,7 +67,8 @@ fn nested_with(computations: &str, scatter: &str) -> String {
 fn run_on(source: &str, passes: &[Box<dyn Pass>]) -> (String, RunReport) {
     let mut module = parse(source);
     let before = text::print(&module);
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     let report = run(&mut module, passes, &options, &LargestArray).expect("the passes are sound");
     (diff(&before, &text::print(&module)), report)
 }
@@ -77,7 +78,8 @@ fn inlined(source: &str, temporaries: u64) -> Vec<String> {
     let module = parse(source);
     let users = hlo_ir::graph::Users::of(&module);
     let estimate = common::estimate(Bytes(temporaries), Vec::new());
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     let context = Context::of_input(&module, &users, &estimate, &options);
     let notes = InlineCalls::where_needed().find(&context).into_iter().map(|finding| match finding.outcome {
         hlo_passes::Outcome::Rewrite { note, .. } => note,
@@ -145,7 +147,8 @@ fn only_calls_in_the_operands_of_the_scatter_are_inlined() {
     let enabling = default_pipeline().into_iter().find(|pass| pass.name() == "inline-calls").expect("it is there");
     let rewrite: Box<dyn Pass> = Box::new(Fake("wants", hlo_passes::PassKind::Rewrite, wants_select));
     let mut module = parse(&nested());
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     let report = run(&mut module, &[enabling, rewrite], &options, &Sum).expect("the passes are sound");
     let notes: Vec<&str> = report.rewrites.iter().map(|rewrite| rewrite.note.as_str()).collect();
     assert_eq!(notes, ["inlined wrap", "dropped"]);

@@ -10,7 +10,7 @@ fn falls(source: &str, chunk_bytes: u64) -> bool {
     let mut module = text::parse(source).expect("it is a module");
     let options = Options {
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         chunk_bytes: Some(Bytes(chunk_bytes)),
         ..Options::default()
     };

@@ -33,7 +33,8 @@ fn loops(steps: i64, width: i64, reverse: bool) -> String {
 
 fn find(module: &Module) -> Vec<Finding> {
     let (users, estimate) = (Users::of(module), estimate(Bytes(1 << 20), Vec::new()));
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     LoopCheckpoints.find(&Context::of_input(module, &users, &estimate, &options))
 }
 

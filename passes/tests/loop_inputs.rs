@@ -57,7 +57,8 @@ ENTRY %main (a: {given}, b: {t}[8], d: {t}[4,8]) -> {t}[8] {{
 }
 
 fn find(module: &Module) -> Vec<Finding> {
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     let (users, estimate) = (Users::of(module), estimate(Bytes(0), vec![]));
     LoopInputs.find(&Context::of_input(module, &users, &estimate, &options))
 }
@@ -322,7 +323,10 @@ fn small_programs_keep_their_inputs_unless_memory_is_asked_for() {
     assert_eq!(passes(7168, &plain), (Vec::new(), true), "the system's allocator keeps so much from run to run");
     assert_eq!(passes(16384, &plain), (made.clone(), false));
     assert_eq!(
-        passes(7168, &Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..plain.clone() }),
+        passes(
+            7168,
+            &Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..plain.clone() }
+        ),
         (made.clone(), false)
     );
     assert_eq!(passes(7168, &Options { budget: Some(Bytes(8 << 20)), ..plain }), (made, false));

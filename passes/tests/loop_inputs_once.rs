@@ -67,7 +67,8 @@ fn module(m: usize, n: usize, made: &str, step: &str, other: &str) -> Module {
 }
 
 fn find(module: &Module) -> Vec<Finding> {
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     let (users, estimate) = (Users::of(module), estimate(Bytes(0), vec![]));
     LoopInputs.find(&Context::of_input(module, &users, &estimate, &options))
 }

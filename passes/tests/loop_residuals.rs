@@ -99,7 +99,8 @@ ENTRY %main (a: {t}[8], b: {rows}) -> {t}[8] {{
 
 fn find(module: &Module) -> Vec<Finding> {
     let (users, estimate) = (Users::of(module), estimate(Bytes(1 << 20), Vec::new()));
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     LoopResiduals.find(&Context::of_input(module, &users, &estimate, &options))
 }
 
@@ -327,7 +328,7 @@ fn with_bitwise_results_only_what_has_no_floats_is_computed_again() {
     let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
     let options = Options {
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         exactness: Grade::Bitwise,
         ..Options::default()
     };
@@ -373,8 +374,12 @@ fn stacks_of_bf16_are_wide_on_cpu() {
     let module = with_state(&narrow);
     let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
     let saved = |target| {
-        let options =
-            Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), target, ..Options::default() };
+        let options = Options {
+            min_saving: Bytes(1),
+            machine: Some(Machine::without_malloc_cache()),
+            target,
+            ..Options::default()
+        };
         LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options))[0].wasted
     };
     assert_eq!(saved(Target::Cpu), Bytes(4 * 8 * 4), "the sine stays");
@@ -402,8 +407,12 @@ fn products_are_computed_again_in_the_time_that_their_rows_take_or_little_more()
         ];
         let module = with_state(&beside);
         let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
-        let options =
-            Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), budget, ..Options::default() };
+        let options = Options {
+            min_saving: Bytes(1),
+            machine: Some(Machine::without_malloc_cache()),
+            budget,
+            ..Options::default()
+        };
         let found = LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options));
         for finding in &found {
             let mut module = module.clone();
@@ -447,7 +456,7 @@ fn rows_of_floats_that_only_move_may_be_rounded_otherwise_behind() {
     let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
     let options = Options {
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         exactness: Grade::Bitwise,
         ..Options::default()
     };
@@ -537,8 +546,12 @@ fn indices_that_only_their_stack_kept_in_memory_stay_there() {
     let keeps = |source: &str, target: Target| {
         let mut module = parse(source);
         let (users, estimate) = (Users::of(&module), estimate(Bytes(1 << 20), Vec::new()));
-        let options =
-            Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), target, ..Options::default() };
+        let options = Options {
+            min_saving: Bytes(1),
+            machine: Some(Machine::without_malloc_cache()),
+            target,
+            ..Options::default()
+        };
         let found = LoopResiduals.find(&Context::of_input(&module, &users, &estimate, &options));
         let Outcome::Rewrite { patch, .. } = found[0].outcome.clone() else { panic!("the stack can be dropped") };
         patch.apply(&mut module).expect("the patch fits");

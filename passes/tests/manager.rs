@@ -20,7 +20,7 @@ const TWO_PEAKS: &str = "  %p = f32[4]{0} parameter(0)
   ROOT %t = f32[1,4]{1,0} slice(%d), slice={[0:1], [0:4]}";
 
 fn options(min_saving: u64) -> Options {
-    let machine = Some(Machine::keeping_nothing());
+    let machine = Some(Machine::without_malloc_cache());
     Options { min_saving: Bytes(min_saving), machine, advise: false, ..Options::default() }
 }
 

@@ -18,8 +18,12 @@ const DEVICE: &str = "  %device = u32[] partition-id()
 ";
 
 fn find_at(module: &Module, exactness: Grade) -> Vec<Finding> {
-    let options =
-        Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), exactness, ..Options::default() };
+    let options = Options {
+        min_saving: Bytes(1),
+        machine: Some(Machine::without_malloc_cache()),
+        exactness,
+        ..Options::default()
+    };
     let (users, estimate) = (Users::of(module), common::estimate(Bytes(0), Vec::new()));
     OwnSlice.find(&Context::of_input(module, &users, &estimate, &options))
 }

@@ -50,7 +50,8 @@ fn made(totals: [u64; 3], wasted: u64) -> usize {
     let mut module = module(SUMS);
     let before = text::print(&module);
     let passes = [negates("sines", Opcode::Sine, wasted), negates("cosines", Opcode::Cosine, wasted)];
-    let options = Options { min_saving: Bytes(10), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(10), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     let [none, one, two] = totals;
     let report = run(&mut module, &passes, &options, &ByCount([two, one, none])).expect("the passes are sound");
     assert_eq!(report.rewrites.is_empty(), text::print(&module) == before);
@@ -125,7 +126,7 @@ fn of_two_likes_that_read_each_other_one_is_made() {
     let passes: [Box<dyn Pass>; 1] = [Box::new(Fake("copies", PassKind::Rewrite, copies))];
     let options = Options {
         min_saving: Bytes(10),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         advise: false,
         ..Options::default()
     };

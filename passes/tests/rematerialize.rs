@@ -8,7 +8,7 @@ use common::estimate;
 use hlo_ir::graph::Users;
 use hlo_ir::{Instruction, Opcode, text, verify};
 use hlo_memory::{Bytes, ModelEstimator, Target};
-use hlo_passes::manager::{by_names, run};
+use hlo_passes::manager::{default_pipeline, run};
 use hlo_passes::rematerialize::Rematerialize;
 use hlo_passes::{Context, Grade, Machine, Options, Outcome, Pass};
 
@@ -68,7 +68,7 @@ fn again(source: &str, budget: Option<Bytes>) -> Vec<(Grade, Vec<Instruction>)> 
     let users = Users::of(&module);
     let options = Options {
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         exactness: Grade::HloExact,
         budget,
         ..Options::default()
@@ -91,14 +91,15 @@ fn more_products(source: &str, budget: Option<Bytes>) -> (usize, bool) {
     more_products_by(&["rematerialize"], source, budget)
 }
 
-/// The same of a run of some passes.
+/// The same of a run of some passes of the default pipeline.
 fn more_products_by(passes: &[&str], source: &str, budget: Option<Bytes>) -> (usize, bool) {
     let mut module = text::parse(source).unwrap_or_else(|errors| panic!("{errors:?}\n{source}"));
     let products = |module: &hlo_ir::Module| text::print(module).matches(" dot(").count();
     let before = products(&module);
     let options =
-        Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), budget, ..Options::default() };
-    let passes = by_names(passes).expect("they are passes");
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), budget, ..Options::default() };
+    let passes: Vec<Box<dyn Pass>> =
+        default_pipeline().into_iter().filter(|pass| passes.contains(&pass.name())).collect();
     let report = run(&mut module, &passes, &options, &ModelEstimator::default()).expect("it has an estimate");
     (products(&module) - before, report.after.total < report.before.total)
 }

@@ -10,7 +10,8 @@ use hlo_passes::{Context, Machine, Options, Outcome, Pass};
 /// Code, bytes and message of every remark.
 fn remarks(source: &str) -> Vec<(&'static str, u64, String)> {
     let module = common::parse(source);
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     let (users, estimate) = (Users::of(&module), common::estimate(Bytes(0), Vec::new()));
     let context = Context::of_input(&module, &users, &estimate, &options);
     let findings = Replication.find(&context).into_iter();

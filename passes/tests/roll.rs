@@ -15,7 +15,7 @@ use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
 /// Everything roll says about a module, for any saving.
 fn find(module: &Module, target: Target) -> Vec<Finding> {
     let options =
-        Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), target, ..Options::default() };
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), target, ..Options::default() };
     let (users, estimate) = (Users::of(module), common::estimate(Bytes(0), Vec::new()));
     Roll.find(&Context::of_input(module, &users, &estimate, &options))
 }

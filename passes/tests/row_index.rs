@@ -12,7 +12,8 @@ use hlo_passes::{Context, Grade, Machine, Options, Outcome, Pass};
 
 /// The module after the one rewrite; `None` if there is none.
 fn batched(mut module: Module) -> Option<String> {
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     let (users, estimate) = (Users::of(&module), common::estimate(Bytes(0), Vec::new()));
     let found = RowIndex.find(&Context::of_input(&module, &users, &estimate, &options));
     let [finding] = <[_; 1]>::try_from(found).ok()?;

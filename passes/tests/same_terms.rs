@@ -65,7 +65,7 @@ fn rewritten(module: &Module, chunk_bytes: u64) -> Option<Module> {
     let mut module = text::parse(&text::print(module)).expect("our own print");
     let options = Options {
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         chunk_bytes: Some(Bytes(chunk_bytes)),
         advise: false,
         ..Options::default()

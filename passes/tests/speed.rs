@@ -237,7 +237,7 @@ fn a_limit_keeps_the_first_changes_for_speed_too() {
 /// Columns that are read one by one let one more loop save 48 bytes.
 #[test]
 fn the_search_goes_on_behind_a_change_for_speed() {
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..options(1000) };
+    let options = Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..options(1000) };
     let before = parse(include_str!("speed_programs/columns_again.hlo"));
     let mut module = before.clone();
     let estimator = ModelEstimator { target: Target::Cpu };
@@ -305,7 +305,8 @@ fn products_in_a_row() -> String {
 #[test]
 fn products_of_a_run_that_keeps_every_bit_keep_their_operands() {
     let mut module = parse(&products_in_a_row());
-    let options = Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), ..Options::default() };
+    let options =
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..Options::default() };
     let estimator = ModelEstimator { target: Target::Cpu };
     let report = run(&mut module, &default_pipeline(), &options, &estimator).expect("it has an estimate");
     let grades = report.rewrites.iter().map(|rewrite| rewrite.grade).collect::<Vec<_>>();

@@ -14,7 +14,7 @@ use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
 
 fn find(module: &Module, target: Target) -> Vec<Finding> {
     let options =
-        Options { min_saving: Bytes(1), machine: Some(Machine::keeping_nothing()), target, ..Options::default() };
+        Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), target, ..Options::default() };
     let (users, estimate) = (Users::of(module), common::estimate(Bytes(0), Vec::new()));
     Tie.find(&Context::of_input(module, &users, &estimate, &options))
 }

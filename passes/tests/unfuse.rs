@@ -351,7 +351,7 @@ fn products_of_floats_ask_for_hlo_exact() {
     let strict = Options {
         exactness: Grade::Bitwise,
         min_saving: Bytes(1),
-        machine: Some(Machine::keeping_nothing()),
+        machine: Some(Machine::without_malloc_cache()),
         ..Options::default()
     };
     let (printed, report) = with(&by_names(["unfuse"]).expect("it exists"), &strict, &source);

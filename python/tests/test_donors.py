@@ -23,6 +23,7 @@ def aliased(header):
 def test_a_donor_gives_its_memory(number):
     assert aliased("") == 0
     assert aliased(f"buffer_donor={{ ({number}, {{}}) }}, ") == 4 << 20
+    assert aliased("buffer_donor={ (0, {}), (1, {}) }, ") == 4 << 20
     assert aliased(f"input_output_alias={{ {{}}: ({number}, {{}}, may-alias) }}, ") == 4 << 20
 
 

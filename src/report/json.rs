@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::json_details::{self, JsonDetails};
 use super::{Report, TOOL, target_name};
-use crate::point::Point;
+use crate::curve_point::Point;
 use crate::verdict::JsonVerdict;
 
 /// Version of the format; it changes whenever a reader of the old one could be misled.

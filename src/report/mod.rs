@@ -20,7 +20,7 @@ use hlo_passes::manager::{Remark, Rewrite, RunReport};
 
 use crate::Analysis;
 use crate::answer::Verdict;
-use crate::point::Point;
+use crate::curve_point::Point;
 
 pub(crate) use text::{gain, made_at, memory as memory_text, remark as remark_text, rewrite as rewrite_text};
 pub(crate) use xla::{allocations as xla_allocations, memory_usage as xla_memory_usage};

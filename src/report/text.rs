@@ -8,7 +8,7 @@ use hlo_passes::manager::{Remark, RemarkKind, Rewrite, Source};
 
 use super::place::place;
 use super::{Report, peak_report, target_name};
-use crate::point;
+use crate::curve_point;
 
 /// Writing into a `String` cannot fail.
 const INFALLIBLE: &str = "a String takes every write";
@@ -24,7 +24,7 @@ pub(super) fn write(report: &Report<'_>) -> String {
     let remarks: String = report.remarks.iter().map(remark).collect();
     section(&mut out, "REMARKS", &remarks);
     if let Some(points) = report.curve {
-        section(&mut out, "MEMORY AGAINST TIME", &point::table(points));
+        section(&mut out, "MEMORY AGAINST TIME", &curve_point::table(points));
     }
     out
 }

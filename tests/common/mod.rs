@@ -121,7 +121,7 @@ pub(crate) fn full() -> Vec<String> {
 
 /// A machine on which small programs are treated like large ones.
 #[allow(dead_code, reason = "each test binary uses a part of it")]
-pub(crate) const KEEPS_NOTHING: &str = "tests/machines/keeps_nothing.toml";
+pub(crate) const NO_MALLOC_CACHE: &str = "tests/machines/no_malloc_cache.toml";
 
 /// Their twins, of programs that can be run on one device.
 pub(crate) fn small() -> Vec<String> {

@@ -3,7 +3,7 @@
 use crate::common::text;
 
 /// A page, words of it, a source file, and words of that.
-const FIGURES: [[&str; 4]; 18] = [
+const FIGURES: [[&str; 4]; 20] = [
     [
         "docs/limits.md",
         "Each missed chance above 1 %",
@@ -19,7 +19,7 @@ const FIGURES: [[&str; 4]; 18] = [
         "passes/src/manager/trial.rs",
         "WORTH_A_RISE: Bytes = Bytes(32 << 20);",
     ],
-    ["docs/limits.md", "more than 32 MiB at once", "passes/src/machine.rs", "kept: Bytes(32 * MIB),"],
+    ["docs/limits.md", "more than 32 MiB at once", "passes/src/machine.rs", "malloc_cache: Bytes(32 * MIB),"],
     [
         "docs/limits.md",
         "below a quarter of all memory",
@@ -37,6 +37,8 @@ const FIGURES: [[&str; 4]; 18] = [
     ["docs/limits.md", "up to 1.05 of the input's", "passes/src/objective.rs", "MAX_SLOWDOWN: f64 = 1.05;"],
     ["docs/limits.md", "may take 1.25 of it", "passes/src/machine.rs", "STARTING: f64 = 0.25;"],
     ["docs/limits.md", "products of more than 168 terms", "passes/src/chunk/faithful.rs", "MOST_TERMS: i64 = 168;"],
+    ["docs/testing.md", "| seeds 1 to 3, one minute at most |", "tests/accuracy.rs", "RANDOM_HALVES: &str = \"3\";"],
+    ["docs/testing.md", "seeds 1 to 3, one minute", "tests/accuracy.rs", "RANDOM_MINUTES: &str = \"1\";"],
     ["docs/getting-started.md", "up to four times", "src/judge.rs", "MOST_SEARCHES: usize = 4;"],
     ["docs/python.md", "bytes (32 MiB) together", "python/hlo_opt/jax_install.py", "at_least: int = 32 << 20"],
     [

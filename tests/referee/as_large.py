@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pathlib
 
-MACHINE = pathlib.Path(__file__).resolve().parents[1] / "machines" / "keeps_nothing.toml"
+MACHINE = pathlib.Path(__file__).resolve().parents[1] / "machines" / "no_malloc_cache.toml"
 
 
 def as_large(arguments=()):

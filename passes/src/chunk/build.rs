@@ -22,7 +22,7 @@ use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink, Sum, Term};
 use super::size::BlockSize;
 use crate::flow::Value;
-use crate::recompute::place::number;
+use crate::recompute::insertion_point::number;
 use crate::{Context, Grade};
 
 /// What replaces the sinks of loops.

@@ -9,8 +9,8 @@ use indexmap::IndexMap;
 use super::bf16_accumulator::Combiners;
 use super::region::{Block, Part, Region, Source, is_constant, row_loop};
 use crate::flow::{Rows, Value, producer, restrict};
-use crate::recompute::again::Again;
-use crate::recompute::place::{Place, number};
+use crate::recompute::emit::Emit;
+use crate::recompute::insertion_point::{InsertionPoint, number};
 use crate::recompute::row_loop as rows_of_loop;
 
 /// Which block of the loop is emitted.
@@ -69,10 +69,10 @@ pub(super) struct Done {
     pub(super) combiners: BTreeMap<ComputationId, ComputationId>,
 }
 
-impl Again for Emitter<'_> {
+impl Emit for Emitter<'_> {
     type Key = Block;
 
-    fn written(&mut self) -> &mut BTreeMap<Block, InstructionId> {
+    fn emitted(&mut self) -> &mut BTreeMap<Block, InstructionId> {
         &mut self.done.blocks
     }
 
@@ -85,9 +85,9 @@ impl Again for Emitter<'_> {
         Some(blocks.collect())
     }
 
-    fn write_one(&mut self, block: Block, operands: &[InstructionId]) -> Option<InstructionId> {
+    fn emit_one(&mut self, block: Block, operands: &[InstructionId]) -> Option<InstructionId> {
         let source = self.region.blocks.get(&block)?.clone();
-        let id = self.emit(block, &source, operands);
+        let id = self.emit_source(block, &source, operands);
         self.patch.stems_from(id, block.value.inst);
         Some(id)
     }
@@ -102,10 +102,10 @@ impl Emitter<'_> {
 
     /// Emits a block and all it needs, and returns it in the type in which it is computed.
     pub(super) fn block_as_computed(&mut self, wanted: Block) -> InstructionId {
-        self.again(wanted).expect("a region has every block that its blocks need")
+        self.emit(wanted).expect("a region has every block that its blocks need")
     }
 
-    fn emit(&mut self, block: Block, source: &Source, operands: &[InstructionId]) -> InstructionId {
+    fn emit_source(&mut self, block: Block, source: &Source, operands: &[InstructionId]) -> InstructionId {
         match source {
             Source::Computed(parts) => self.compute(block, parts, operands),
             Source::Read(_) => self.read_rows(block),
@@ -120,7 +120,7 @@ impl Emitter<'_> {
         let inst = self.module.instruction(op);
         if inst.opcode == Opcode::Iota && inst.int(&AttrKey::IotaDimension) == Some(block.dim as i64) {
             let first = self.start(block.rows);
-            let counted = self.place().counted(self.patch, inst, (block.dim, first, rows));
+            let counted = self.insertion_point().counted(self.patch, inst, (block.dim, first, rows));
             return counted.expect("an iota is an array");
         }
         let row_loop = row_loop(self.module, block.value.inst, block.dim);
@@ -202,13 +202,13 @@ impl Emitter<'_> {
         if from == Some(to) {
             return value;
         }
-        self.place().convert(self.patch, value, to)
+        self.insertion_point().convert(self.patch, value, to)
     }
 
     /// How numbers of rows are written.
-    fn place(&self) -> Place {
+    fn insertion_point(&self) -> InsertionPoint {
         let metadata = self.metadata.clone();
-        Place { metadata, ..Place::new(self.target, self.index_type, "block_start") }
+        InsertionPoint { metadata, ..InsertionPoint::new(self.target, self.index_type, "block_start") }
     }
 
     /// A scalar operation in the index type.
@@ -218,7 +218,7 @@ impl Emitter<'_> {
         opcode: Opcode,
         operands: [InstructionId; N],
     ) -> InstructionId {
-        Place { name, ..self.place() }.scalar(self.patch, opcode, operands)
+        InsertionPoint { name, ..self.insertion_point() }.scalar(self.patch, opcode, operands)
     }
 
     /// A constant of the index type.

@@ -17,7 +17,7 @@ use super::sharding::sharded;
 use super::sink::{Sink, Sum};
 use super::size::{BlockSize, Limits, granule, most_bytes};
 use crate::flow::{is_fusible, producer};
-use crate::small_programs::{NOT_ASKED, fits_malloc_cache, least_gain, possible};
+use crate::small_programs::{fits_malloc_cache, least_gain, not_asked, possible};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
 
 /// Findings about the scatters of one computation.
@@ -120,7 +120,7 @@ impl Planner<'_> {
         let is_costly = recycles && self.computes_twice(&region, dead);
         let Some(size) = self.block_size(sinks, &region, row_bytes).filter(|_| !is_costly) else {
             if recycles {
-                self.miss(sinks[0], Reason { code: "small-gain", message: NOT_ASKED.to_owned() });
+                self.miss(sinks[0], not_asked(self.context));
             } else if only_if_asked(self.context, sinks, &region) {
                 self.miss(sinks[0], Reason { code: "small-gain", message: format!("blocks {NOT_WORTH}") });
             }

@@ -11,7 +11,7 @@ use super::emit::{At, Emitter};
 use super::region::Block;
 use crate::flow::{Rows, Value, block_shape};
 use crate::fusion_barrier::attributes_of_call;
-use crate::recompute::place::sliced;
+use crate::recompute::insertion_point::sliced;
 
 impl Emitter<'_> {
     /// Reads the rows of a block from its value.

@@ -15,7 +15,7 @@ mod price;
 mod split_loops;
 mod windows;
 
-use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
+use hlo_ir::{ComputationId, InstructionId, Module};
 use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
@@ -39,7 +39,7 @@ use super::size::{BlockSize, Limits, granule};
 use super::sum::settle_sums;
 use crate::flow::Value;
 use crate::small_programs::{least_gain, possible};
-use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
+use crate::{Condition, Context, Finding, Grade, Outcome};
 
 /// Plans offered at a time.
 const MOST_OFFERS: usize = 6;
@@ -77,21 +77,6 @@ impl Offer {
     }
 }
 
-/// Why a plan cannot be made.
-struct Refusal {
-    /// The largest value that it would remove.
-    instruction: InstructionId,
-    wasted: Bytes,
-    reason: Reason,
-}
-
-impl Refusal {
-    fn finding(self) -> Finding {
-        let Self { instruction, wasted, reason } = self;
-        Finding { instruction, grade: Grade::HloExact, wasted, outcome: Outcome::Missed(reason) }
-    }
-}
-
 /// Findings about the large values of one computation.
 pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
     if context.estimate.temporaries + context.estimate.hidden_scratch == Bytes::ZERO {
@@ -100,14 +85,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     let mut graph = Graph::of(context, computation);
     graph.held = held(&graph);
     let flow = Flow::new(context, &graph);
-    let (mut offers, mut refused) = (Vec::new(), Vec::new());
-    for plan in plans(&flow) {
-        match offer(&flow, plan) {
-            Ok(offer) => offers.push(offer),
-            Err(Some(refusal)) => refused.push(refusal),
-            Err(None) => {}
-        }
-    }
+    let mut offers: Vec<Offer> = plans(&flow).into_iter().filter_map(|plan| offer(&flow, plan)).collect();
     offers.sort_by_key(|offer| std::cmp::Reverse((offer.price.gain, offer.rest())));
     let (offers, mut likes): (Vec<Offer>, Vec<Offer>) = offers.into_iter().partition(|offer| !offer.plan.is_like);
     // Neither a limit on the command line nor a goal of memory that is not met asks for run time.
@@ -117,12 +95,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     // What is done at one place may be done at all that are like it.
     let kinds: IndexSet<_> = offers.iter().map(Offer::kind).collect();
     offers.extend(likes.into_iter().filter(|like| kinds.contains(&like.kind())));
-    // One remark for each value, and for each thing that stands in the way.
-    refused.sort_by_key(|refusal: &Refusal| std::cmp::Reverse(refusal.wasted));
-    let (mut values, mut reasons) = (IndexSet::new(), IndexSet::new());
-    refused.retain(|refusal| values.insert(refusal.instruction) && reasons.insert(refusal.reason.message.clone()));
-    let missed = refused.into_iter().map(Refusal::finding);
-    offers.into_iter().filter_map(|offer| finding(context, offer)).chain(missed).collect()
+    offers.into_iter().filter_map(|offer| finding(context, offer)).collect()
 }
 
 /// The offers without those to which another one that saves almost as much is clearly preferable for its run time.
@@ -250,14 +223,8 @@ fn key(plan: &Plan) -> Vec<(InstructionId, usize)> {
     key
 }
 
-/// Regions, block sizes and price of a plan. The error says why it cannot be made, where that is more than that it is not worth it.
-fn offer(flow: &Flow<'_, '_>, plan: Plan) -> Result<Offer, Option<Refusal>> {
-    let (plan, regions) = regions(flow, plan)?;
-    offer_of(flow, plan, regions).ok_or(None)
-}
-
-/// What each loop of a plan computes in blocks.
-fn regions(flow: &Flow<'_, '_>, mut plan: Plan) -> Result<(Plan, Vec<Region>), Option<Refusal>> {
+/// Regions, block sizes and price of a plan; `None` if it cannot be made or is not worth it.
+fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let context = flow.context;
     masks::store_pred_not_convert(flow.graph, &mut plan);
     for sinks in &mut plan.loops {
@@ -268,36 +235,21 @@ fn regions(flow: &Flow<'_, '_>, mut plan: Plan) -> Result<(Plan, Vec<Region>), O
     for (sinks, allowed) in plan.loops.iter().zip(&plan.allowed) {
         let all: Vec<&Sink> = sinks.iter().collect();
         let grades = sinks.iter().map(|sink| sink.grade(context.module, &all));
-        if grades.max().is_none_or(|grade| grade > context.options.exactness) {
-            return Err(None);
+        if grades.max()? > context.options.exactness {
+            return None;
         }
-        let region = grow(context, &all, &all, &IndexSet::new(), Some(allowed)).map_err(|_| None)?;
-        if let Some(reason) = sharded(context, &all, &region) {
-            return Err(refusal(context, &plan, reason));
-        }
-        if unfit(context, &all, &region).is_some() {
-            return Err(None);
+        let region = grow(context, &all, &all, &IndexSet::new(), Some(allowed)).ok()?;
+        if sharded(context, &all, &region).is_some() || unfit(context, &all, &region).is_some() {
+            return None;
         }
         regions.push(region);
     }
-    let is_sound = !is_cyclic(context.module, &plan, &regions) && !recomputes_branch_input(flow, &plan, &regions);
-    if is_sound { Ok((plan, regions)) } else { Err(None) }
-}
-
-/// What is said of a plan that devices stand in the way of: its largest value stays, if that counts.
-fn refusal(context: &Context<'_>, plan: &Plan, reason: Reason) -> Option<Refusal> {
-    let bytes = |value: &InstructionId| hlo_memory::size::shape_size(context.module.shape(*value));
-    let is_made = |value: &&InstructionId| context.module.instruction(**value).opcode != Opcode::Parameter;
-    let instruction = *plan.members.keys().filter(is_made).max_by_key(|value| bytes(value))?;
-    let wasted = bytes(&instruction)?;
-    let (part_of_all, _) = least_gain(context, context.estimate.total_with_scratch());
-    let counts = wasted >= context.options.min_saving.max(part_of_all);
-    counts.then_some(Refusal { instruction, wasted, reason })
-}
-
-/// Block sizes and price of a plan; `None` if it is not worth it.
-fn offer_of(flow: &Flow<'_, '_>, plan: Plan, regions: Vec<Region>) -> Option<Offer> {
-    let context = flow.context;
+    if is_cyclic(context.module, &plan, &regions) {
+        return None;
+    }
+    if recomputes_branch_input(flow, &plan, &regions) {
+        return None;
+    }
     let price = Price::of(flow, &plan, &regions)?;
     let copies = if context.options.target == Target::Tpu { hoisted(context, &regions) } else { 0 };
     if copies.saturating_mul(2) > price.gain {

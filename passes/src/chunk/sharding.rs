@@ -7,6 +7,7 @@ use smol_str::SmolStr;
 use super::region::{Block, Region, Source};
 use super::sink::Sink;
 use crate::flow::producer;
+use crate::sharding_remover::PER_DEVICE;
 use crate::{Context, Reason};
 
 /// Cutting a dimension that lies across devices would fetch every block from all of them. In a partitioned module each value read in
@@ -44,9 +45,6 @@ pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -
     let mut wholes = region.wholes.iter().map(|value| producer(module, value.inst).0);
     wholes.find(|&op| is_cut(module.instruction(op))).map(|op| takes_collectives(module, op))
 }
-
-/// What helps.
-const PER_DEVICE: &str = "what each device runs can be cut (`hlo_opt.jit`, or a dump from behind the partitioner)";
 
 fn takes_collectives(module: &Module, value: InstructionId) -> Reason {
     let name = &module.instruction(value).name;

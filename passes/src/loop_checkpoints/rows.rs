@@ -5,7 +5,7 @@ use hlo_ir::module::Payload;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
 
 use crate::recompute::counted_loop::steps;
-use crate::recompute::place::shaped;
+use crate::recompute::insertion_point::shaped;
 
 /// So many of what an array is.
 pub(super) fn with_rows(array: &ArrayShape, rows: i64) -> ArrayShape {

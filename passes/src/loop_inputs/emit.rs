@@ -10,8 +10,8 @@ use indexmap::{IndexMap, IndexSet};
 use super::cone::{Cone, Form, Node};
 use super::readers::{Reader, Taken};
 use crate::flow::{Rows, add_anew, restrict};
-use crate::recompute::again::Again;
-use crate::recompute::place::{Place, number};
+use crate::recompute::emit::Emit;
+use crate::recompute::insertion_point::{InsertionPoint, number};
 
 /// What a computation calls each leaf.
 type Carried = IndexMap<InstructionId, InstructionId>;
@@ -172,13 +172,13 @@ impl Writer<'_> {
         let module = self.module;
         let slice = module.instruction(taken.slice);
         let start = slice.operands[1 + taken.dim];
-        let place = Place::new(body, module.instruction(start).array()?.element_type, "first_row");
+        let point = InsertionPoint::new(body, module.instruction(start).array()?.element_type, "first_row");
         let extent = module.instruction(input.value).array()?.dims[taken.dim];
-        let first = place.clamped(&mut self.patch, start, extent - taken.rows);
+        let first = point.clamped(&mut self.patch, start, extent - taken.rows);
         let cone = input.cones.get(&taken.dim)?;
         let (patch, rows) = (&mut self.patch, taken.rows);
-        let mut part = Rebuilt { module, patch, place, cone, carried, first, rows, written: BTreeMap::new() };
-        let new = part.again((input.value, Form::Part(taken.dim, Rows::IDENTITY)))?;
+        let mut part = Rebuilt { module, patch, point, cone, carried, first, rows, emitted: BTreeMap::new() };
+        let new = part.emit((input.value, Form::Part(taken.dim, Rows::IDENTITY)))?;
         self.patch.replace(taken.slice, new);
         self.patch.stems_from(new, input.value);
         Some(())
@@ -189,20 +189,20 @@ impl Writer<'_> {
 struct Rebuilt<'a> {
     module: &'a Module,
     patch: &'a mut Patch,
-    place: Place,
+    point: InsertionPoint,
     cone: &'a Cone,
     carried: &'a Carried,
     /// The first row, as `dynamic-slice` clamps it.
     first: InstructionId,
     rows: i64,
-    written: BTreeMap<(InstructionId, Form), InstructionId>,
+    emitted: BTreeMap<(InstructionId, Form), InstructionId>,
 }
 
-impl Again for Rebuilt<'_> {
+impl Emit for Rebuilt<'_> {
     type Key = (InstructionId, Form);
 
-    fn written(&mut self) -> &mut BTreeMap<Self::Key, InstructionId> {
-        &mut self.written
+    fn emitted(&mut self) -> &mut BTreeMap<Self::Key, InstructionId> {
+        &mut self.emitted
     }
 
     fn needs(&self, (id, form): Self::Key) -> Option<Vec<Self::Key>> {
@@ -210,14 +210,14 @@ impl Again for Rebuilt<'_> {
         Some(self.module.instruction(id).operands.iter().copied().zip(forms.iter().copied()).collect())
     }
 
-    fn write_one(&mut self, (id, form): Self::Key, operands: &[InstructionId]) -> Option<InstructionId> {
+    fn emit_one(&mut self, (id, form): Self::Key, operands: &[InstructionId]) -> Option<InstructionId> {
         let inst = self.module.instruction(id);
         match (self.cone.nodes.get(&(id, form))?, form) {
             (Node::Leaf, Form::Whole) => Some(self.carried[&id]),
             (Node::Leaf, Form::Part(dim, part)) => {
                 let first = self.offset(part.start(0, 1));
                 let leaf = (self.carried[&id], inst.array()?);
-                Some(self.place.rows(self.patch, "rows", leaf, (dim, first, self.rows)))
+                Some(self.point.rows(self.patch, "rows", leaf, (dim, first, self.rows)))
             }
             (Node::Operation(_), _) => {
                 let again = match form {
@@ -226,13 +226,13 @@ impl Again for Rebuilt<'_> {
                         Instruction { operands: operands.iter().copied().collect(), span: None, ..inst.clone() }
                     }
                 };
-                let new = add_anew(self.module, self.patch, self.place.to, again);
+                let new = add_anew(self.module, self.patch, self.point.to, again);
                 self.patch.stems_from(new, id);
                 Some(new)
             }
             (Node::Counted, Form::Part(dim, part)) => {
                 let first = self.offset(part.start(0, 1));
-                let new = self.place.counted(self.patch, inst, (dim, first, self.rows))?;
+                let new = self.point.counted(self.patch, inst, (dim, first, self.rows))?;
                 self.patch.stems_from(new, id);
                 Some(new)
             }
@@ -247,7 +247,7 @@ impl Rebuilt<'_> {
         if offset == 0 {
             return self.first;
         }
-        let offset = self.place.constant(self.patch, offset);
-        self.place.scalar(self.patch, Opcode::Add, [self.first, offset])
+        let offset = self.point.constant(self.patch, offset);
+        self.point.scalar(self.patch, Opcode::Add, [self.first, offset])
     }
 }

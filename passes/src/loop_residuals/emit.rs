@@ -14,8 +14,8 @@ use super::slots::Slots;
 use crate::Options;
 use crate::flow::add_anew;
 use crate::loops::{Read, Reader, Readers, Stacks};
-use crate::recompute::again::Again;
-use crate::recompute::place::shaped;
+use crate::recompute::emit::Emit;
+use crate::recompute::insertion_point::shaped;
 
 /// The change that drops as many of `dropped` as can be computed in every loop that reads them, and which these are.
 pub(super) fn patch(
@@ -74,7 +74,7 @@ fn attempt(
             let root = Moment { value: stacks.list[read.stack].row, steps: 0 };
             let (patch, slots) = (&mut patch, &mut slots);
             let mut writing = Writing { writer, patch, slots, cone: &cone };
-            let value = writing.again(root).ok_or(read.stack)?;
+            let value = writing.emit(root).ok_or(read.stack)?;
             let Writing { writer, patch, .. } = writing;
             let shape = module.instruction(read.site).array().ok_or(read.stack)?;
             let value = writer.shaped(patch, value, shape).ok_or(read.stack)?;
@@ -119,16 +119,16 @@ struct Writing<'a, 'm> {
     cone: &'a Cone,
 }
 
-impl Again for Writing<'_, '_> {
+impl Emit for Writing<'_, '_> {
     type Key = Moment;
 
-    fn written(&mut self) -> &mut BTreeMap<Moment, InstructionId> {
+    fn emitted(&mut self) -> &mut BTreeMap<Moment, InstructionId> {
         &mut self.writer.made
     }
     fn needs(&self, at: Moment) -> Option<Vec<Moment>> {
         self.cone.get(&at).map(|node| node.needs(at))
     }
-    fn write_one(&mut self, at: Moment, operands: &[InstructionId]) -> Option<InstructionId> {
+    fn emit_one(&mut self, at: Moment, operands: &[InstructionId]) -> Option<InstructionId> {
         self.writer.one(self.patch, self.slots, (at, self.cone.get(&at)?), operands)
     }
 }
@@ -210,7 +210,7 @@ impl Writer<'_> {
     fn slice(&mut self, patch: &mut Patch, whole: InstructionId, steps: i64) -> Option<InstructionId> {
         let row = self.rows.start(patch, steps)?;
         let shape = patch.instruction(self.module, whole).array()?.clone();
-        Some(self.rows.place.rows(patch, "residual.row", (whole, &shape), (0, row, 1)))
+        Some(self.rows.point.rows(patch, "residual.row", (whole, &shape), (0, row, 1)))
     }
 
     /// The value under another shape of as many elements.

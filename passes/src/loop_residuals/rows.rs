@@ -7,12 +7,12 @@ use hlo_ir::{ArrayShape, AttrKey, Attribute, ComputationId, ElementType, Instruc
 use hlo_ir::{Opcode, Shape};
 
 use crate::loops::{Order, Stacks};
-use crate::recompute::place::Place;
+use crate::recompute::insertion_point::InsertionPoint;
 
 /// The row of one step, as the body of a reader numbers it.
 pub(super) struct Rows {
     /// The body, and how numbers are written there.
-    pub(super) place: Place,
+    pub(super) point: InsertionPoint,
     /// The number that stands there.
     number: InstructionId,
     /// How many rows there are.
@@ -27,8 +27,8 @@ impl Rows {
     /// The row with a number that stands in the body of a reader.
     pub(super) fn new(module: &Module, body: ComputationId, number: InstructionId, stacks: &Stacks) -> Self {
         let element = module.instruction(number).array().map_or(ElementType::S32, |array| array.element_type);
-        let place = Place::new(body, element, "residual.number");
-        Self { place, number, count: stacks.rows, order: stacks.order, known: BTreeMap::new() }
+        let point = InsertionPoint::new(body, element, "residual.number");
+        Self { point, number, count: stacks.rows, order: stacks.order, known: BTreeMap::new() }
     }
 
     /// Whether this is the row that `number` stands for.
@@ -48,11 +48,11 @@ impl Rows {
         let counter = match self.order {
             Order::Forward => number,
             Order::Backward => {
-                let last = self.place.constant(patch, self.count - 1);
-                self.place.scalar(patch, Opcode::Subtract, [last, number])
+                let last = self.point.constant(patch, self.count - 1);
+                self.point.scalar(patch, Opcode::Subtract, [last, number])
             }
         };
-        Some(if element == self.place.element { counter } else { self.place.convert(patch, counter, element) })
+        Some(if element == self.point.element { counter } else { self.point.convert(patch, counter, element) })
     }
 
     /// For each element of an array, whether the step so many before was the first one.
@@ -62,32 +62,32 @@ impl Rows {
             Order::Forward => 0,
             Order::Backward => self.count - 1,
         };
-        let first = self.place.constant(patch, first);
+        let first = self.point.constant(patch, first);
         let shape = Shape::array(ElementType::Pred, []);
         let same = Instruction::new("residual.first", shape, Opcode::Compare, [number, first]);
-        let same = patch.add(self.place.to, same.with(Attribute::word(AttrKey::Direction, "EQ")));
+        let same = patch.add(self.point.to, same.with(Attribute::word(AttrKey::Direction, "EQ")));
         let shape = Shape::array(ElementType::Pred, array.dims.iter().copied());
         let everywhere = Instruction::new("residual.first", shape, Opcode::Broadcast, [same]);
-        Some(patch.add(self.place.to, everywhere.with(Attribute::ints(AttrKey::Dimensions, []))))
+        Some(patch.add(self.point.to, everywhere.with(Attribute::ints(AttrKey::Dimensions, []))))
     }
 
     /// The number of the row that a step so many before made. A number beyond all rows stands for the nearest one, as in a slice.
     fn before(&mut self, patch: &mut Patch, steps: i64) -> Option<InstructionId> {
-        if !matches!(self.place.element, ElementType::S32 | ElementType::S64) {
+        if !matches!(self.point.element, ElementType::S32 | ElementType::S64) {
             return None;
         }
         if let Some(&known) = self.known.get(&steps) {
             return Some(known);
         }
         let made = if steps == 0 {
-            self.place.clamped(patch, self.number, self.count - 1)
+            self.point.clamped(patch, self.number, self.count - 1)
         } else {
-            let (number, steps) = (self.before(patch, 0)?, self.place.constant(patch, steps));
+            let (number, steps) = (self.before(patch, 0)?, self.point.constant(patch, steps));
             let opcode = match self.order {
                 Order::Forward => Opcode::Subtract,
                 Order::Backward => Opcode::Add,
             };
-            self.place.scalar(patch, opcode, [number, steps])
+            self.point.scalar(patch, opcode, [number, steps])
         };
         self.known.insert(steps, made);
         Some(made)

@@ -8,9 +8,11 @@ use hlo_memory::attribution::{Holder, Role};
 use hlo_memory::{Bytes, Estimator, LiveBuffer};
 
 use super::search::Search;
-use super::{Remark, RemarkKind, Source, said};
+use super::{Remark, RemarkKind, Source, remark_site};
 use crate::flow::{self, OperandFlow};
-use crate::{Grade, Pass};
+use crate::roll::local;
+use crate::sharding_remover::PER_DEVICE;
+use crate::{Grade, Pass, PassKind};
 
 /// A code and a sentence with what would help.
 type Reason = (&'static str, String);
@@ -46,7 +48,7 @@ fn remark(search: &Search<'_>, holder: &Holder, id: Option<InstructionId>) -> Re
         code,
         message: search.origins.in_input_names(module, &message),
         bytes: holder.buffer.bytes,
-        source: source(holder, said::source(module, id, origin)),
+        source: source(holder, remark_site::source(module, id, origin)),
     }
 }
 
@@ -88,7 +90,8 @@ fn reason(search: &Search<'_>, holder: &Holder, id: Option<InstructionId>) -> Re
         );
         return ("constant", text);
     }
-    if let Some(pass) = search.maker(id) {
+    // An inlined call is the user's own computation.
+    if let Some(pass) = search.maker(id).filter(|pass| pass.kind() != PassKind::Enabling) {
         return ("made-by-rewrite", made_by(pass, shape));
     }
     if let Some(carrier) = &holder.carried_by {
@@ -108,7 +111,16 @@ fn reason(search: &Search<'_>, holder: &Holder, id: Option<InstructionId>) -> Re
             format!("`{name}` ({opcode}) needs all of {shape} at once; only another algorithm there would help"),
         );
     }
+    if may_lie_across_devices(search.module, id) {
+        let text = format!("rows of {shape} may lie across devices, where blocks of them would take collectives");
+        return ("sharded", format!("{text}; {PER_DEVICE}"));
+    }
     unexplained(search, id, shape)
+}
+
+/// Whether the module is yet to be divided among devices, and the shape of an instruction is that of all of them.
+fn may_lie_across_devices(module: &Module, id: InstructionId) -> bool {
+    module.is_partitioned() && !local(module).contains(&module.instruction(id).parent)
 }
 
 /// What a buffer of a rewrite is for.

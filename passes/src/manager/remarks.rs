@@ -5,9 +5,9 @@ use hlo_memory::Bytes;
 use indexmap::IndexMap;
 
 use super::candidate::{Candidate, allowed};
-use super::said::{of_module, source};
+use super::remark_site::{of_module, source};
 use super::search::{LeftOut, Search};
-use super::tried::Trial;
+use super::trial_record::Trial;
 use super::{Remark, RemarkKind, Rewrite, peak_remarks};
 use crate::{Grade, Outcome, PassKind};
 

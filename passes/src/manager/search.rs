@@ -33,7 +33,7 @@ use super::findings_cache::FindingsCache;
 use super::memoized::{Answer, Memoized};
 use super::scope;
 use super::trial::{self, Claim, Score};
-use super::tried::{Trial, Tried};
+use super::trial_record::{Trial, Tried};
 use super::watch::{Observer, Statistics};
 use super::{Remark, Rewrite, RunError, RunReport};
 use crate::origins::Origins;
@@ -73,7 +73,7 @@ pub(super) struct LeftOut {
 }
 
 /// What is to be said of the end of a search.
-pub(super) type Say = fn(&mut Search<'_>) -> Vec<Remark>;
+pub(super) type Collect = fn(&mut Search<'_>) -> Vec<Remark>;
 
 /// The state of one run.
 pub(super) struct Search<'a> {
@@ -189,8 +189,8 @@ impl<'a> Search<'a> {
     }
 
     /// Searches to the end. On error the module is as it was at the beginning.
-    pub(super) fn finish(mut self, say: Say) -> Result<RunReport, RunError> {
-        let said = self.search_and_say(say);
+    pub(super) fn finish(mut self, collect: Collect) -> Result<RunReport, RunError> {
+        let said = self.search_and_say(collect);
         let remarks = self.or_nothing(said)?;
         let remarks = self.with_advice(remarks);
         Ok(self.report(remarks))
@@ -214,19 +214,19 @@ impl<'a> Search<'a> {
     }
 
     /// Searches, obeys the user's limit, and says what is to be said of the end.
-    fn search_and_say(&mut self, say: Say) -> Result<Vec<Remark>, RunError> {
+    fn search_and_say(&mut self, collect: Collect) -> Result<Vec<Remark>, RunError> {
         self.search()?;
         self.settle_speed()?;
         self.recording = self.recorded();
-        self.end_and_say(say)
+        self.end_and_say(collect)
     }
 
     /// Obeys the user's limit, and says what is to be said of the end.
-    fn end_and_say(&mut self, say: Say) -> Result<Vec<Remark>, RunError> {
+    fn end_and_say(&mut self, collect: Collect) -> Result<Vec<Remark>, RunError> {
         self.obey_limit()?;
         self.said_without_speed(|search| {
             search.end()?;
-            Ok(say(search))
+            Ok(collect(search))
         })
     }
 
@@ -248,7 +248,7 @@ impl<'a> Search<'a> {
         if self.allow_repeats() {
             self.descend()?;
         }
-        if self.allow_recomputation() {
+        if self.allow_recomputation()? {
             self.descend()?;
         }
         self.keep_what_counts(&start);

@@ -9,8 +9,8 @@ use hlo_ir::{ComputationId, ElementType, InstructionId, Module, Opcode};
 use super::Own;
 use super::plan::Plan;
 use crate::flow::{OperandFlow, Rows, restrict};
-use crate::recompute::again::Again;
-use crate::recompute::place::Place;
+use crate::recompute::emit::Emit;
+use crate::recompute::insertion_point::InsertionPoint;
 
 /// Which values of a computation follow from the number of the device, as far as that computation shows.
 pub(super) fn depends_on_device(module: &Module, computation: ComputationId) -> SideTable<InstructionId, bool> {
@@ -34,19 +34,19 @@ pub(super) fn patch(module: &Module, plan: &Plan, own: &[Own]) -> Option<Patch> 
         {
             return None;
         }
-        let place = Place::new(module.instruction(own.slice).parent, element, "own_start");
+        let point = InsertionPoint::new(module.instruction(own.slice).parent, element, "own_start");
         let mut builder = Builder {
             module,
             plan,
             patch: &mut patch,
             own,
-            place: place.like(module.instruction(own.slice)),
+            point: point.like(module.instruction(own.slice)),
             start,
-            written: BTreeMap::new(),
+            emitted: BTreeMap::new(),
         };
         builder.start = builder.clamped();
         let (&value, part) = plan.computed.first()?;
-        let new = builder.again((value, part.dim, part.rows))?;
+        let new = builder.emit((value, part.dim, part.rows))?;
         patch.replace(own.slice, new);
         patch.stems_from(new, value);
     }
@@ -74,20 +74,20 @@ struct Builder<'a> {
     plan: &'a Plan,
     patch: &'a mut Patch,
     own: Own,
-    place: Place,
+    point: InsertionPoint,
     /// First row of the slice, inside the value.
     start: InstructionId,
-    written: BTreeMap<Wanted, InstructionId>,
+    emitted: BTreeMap<Wanted, InstructionId>,
 }
 
 /// Rows of a value along a dimension.
 type Wanted = (InstructionId, usize, Rows);
 
-impl Again for Builder<'_> {
+impl Emit for Builder<'_> {
     type Key = Wanted;
 
-    fn written(&mut self) -> &mut BTreeMap<Wanted, InstructionId> {
-        &mut self.written
+    fn emitted(&mut self) -> &mut BTreeMap<Wanted, InstructionId> {
+        &mut self.emitted
     }
 
     fn needs(&self, (id, _, rows): Wanted) -> Option<Vec<Wanted>> {
@@ -100,7 +100,7 @@ impl Again for Builder<'_> {
         parts.collect()
     }
 
-    fn write_one(&mut self, (id, dim, rows): Wanted, operands: &[InstructionId]) -> Option<InstructionId> {
+    fn emit_one(&mut self, (id, dim, rows): Wanted, operands: &[InstructionId]) -> Option<InstructionId> {
         let Some(part) = self.plan.computed.get(&id) else { return self.read(id, dim, rows) };
         let inst = self.module.instruction(id);
         let mut parts = operands.iter().copied();
@@ -120,7 +120,7 @@ impl Builder<'_> {
     fn clamped(&mut self) -> InstructionId {
         let slice = self.module.instruction(self.own.slice);
         let extent = self.module.instruction(slice.operands[0]).array().map_or(0, |array| array.dims[self.own.dim]);
-        self.place.clamped(self.patch, self.start, extent - self.own.rows)
+        self.point.clamped(self.patch, self.start, extent - self.own.rows)
     }
 
     /// A slice of a value that stands in memory.
@@ -128,7 +128,7 @@ impl Builder<'_> {
         let inst = self.module.instruction(id);
         let (name, array) = (format!("{}.own", inst.name), (id, inst.array()?));
         let first = self.start_of(rows);
-        Some(self.place.rows(self.patch, &name, array, (dim, first, rows.len(self.own.rows))))
+        Some(self.point.rows(self.patch, &name, array, (dim, first, rows.len(self.own.rows))))
     }
 
     /// First of the rows that belong to the slice.
@@ -137,8 +137,8 @@ impl Builder<'_> {
         let mut start = self.start;
         for (opcode, by, nothing) in [(Opcode::Multiply, scale, 1), (Opcode::Add, offset, 0)] {
             if by != nothing {
-                let by = self.place.constant(self.patch, by);
-                start = self.place.scalar(self.patch, opcode, [start, by]);
+                let by = self.point.constant(self.patch, by);
+                start = self.point.scalar(self.patch, opcode, [start, by]);
             }
         }
         start

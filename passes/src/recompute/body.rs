@@ -6,7 +6,7 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
 use indexmap::IndexSet;
 
-use super::again::Again;
+use super::emit::Emit;
 
 /// What stands for an instruction of the computation in the other one.
 pub(crate) type Known = BTreeMap<InstructionId, InstructionId>;
@@ -48,10 +48,7 @@ pub(crate) fn write(
     let cone = cone(module, wanted, known);
     let mut copies = Copies { module, patch, to, known };
     // In the order of the computation, which is that of the original's schedule where values are ready at the same time.
-    module
-        .instructions_of(from)
-        .filter(|(id, _)| cone.contains(id))
-        .try_for_each(|(id, _)| copies.again(id).map(|_| ()))
+    module.instructions_of(from).filter(|(id, _)| cone.contains(id)).try_for_each(|(id, _)| copies.emit(id).map(|_| ()))
 }
 
 /// Instructions of a computation, written again in another one.
@@ -62,10 +59,10 @@ struct Copies<'a> {
     known: &'a mut Known,
 }
 
-impl Again for Copies<'_> {
+impl Emit for Copies<'_> {
     type Key = InstructionId;
 
-    fn written(&mut self) -> &mut Known {
+    fn emitted(&mut self) -> &mut Known {
         self.known
     }
 
@@ -75,7 +72,7 @@ impl Again for Copies<'_> {
         (!stays).then(|| inst.operands.to_vec())
     }
 
-    fn write_one(&mut self, id: InstructionId, operands: &[InstructionId]) -> Option<InstructionId> {
+    fn emit_one(&mut self, id: InstructionId, operands: &[InstructionId]) -> Option<InstructionId> {
         let inst = with_own_callees(self.module, self.patch, self.module.instruction(id))?;
         let operands = operands.iter().copied().collect();
         let again = self.patch.add(self.to, Instruction { operands, span: None, ..inst });

@@ -7,7 +7,7 @@ use hlo_ir::{
     AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
 };
 
-use super::place::Place;
+use super::insertion_point::InsertionPoint;
 
 /// An element of a loop's state: its first value, where the loop stands, and its shape.
 pub(crate) type Part = (InstructionId, ShapeRef);
@@ -118,6 +118,6 @@ fn parameter(patch: &mut Patch, to: ComputationId, shape: &ShapeRef) -> Instruct
 }
 
 /// Numbers of steps, as they are written in a computation.
-pub(crate) const fn steps(to: ComputationId) -> Place {
-    Place::new(to, ElementType::S32, "number")
+pub(crate) const fn steps(to: ComputationId) -> InsertionPoint {
+    InsertionPoint::new(to, ElementType::S32, "number")
 }

@@ -7,7 +7,7 @@ use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
 
-use super::again::Again;
+use super::emit::Emit;
 use crate::flow::row_loop::{Form, Node, RowLoop, Trace, state_element};
 use crate::flow::{block_shape, restrict};
 
@@ -53,11 +53,11 @@ fn computation(
     let target = patch.add_computation(name);
     let parameter = Instruction::new(format!("{name}.state"), state.clone(), Opcode::Parameter, []);
     let parameter = patch.add(target, parameter.with_payload(Payload::Parameter(0)));
-    let mut step = Step { module, patch, target, trace, parameter, rows, written: BTreeMap::new() };
+    let mut step = Step { module, patch, target, trace, parameter, rows, emitted: BTreeMap::new() };
     for &node in trace.nodes.keys() {
-        step.again(node)?;
+        step.emit(node)?;
     }
-    let roots: Option<Vec<InstructionId>> = trace.roots.iter().map(|&root| step.again(root)).collect();
+    let roots: Option<Vec<InstructionId>> = trace.roots.iter().map(|&root| step.emit(root)).collect();
     let (roots, root) = (roots?, module.computation(trace.computation).root);
     if let (Some(_), &[only]) = (module.instruction(root).array(), roots.as_slice()) {
         patch.set_root(target, only);
@@ -76,21 +76,21 @@ struct Step<'a> {
     trace: &'a Trace,
     parameter: InstructionId,
     rows: i64,
-    written: BTreeMap<Node, InstructionId>,
+    emitted: BTreeMap<Node, InstructionId>,
 }
 
-impl Again for Step<'_> {
+impl Emit for Step<'_> {
     type Key = Node;
 
-    fn written(&mut self) -> &mut BTreeMap<Node, InstructionId> {
-        &mut self.written
+    fn emitted(&mut self) -> &mut BTreeMap<Node, InstructionId> {
+        &mut self.emitted
     }
 
     fn needs(&self, node: Node) -> Option<Vec<Node>> {
         self.trace.nodes.get(&node).cloned()
     }
 
-    fn write_one(&mut self, (value, form): Node, operands: &[InstructionId]) -> Option<InstructionId> {
+    fn emit_one(&mut self, (value, form): Node, operands: &[InstructionId]) -> Option<InstructionId> {
         let inst = self.module.instruction(value.inst);
         let written = if state_element(self.module, value).is_some() {
             element_of(inst, form, self.rows, self.parameter)

@@ -9,8 +9,8 @@ use indexmap::{IndexMap, IndexSet};
 use super::choose::Plan;
 use super::layers::{Layers, bytes};
 use crate::Context;
-use crate::recompute::again::Again;
 use crate::recompute::bits::exact;
+use crate::recompute::emit::Emit;
 use crate::recompute::tie::{Ties, can_tie, can_wait_for};
 
 /// The change.
@@ -74,11 +74,11 @@ impl Writer<'_, '_> {
         let (layers, ties) = (self.layers, &mut self.ties);
         let own = values.iter().copied().collect();
         let mut segment =
-            Segment { module, layers, ties, values: own, after, tied: IndexMap::new(), written: BTreeMap::new() };
-        if values.iter().any(|&id| segment.again(id).is_none()) {
+            Segment { module, layers, ties, values: own, after, tied: IndexMap::new(), emitted: BTreeMap::new() };
+        if values.iter().any(|&id| segment.emit(id).is_none()) {
             return;
         }
-        let again = segment.written;
+        let again = segment.emitted;
         for user in users {
             let changed = self.users.entry(user).or_insert_with(|| module.instruction(user).clone());
             for operand in &mut changed.operands {
@@ -121,14 +121,14 @@ struct Segment<'a, 'm> {
     after: InstructionId,
     /// What is read from outside of the segment, as it waits.
     tied: IndexMap<InstructionId, InstructionId>,
-    written: BTreeMap<InstructionId, InstructionId>,
+    emitted: BTreeMap<InstructionId, InstructionId>,
 }
 
-impl Again for Segment<'_, '_> {
+impl Emit for Segment<'_, '_> {
     type Key = InstructionId;
 
-    fn written(&mut self) -> &mut BTreeMap<InstructionId, InstructionId> {
-        &mut self.written
+    fn emitted(&mut self) -> &mut BTreeMap<InstructionId, InstructionId> {
+        &mut self.emitted
     }
 
     fn needs(&self, id: InstructionId) -> Option<Vec<InstructionId>> {
@@ -136,12 +136,12 @@ impl Again for Segment<'_, '_> {
         Some(operands.filter(|operand| self.values.contains(operand)).collect())
     }
 
-    fn write_one(&mut self, id: InstructionId, _: &[InstructionId]) -> Option<InstructionId> {
+    fn emit_one(&mut self, id: InstructionId, _: &[InstructionId]) -> Option<InstructionId> {
         let mut copy = self.module.instruction(id).clone();
         let is_first = !copy.operands.iter().any(|&operand| !self.layers.is_free(operand));
         for operand in &mut copy.operands {
             let at = *operand;
-            *operand = match self.written.get(&at) {
+            *operand = match self.emitted.get(&at) {
                 Some(&again) => again,
                 None if self.layers.is_free(at) && !is_first => at,
                 None if !can_tie(self.module, at) => at,

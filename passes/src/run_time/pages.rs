@@ -11,7 +11,7 @@ use crate::Machine;
 pub(super) fn seconds(estimate: &Estimate, machine: &Machine) -> f64 {
     let Some(rate) = machine.fresh_bytes_per_second else { return 0.0 };
     let results = estimate.outputs - estimate.aliased;
-    let fresh = |bytes: Bytes| if bytes > machine.kept { bytes.get() as f64 } else { 0.0 };
+    let fresh = |bytes: Bytes| if bytes > machine.malloc_cache { bytes.get() as f64 } else { 0.0 };
     (fresh(estimate.temporaries) + fresh(results)) / rate as f64
 }
 

@@ -27,24 +27,10 @@ pub(crate) fn offers_of(module: &Module, bytes: u64, exactness: Grade, least: By
 
 /// The same with any options.
 pub(crate) fn offers_with(module: &Module, options: &Options, total: Bytes) -> Vec<Finding> {
-    let found = found(module, options, total);
-    found.into_iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. })).collect()
-}
-
-fn found(module: &Module, options: &Options, total: Bytes) -> Vec<Finding> {
     let users = Users::of(module);
     let estimate = common::estimate(total, Vec::new());
-    Chunk.find(&Context::of_input(module, &users, &estimate, options))
-}
-
-/// Where chances are missed, and the codes of the reasons.
-pub(crate) fn missed(module: &Module, bytes: u64) -> Vec<(String, &'static str)> {
-    let options = Options { chunk_bytes: Some(Bytes(bytes)), min_saving: Bytes(1), ..Options::default() };
-    let reason = |finding: Finding| match finding.outcome {
-        Outcome::Missed(reason) => Some((module.instruction(finding.instruction).name.to_string(), reason.code)),
-        Outcome::Rewrite { .. } | Outcome::Withheld { .. } => None,
-    };
-    found(module, &options, largest(module)).into_iter().filter_map(reason).collect()
+    let found = Chunk.find(&Context::of_input(module, &users, &estimate, options));
+    found.into_iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. })).collect()
 }
 
 /// Applies a finding and returns its note.

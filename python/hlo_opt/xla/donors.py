@@ -18,12 +18,10 @@ def donated(mlir: str, program) -> str:
         # A fork has none of the threads of the process it comes from, which share one pool of them.
         context.enable_multithreading(False)
         module = ir.Module.parse(mlir)
-        mains = [operation for operation in module.body.operations if ir.StringAttr(operation.attributes["sym_name"]).value == "main"]
-        for main in mains:
-            count = len(ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs)
-            known = list(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else [ir.DictAttr.get({})] * count
-            for number in numbers:
-                of_argument = {named.name: named.attr for named in ir.DictAttr(known[number])}
-                known[number] = ir.DictAttr.get({**of_argument, "jax.buffer_donor": ir.BoolAttr.get(True)})
-            main.attributes["arg_attrs"] = ir.ArrayAttr.get(known)
+        main = ir.SymbolTable(module.operation)["main"]
+        known = list(main.arg_attrs) if "arg_attrs" in main.attributes else [ir.DictAttr.get({})] * len(main.type.inputs)
+        for number in numbers:
+            of_argument = {named.name: named.attr for named in ir.DictAttr(known[number])}
+            known[number] = ir.DictAttr.get({**of_argument, "jax.buffer_donor": ir.BoolAttr.get(True)})
+        main.arg_attrs = ir.ArrayAttr.get(known)
         return module.operation.get_asm(enable_debug_info=True)

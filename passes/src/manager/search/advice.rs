@@ -11,7 +11,7 @@ use super::freedom::Freedom;
 use super::restarts::is_far;
 use crate::manager::memoized::Memoized;
 use crate::manager::watch::Nobody;
-use crate::manager::{Remark, RemarkKind, said};
+use crate::manager::{Remark, RemarkKind, remark_site};
 use crate::{Grade, Objective, Options, Pass};
 
 /// Instructions looked at by all searches for waste of one run together. A search takes some tens of microseconds for each, so that advice takes about a second.
@@ -118,7 +118,8 @@ fn lowest(input: &Module, passes: &[Box<dyn Pass>], options: &Options, estimator
 
 /// The remark stands at the largest buffer that is no part of the floor.
 fn remark(search: &Search<'_>, flags: Flags, peak: Bytes) -> Remark {
-    let mut remark = said::of_module(search.module, &search.origins, "manager", "more-freedom", &flags.message(peak));
+    let mut remark =
+        remark_site::of_module(search.module, &search.origins, "manager", "more-freedom", &flags.message(peak));
     remark.kind = RemarkKind::Missed;
     remark.bytes = search.now.total - peak;
     remark

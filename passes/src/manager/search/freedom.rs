@@ -105,11 +105,7 @@ impl Search<'_> {
     fn ladder(&mut self) -> Result<Vec<Freedom>, RunError> {
         let mut ladder = Freedom::ladder(self.options);
         self.allow(Freedom::full(self.options, self.options.goal().is_some()));
-        // What the compiler does before all else, such as taking annotations away, lets values be seen that could be.
-        let start = self.checkpoint();
-        self.changes_behind_first()?;
-        let could_recompute = self.could_recompute();
-        self.back_to(&start);
+        let could_recompute = self.could_recompute()?;
         ladder.retain(|freedom| could_recompute || !freedom.recomputes_first);
         Ok(ladder)
     }

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use hlo_memory::Bytes;
 
 use super::super::RunError;
-use super::super::tried::Trial;
+use super::super::trial_record::Trial;
 use super::alike::are_alike;
 use super::{Candidate, RISE, Search};
 use crate::{Outcome, PassKind};

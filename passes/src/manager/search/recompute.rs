@@ -11,20 +11,32 @@ use crate::Outcome;
 impl Search<'_> {
     /// Goes on with values that are computed again outside of loops.
     pub(super) fn descend_with_recomputation(&mut self) -> Result<(), RunError> {
-        if !self.fits() && self.allow_recomputation() { self.descend_repeatedly() } else { Ok(()) }
+        if !self.fits() && self.allow_recomputation()? { self.descend_repeatedly() } else { Ok(()) }
     }
 
     /// Lets values be computed again outside of loops from now on. Whether that changes anything.
-    pub(super) fn allow_recomputation(&mut self) -> bool {
-        let changes = !std::mem::replace(&mut self.recomputes, true) && self.could_recompute();
+    pub(super) fn allow_recomputation(&mut self) -> Result<bool, RunError> {
+        let changes = !std::mem::replace(&mut self.recomputes, true) && self.could_recompute()?;
         if changes {
             self.findings.forget();
         }
-        changes
+        Ok(changes)
     }
 
-    /// Whether there are values that could be computed again in the module as it is now.
-    pub(super) fn could_recompute(&mut self) -> bool {
+    /// Whether there are values that could be computed again in the module as it is now, or behind what the compiler does before all else, such as taking
+    /// annotations away.
+    pub(super) fn could_recompute(&mut self) -> Result<bool, RunError> {
+        if self.could_recompute_here() {
+            return Ok(true);
+        }
+        let start = self.checkpoint();
+        self.changes_behind_first()?;
+        let could = self.made().count() > start.step_count() && self.could_recompute_here();
+        self.back_to(&start);
+        Ok(could)
+    }
+
+    fn could_recompute_here(&mut self) -> bool {
         let found = self.ask(|_, pass| pass.recomputes());
         let is_offered = |outcome: &Outcome| matches!(outcome, Outcome::Rewrite { .. });
         found

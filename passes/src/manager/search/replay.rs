@@ -3,11 +3,11 @@
 
 use hlo_memory::Estimate;
 
-use super::super::tried::Tried;
+use super::super::trial_record::Tried;
 use super::super::{RunError, RunReport};
 use super::speed::Stage;
 use super::steps::Made;
-use super::{Checkpoint, Say, Search};
+use super::{Checkpoint, Collect, Search};
 use crate::Options;
 
 /// The changes of one search in order, before a limit on rewrites is obeyed.
@@ -61,11 +61,11 @@ impl Search<'_> {
     }
 
     /// Makes what another search of the same module made, up to the limit on rewrites. On error the module is as it was at the beginning.
-    pub(in crate::manager) fn replay(mut self, recording: &Recording, say: Say) -> Result<RunReport, RunError> {
+    pub(in crate::manager) fn replay(mut self, recording: &Recording, collect: Collect) -> Result<RunReport, RunError> {
         let start = self.checkpoint();
         let said = self.back_to_end(&start, recording).and_then(|()| {
             self.recording = recording.clone();
-            self.end_and_say(say)
+            self.end_and_say(collect)
         });
         let remarks = self.or_nothing(said)?;
         Ok(self.report(remarks))

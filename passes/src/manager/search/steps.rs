@@ -4,7 +4,7 @@ use hlo_ir::InstructionId;
 use hlo_ir::edit::Undo;
 use hlo_memory::Bytes;
 
-use super::super::said;
+use super::super::remark_site;
 use super::super::trial::Claim;
 use super::{Candidate, Rewrite, Search};
 use crate::{Condition, Outcome, Pass};
@@ -48,7 +48,7 @@ impl Search<'_> {
             kind: claim.kind,
             saved: Bytes::ZERO,
             taken: Bytes::ZERO,
-            source: said::source(self.module, claim.instruction, origin),
+            source: remark_site::source(self.module, claim.instruction, origin),
             note,
             conditions: conditions.into_iter().map(named).collect(),
         }

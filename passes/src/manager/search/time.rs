@@ -6,7 +6,7 @@
 use hlo_memory::Target;
 
 use super::super::RunError;
-use super::super::tried::Trial;
+use super::super::trial_record::Trial;
 use super::{Candidate, Search, trial};
 use crate::MAX_SLOWDOWN;
 use crate::Objective;

@@ -5,7 +5,7 @@ use hlo_memory::Bytes;
 
 use super::{Candidate, Search};
 use crate::Outcome;
-use crate::manager::tried::{Trial, Tried};
+use crate::manager::trial_record::{Trial, Tried};
 
 impl Search<'_> {
     /// Notes a candidate that cannot win.

@@ -6,24 +6,24 @@ use std::collections::BTreeMap;
 use hlo_ir::InstructionId;
 
 /// What is computed again, and how one value of it is written.
-pub(crate) trait Again {
+pub(crate) trait Emit {
     /// A value and the part of it that is wanted.
     type Key: Copy + Ord;
 
     /// What stands for values that were written.
-    fn written(&mut self) -> &mut BTreeMap<Self::Key, InstructionId>;
+    fn emitted(&mut self) -> &mut BTreeMap<Self::Key, InstructionId>;
 
     /// What must be written before a value; `None` if it cannot be computed again.
     fn needs(&self, key: Self::Key) -> Option<Vec<Self::Key>>;
 
     /// Writes one value; `operands` stand for what it needs. `None` if it cannot be written there.
-    fn write_one(&mut self, key: Self::Key, operands: &[InstructionId]) -> Option<InstructionId>;
+    fn emit_one(&mut self, key: Self::Key, operands: &[InstructionId]) -> Option<InstructionId>;
 
     /// What stands for a value, which is written with all that it needs unless it was before.
-    fn again(&mut self, wanted: Self::Key) -> Option<InstructionId> {
+    fn emit(&mut self, wanted: Self::Key) -> Option<InstructionId> {
         let mut work = vec![(wanted, None)];
         while let Some((key, needs)) = work.pop() {
-            if self.written().contains_key(&key) {
+            if self.emitted().contains_key(&key) {
                 continue;
             }
             let Some(needs) = needs else {
@@ -33,11 +33,11 @@ pub(crate) trait Again {
                 continue;
             };
             let operands: Option<Vec<InstructionId>> =
-                needs.iter().map(|needed| self.written().get(needed).copied()).collect();
-            let made = self.write_one(key, &operands?)?;
-            self.written().insert(key, made);
+                needs.iter().map(|needed| self.emitted().get(needed).copied()).collect();
+            let made = self.emit_one(key, &operands?)?;
+            self.emitted().insert(key, made);
         }
-        self.written().get(&wanted).copied()
+        self.emitted().get(&wanted).copied()
     }
 }
 
@@ -52,21 +52,21 @@ mod tests {
     struct Copies<'a> {
         module: &'a Module,
         patch: Patch,
-        written: BTreeMap<InstructionId, InstructionId>,
+        emitted: BTreeMap<InstructionId, InstructionId>,
         order: Vec<InstructionId>,
     }
 
-    impl Again for Copies<'_> {
+    impl Emit for Copies<'_> {
         type Key = InstructionId;
 
-        fn written(&mut self) -> &mut BTreeMap<InstructionId, InstructionId> {
-            &mut self.written
+        fn emitted(&mut self) -> &mut BTreeMap<InstructionId, InstructionId> {
+            &mut self.emitted
         }
         fn needs(&self, key: InstructionId) -> Option<Vec<InstructionId>> {
             let inst = self.module.instruction(key);
             (inst.opcode != hlo_ir::Opcode::Rng).then(|| inst.operands.to_vec())
         }
-        fn write_one(&mut self, key: InstructionId, operands: &[InstructionId]) -> Option<InstructionId> {
+        fn emit_one(&mut self, key: InstructionId, operands: &[InstructionId]) -> Option<InstructionId> {
             self.order.push(key);
             let inst = self.module.instruction(key).clone();
             let copy = hlo_ir::Instruction { operands: operands.iter().copied().collect(), ..inst };
@@ -81,9 +81,9 @@ mod tests {
         let module = text::parse(&text).unwrap();
         let root = module.instruction(module.computation(module.entry()).root).operands[0];
         let mut copies =
-            Copies { module: &module, patch: Patch::new(&module), written: BTreeMap::new(), order: vec![] };
-        let made = copies.again(root)?;
-        assert_eq!(copies.again(root), Some(made), "once");
+            Copies { module: &module, patch: Patch::new(&module), emitted: BTreeMap::new(), order: vec![] };
+        let made = copies.emit(root)?;
+        assert_eq!(copies.emit(root), Some(made), "once");
         Some(copies.order.iter().map(|&id| module.instruction(id).name.to_string()).collect())
     }
 

@@ -12,7 +12,7 @@ use crate::flow::block_shape;
 
 /// Where something is computed again.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct InsertionPoint {
     /// The computation that is written into.
     pub(crate) to: ComputationId,
     /// The type of numbers of rows.
@@ -23,7 +23,7 @@ pub(crate) struct Place {
     pub(crate) metadata: Option<Attribute>,
 }
 
-impl Place {
+impl InsertionPoint {
     /// Without metadata.
     pub(crate) const fn new(to: ComputationId, element: ElementType, name: &'static str) -> Self {
         Self { to, element, name, metadata: None }
