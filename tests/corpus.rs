@@ -4,8 +4,10 @@
 
 mod common;
 
-use common::{NO_MALLOC_CACHE, changed, corpus, devices, full, on_all_cores, programs, run, small, text, xla_total};
-use hlo_opt::{Bytes, Machine, Options, Pipeline, analyze, optimize};
+use common::{
+    NO_MALLOC_CACHE, changed, corpus, devices, eager, full, on_all_cores, programs, run, small, text, xla_total,
+};
+use hlo_opt::{Bytes, Options, Pipeline, analyze, optimize};
 use hlo_passes::PassKind;
 
 /// Folder and name of every program.
@@ -17,17 +19,6 @@ fn everything() -> Vec<(String, String)> {
 /// The default, without a search for what other flags would give.
 fn plain() -> Options {
     Options { advise: false, ..Options::default() }
-}
-
-/// Options under which small programs are rewritten like large ones.
-fn eager() -> Options {
-    Options {
-        min_saving: Bytes(1),
-        machine: Some(Machine::without_malloc_cache()),
-        verify_each: true,
-        advise: false,
-        ..Options::default()
-    }
 }
 
 #[test]

@@ -190,13 +190,7 @@ impl fmt::Display for Row<'_> {
 /// Ways to rewrite a small program: passes, options, and how many data sets the results must agree on. The first data set keeps every index
 /// in bounds, the later ones do not.
 fn ways() -> Vec<(&'static str, Option<&'static str>, Options, u32)> {
-    let eager = Options {
-        min_saving: Bytes(1),
-        machine: Some(Machine::without_malloc_cache()),
-        verify_each: true,
-        advise: false,
-        ..Options::default()
-    };
+    let eager = common::eager();
     let blocks = |bytes| Options { chunk_bytes: Some(Bytes(bytes)), ..eager.clone() };
     let assume = Options { min_saving: Bytes(1), machine: Some(Machine::without_malloc_cache()), ..assuming_bounds() };
     vec![
@@ -330,13 +324,7 @@ fn results_stay_equal_where_sums_leave_dimensions_out() {
 #[test]
 fn results_stay_equal_on_several_devices() {
     let folder = workspace("devices");
-    let eager = Options {
-        min_saving: Bytes(1),
-        machine: Some(Machine::without_malloc_cache()),
-        verify_each: true,
-        advise: false,
-        ..Options::default()
-    };
+    let eager = common::eager();
     let mut compared = 0;
     let programs =
         devices().into_iter().flat_map(|group| programs(&group).into_iter().map(move |name| (group.clone(), name)));

@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use hlo_memory::{Estimator as _, ModelEstimator, attribution::Role};
-use hlo_opt::{Optimized, Options, Pipeline, optimize};
+use hlo_opt::{Optimized, Options, Pipeline, Target, optimize};
 
 /// Longer texts take minutes without optimization.
 const MOST_TEXT: u64 = if cfg!(debug_assertions) { 40_000 } else { 800_000 };
@@ -100,4 +100,14 @@ fn what_another_grade_would_give_is_said_with_its_bytes() {
     assert!(advice.message.contains("--exactness=reassociate"), "{}", advice.message);
     let split = run(&Options { exactness: hlo_opt::Grade::Reassociate, ..Options::default() });
     assert!(plain.after.total - advice.bytes >= split.after.total, "what is promised is reached");
+}
+
+/// Where a later search of the same run leads to nothing lower, the earlier end comes back with what was tried there.
+#[test]
+fn what_time_alone_forbids_is_said_of_the_end_that_stays() {
+    let options = Options { target: Target::Gpu, advise: false, ..Options::default() };
+    let program = common::text(common::corpus("loop-residuals", "fires-state", "before.hlo"));
+    let report = optimize(&program, &Pipeline::standard(), &options).unwrap().report;
+    let slower: Vec<_> = report.remarks.iter().filter(|remark| remark.code == "slower").collect();
+    assert!(slower.iter().any(|remark| remark.pass == "loop-checkpoints"), "{:?}", report.remarks);
 }

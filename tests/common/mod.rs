@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use hlo_opt::{Bytes, Machine, Options};
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::Write as _;
@@ -117,6 +118,18 @@ pub(crate) fn full() -> Vec<String> {
     full.sort();
     assert!(full.len() > 10, "the corpus is not where the tests look for it");
     full
+}
+
+/// Options under which small programs are rewritten like large ones.
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+pub(crate) fn eager() -> Options {
+    Options {
+        min_saving: Bytes(1),
+        machine: Some(Machine::without_malloc_cache()),
+        verify_each: true,
+        advise: false,
+        ..Options::default()
+    }
 }
 
 /// A machine on which small programs are treated like large ones.

@@ -34,7 +34,7 @@ def main():
     print("| program | floor | XLA | hlo-exact | `reassociate` | collectives, each as often as it runs | FLOPs | model |\n|---|---|---|---|---|---|---|---|")
     for name, make in known.items():
         if not options.only or name in options.only.split(","):
-            print(row(name, make(options.small), options.small), flush=True)
+            print(row(name, make(options.small), options), flush=True)
 
 
 def parser():
@@ -42,16 +42,18 @@ def parser():
     made.add_argument("file", nargs="?", default=pathlib.Path(__file__).with_name("device_programs.py"))
     made.add_argument("--small", action="store_true")
     made.add_argument("--only")
+    made.add_argument("--objective", default="balanced", choices=["memory", "balanced", "time"])
     return made
 
 
-def row(name, program, small):
+def row(name, program, options):
+    small = options.small
     function, args, given, *_ = program
     few = dict(min_saving=1 << 10, chunk_bytes=1 << 14) if small else {}
     plain = jax.jit(function, **given).lower(*args)
     forms, errors = [], []
     for grade in GRADES:
-        mine = hlo_opt.jit(function, options=hlo_opt.Options(exactness=grade, **few), **given).lower(*args)
+        mine = hlo_opt.jit(function, options=hlo_opt.Options(exactness=grade, objective=options.objective, **few), **given).lower(*args)
         forms.append((mine.memory_report(), mine._lowering))
         if small:
             errors.append(error(plain.compile(), mine.compile(), args))
