@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 /// Which part of the state holds what.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    /// Columns of the role [`Role::Carried`].
+    /// Columns of the role [`super::lockstep::Role::Carried`].
     pub(super) carried: IndexMap<usize, usize>,
     /// Accumulations, stacks and single values, in the order of [`super::live_outs::LiveOuts`].
     pub(super) accumulated: Vec<usize>,
