@@ -128,6 +128,14 @@ def test_a_counter_tells_how_often_a_loop_runs():
     assert trips.count(entry.by_name["w"], entry, module) == 5
 
 
+def test_a_counter_that_is_copied_first_counts_too():
+    # XLA:TPU copies the counter into its scalar memory.
+    text = LOOP.replace("NOTED", "").replace("BOUND", "10").replace("add(%i, %one)", "add(%near, %one)")
+    module = optimized.parse(text.replace("  %one = ", "  %near = s32[]{S(6)} copy(%i)\n  %one = "))
+    entry = module.computations["main"]
+    assert trips.count(entry.by_name["w"], entry, module) == 5
+
+
 def test_a_loop_of_unknown_length_is_named():
     text = LOOP.replace("BOUND", "10").replace("NOTED", "").replace("%start = s32[] constant(1)", "%start = s32[] parameter(1)")
     found = estimate(text)

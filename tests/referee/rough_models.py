@@ -1,5 +1,5 @@
-"""How far the rough models of XLA:GPU and XLA:TPU are off: the compiler's totals and ours of programs as they are written and as they are rewritten, as a table. Times are those of
-`python -m hlo_opt.xla time`, a roofline over what the compiler makes, beside the program as written; `?` where a loop
+"""How far the rough models of XLA:GPU and XLA:TPU are off, and how far programs are from their floor: the compiler's totals and ours of programs as they are written and as they are
+rewritten, as a table. Times are those of `python -m hlo_opt.xla time`, a roofline over what the compiler makes, beside the program as written; `?` where a loop
 runs nobody knows how often, or where the program does not compile as it is written.
 
     rough_models.py gpu|tpu FOLDER [--tool target/release/hlo-opt]
@@ -8,8 +8,10 @@ FOLDER holds modules before optimization (`*.hlo`), lowered for that target. The
 FOLDER/answers.json, so that a run that is cut off goes on. No device is needed, but the compiler's wheels are (`pip install '.[gpu]'` or `'.[tpu]'`).
 """
 import argparse
+import dataclasses
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,25 +26,50 @@ FIRST = "as written"
 MIB = 1 << 20
 
 
+@dataclasses.dataclass
+class Row:
+    """A form of a program: bytes by the compiler (None if it does not compile) and by the model, and its time beside the program as written, if both are known."""
+
+    program: str
+    form: str
+    total: int | None
+    model: int
+    margin: int
+    floor: int
+    time: float | None
+
+    def cells(self):
+        total = "does not compile" if self.total is None else f"{self.total / MIB:.1f}"
+        known = "?" if self.time is None else f"{self.time:.2f}"
+        return self.program, self.form, f"{self.floor / MIB:.1f}", total, f"{self.model / MIB:.1f}", f"{self.margin / MIB:.1f}", "" if self.total is None else known
+
+
 def main():
     options = arguments()
     xla.import_quietly()
     (options.folder / "rewritten").mkdir(exist_ok=True)
     compiler = device_rewrites.Answers(options.folder / "answers.json", options.target)
-    rows = []
-    print("| program | form | XLA | model | error margin | time |\n|---|---|---|---|---|---|")
+    programs = []
+    print("| program | form | floor | XLA | model | error margin | time |\n|---|---|---|---|---|---|---|")
     for before in sorted(options.folder.glob("*.hlo")):
-        written = None
-        for form, module in forms(before, options):
-            total, seconds = compiler.figure(module, "total_bytes"), known_seconds(compiler, module)
-            written = seconds if form == FIRST else written
-            ours, more = model(module, options)
-            if total is None:
-                print(f"| {before.stem} | {form} | does not compile | {ours / MIB:.1f} | {more / MIB:.1f} | |", flush=True)
-                continue
-            rows.append((form, total, ours, more))
-            print(f"| {before.stem} | {form} | {total / MIB:.1f} | {ours / MIB:.1f} | {more / MIB:.1f} | {beside(seconds, written)} |", flush=True)
-    print(f"\n{summary(rows)}")
+        programs.append([])
+        for row in rows(before, compiler, options):
+            programs[-1].append(row)
+            print(f"| {' | '.join(row.cells())} |", flush=True)
+    print(f"\n{summary([row for program in programs for row in program if row.total is not None])}\n")
+    print("\n".join(distance(programs, form) for form in (FIRST, *GRADES)))
+
+
+def rows(before, compiler, options):
+    """The forms of a program, one after the other."""
+    written = floor = None
+    for form, module in forms(before, options):
+        seconds = known_seconds(compiler, module)
+        memory = model(module, options)
+        if form == FIRST:
+            written, floor = seconds, memory["floor_bytes"]
+        time = seconds / written if seconds and written else None
+        yield Row(before.stem, form, compiler.figure(module, "total_bytes"), memory["total_bytes"], memory["error_margin_bytes"], floor, time)
 
 
 def arguments():
@@ -54,18 +81,30 @@ def arguments():
 
 
 def summary(rows):
-    """How many programs need no more than is said, and the absolute errors, of all forms and of those as they are written."""
-    covered = sum(total <= ours + more for _, total, ours, more in rows)
-    written = [row for row in rows if row[0] == FIRST]
+    """How many forms need no more than is said, and the absolute errors, of all forms and of those as they are written."""
+    covered = sum(row.total <= row.model + row.margin for row in rows)
+    written = [row for row in rows if row.form == FIRST]
     return (f"{covered} of {len(rows)} need no more than the model's total and error margin. Error: {errors(rows)}; of the {len(written)} as written: "
             f"{errors(written)}.")
 
 
 def errors(rows):
     """The median of the absolute errors, and what nine in ten stay below."""
-    found = sorted(abs(ours / total - 1) for _, total, ours, _ in rows)
+    found = sorted(abs(row.model / row.total - 1) for row in rows)
     median, high = (100 * found[min(int(len(found) * share), len(found) - 1)] for share in (0.5, 0.9))
     return f"median {median:.1f} %, of nine in ten {high:.1f} %"
+
+
+def distance(programs, form):
+    """Total over floor and time, as geometric means over the programs of which every form compiles; a program that a grade leaves alone counts as the grade before it leaves it."""
+    compiled = [rows for rows in programs if all(row.total for row in rows)]
+    order = (FIRST, *GRADES)
+    last = [[row for row in rows if order.index(row.form) <= order.index(form)][-1] for rows in compiled]
+    times = [row.time for row in last if row.time]
+    ratio = statistics.geometric_mean(row.total / row.floor for row in last)
+    risen = sum(row.total > rows[0].total for row, rows in zip(last, compiled))
+    return (f"{form}: {ratio:.2f} times the floor ({len(last)} programs, {risen} above the program as written), {statistics.geometric_mean(times):.2f} of its time "
+            f"({len(times)} programs, at most {max(times):.2f}).")
 
 
 def forms(before, options):
@@ -87,18 +126,13 @@ def known_seconds(compiler, module):
     return None if seconds is None or compiler.figure(module, "unknown_loops") else seconds
 
 
-def beside(seconds, written):
-    return f"{seconds / written:.2f}" if seconds and written else "?"
-
-
 def model(module, options):
-    """Our total and its error margin."""
+    """What the tool says about a module's memory."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder, "report.json")
         command = [options.tool, "--quiet", "--analyze", "--target", options.target, "--report", str(report), str(module)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        memory = json.loads(report.read_text(encoding="utf-8"))["before"]
-    return memory["total_bytes"], memory["error_margin_bytes"]
+        return json.loads(report.read_text(encoding="utf-8"))["before"]
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ class Counter:
         if added is None or added.opcode != "add" or len(names) != 2:
             return None
         values = [self._value(inside, name) for name in names]
-        counters = [element(self.body.by_name.get(name)) == place for name in names]
+        counters = [element(behind(self.body.by_name.get(name), self.body)) == place for name in names]
         return next((value for value, other in zip(values, reversed(counters)) if value is not None and other), None)
 
     def _outer(self, inside: Computation, name: str, outer: dict[str, str]) -> str:
