@@ -7,6 +7,8 @@ use hlo_memory::Bytes;
 pub enum Answer {
     /// It compiles.
     Compiled(Figures),
+    /// It was not compiled: the model is certain.
+    Predicted(Figures),
     /// It does not fit the device that is compiled for.
     TooLarge(String),
     /// The compiler fails.
@@ -25,17 +27,17 @@ pub struct Figures {
 }
 
 impl Answer {
-    /// The figures, if it compiles.
+    /// The figures, unless it does not compile.
     pub const fn figures(&self) -> Option<Figures> {
         match self {
-            Self::Compiled(figures) => Some(*figures),
+            Self::Compiled(figures) | Self::Predicted(figures) => Some(*figures),
             Self::TooLarge(_) | Self::Failed(_) => None,
         }
     }
     /// Why it does not compile.
     pub fn refusal(&self) -> Option<&str> {
         match self {
-            Self::Compiled(_) => None,
+            Self::Compiled(_) | Self::Predicted(_) => None,
             Self::TooLarge(reason) | Self::Failed(reason) => Some(reason),
         }
     }

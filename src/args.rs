@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum};
 use hlo_ir::text::Style;
 use hlo_memory::{Bytes, Target};
 use hlo_passes::MAX_SLOWDOWN;
-use hlo_passes::{Assumption, Grade, Machine, Objective, Options, Pass};
+use hlo_passes::{Assumption, Grade, Machine, Objective, Options};
 use regex::Regex;
 
 use crate::input::Source;
@@ -15,7 +15,7 @@ use crate::output::{self, Sink};
 use crate::report::Format;
 use crate::usage_error::UsageError;
 use crate::watch_flags::{Watch, WatchFlags};
-use crate::{Pipeline, machine_flags, pipeline, size, unpack};
+use crate::{Pipeline, explain, machine_flags, size, unpack};
 
 /// Lower the peak memory of an XLA program: HLO text in, HLO text with the same results out.
 ///
@@ -37,8 +37,8 @@ pub(crate) struct RawArgs {
     /// List the passes and exit
     #[arg(long, conflicts_with_all = ["input", "output", "passes", "analyze", "check", "diff", "report", "explain"])]
     list_passes: bool,
-    /// Say what a pass does, when it is sound and when it does nothing, and exit
-    #[arg(long, value_name = "PASS", conflicts_with_all = ["input", "output", "passes", "analyze", "check", "diff", "report"])]
+    /// Say what a pass does, when it is sound and when it does nothing, or what a grade, the code of a remark or a term means, and exit
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["input", "output", "passes", "analyze", "check", "diff", "report"])]
     explain: Option<String>,
     /// Print the completions of a shell and exit
     #[arg(long, value_enum, value_name = "SHELL", exclusive = true)]
@@ -232,8 +232,8 @@ pub(crate) struct Args {
 pub(crate) enum Action {
     /// Print the list of passes.
     ListPasses,
-    /// Print the page of a pass.
-    Explain(Box<dyn Pass>),
+    /// Print what a name means.
+    Explain(String),
     /// Print the manual page.
     Manual,
     /// Print the completions of a shell.
@@ -250,7 +250,7 @@ impl std::fmt::Debug for Action {
             Self::ListPasses => f.write_str("ListPasses"),
             Self::Manual => f.write_str("Manual"),
             Self::Completions(shell) => f.debug_tuple("Completions").field(shell).finish(),
-            Self::Explain(pass) => f.debug_tuple("Explain").field(&pass.name()).finish(),
+            Self::Explain(page) => f.debug_tuple("Explain").field(page).finish(),
             Self::Analyze(job) => f.debug_tuple("Analyze").field(job).finish(),
             Self::Rewrite(job, rewriting) => f.debug_tuple("Rewrite").field(job).field(rewriting).finish(),
         }
@@ -289,7 +289,7 @@ pub(crate) struct Rewriting {
     pub(crate) diff: bool,
     /// Whether to only say if a rewrite would help.
     pub(crate) check: bool,
-    /// The pass to explain instead of printing the module.
+    /// What to explain instead of printing the module.
     pub(crate) why_not: Option<&'static str>,
     /// What to show of the run.
     pub(crate) watch: Watch,
@@ -332,7 +332,7 @@ impl RawArgs {
     pub(crate) fn resolve(self) -> Result<Args, UsageError> {
         let (color, quiet) = (self.color, self.quiet);
         let action = match &self.explain {
-            Some(name) => Action::Explain(pipeline::find(name).map_err(|error| UsageError(error.to_string()))?),
+            Some(name) => Action::Explain(explain::page(name).map_err(|error| UsageError(error.to_string()))?),
             None if self.list_passes => Action::ListPasses,
             None if self.manual => Action::Manual,
             None if self.completions.is_some() => Action::Completions(self.completions.expect("it was just seen")),

@@ -73,7 +73,7 @@ fn use_color(color: Color, stream: &impl anstream::stream::RawStream) -> bool {
 fn act(args: &Args, messages: Messages) -> Result<Exit, Problem> {
     match &args.action {
         Action::ListPasses => print(list_passes()),
-        Action::Explain(pass) => print(format!("{}\n", pass.explanation().trim_end())),
+        Action::Explain(page) => print(page.clone()),
         Action::Completions(shell) => print(shell::completions(*shell)),
         Action::Manual => print(shell::manual().expect("a page in memory can always be written")),
         Action::Analyze(job) => analyze_job(job, args, messages),

@@ -23,6 +23,14 @@ pub trait Judge {
     fn name(&self) -> &'static str;
     /// What the compiler makes of a module. An error says why it could not be asked at all.
     fn ask(&mut self, module: &Module) -> Result<Answer, String>;
+    /// The same of the module as it was given.
+    fn ask_original(&mut self, module: &Module) -> Result<Answer, String> {
+        self.ask(module)
+    }
+    /// Whether the original need not be asked about where the model is certain of it: compiling takes time.
+    fn trusts_the_model(&self) -> bool {
+        false
+    }
 }
 
 /// What the run was asked for.
@@ -53,11 +61,19 @@ pub fn decide(first: Optimized, request: Request<'_>, judge: &mut dyn Judge) -> 
     if first.report.rewrites.is_empty() && request.options.budget.is_none() {
         return Ok(first);
     }
-    let before = judge.ask(first.before()).map_err(JudgeError::Unasked)?;
+    let answer = if may_be_certain(&first, request, judge) {
+        Some(judge.ask(first.after()).map_err(JudgeError::Unasked)?)
+    } else {
+        None
+    };
+    if let Some(answer) = answer.as_ref().filter(|answer| confirms(answer, &first.report.after)) {
+        return Ok(confirmed(first, answer, request, judge));
+    }
+    let before = judge.ask_original(first.before()).map_err(JudgeError::Unasked)?;
     if let Answer::Failed(reason) = &before {
         return Err(JudgeError::Unasked(reason.clone()));
     }
-    let mut forms = Forms { request, judge, before, attempts: Vec::new(), best: None };
+    let mut forms = Forms { request, judge, before, attempts: Vec::new(), best: None, first: answer };
     if first.report.rewrites.is_empty() {
         return Ok(forms.original(first));
     }
@@ -69,6 +85,36 @@ pub fn decide(first: Optimized, request: Request<'_>, judge: &mut dyn Judge) -> 
     forms.verdict(&input)
 }
 
+/// Whether the model's word for the original will do, if the compiler confirms what it says of the result: it knows all of both forms, the peak falls by more
+/// than a compiler is allowed to be off, and neither a budget nor a time is asked for.
+fn may_be_certain(first: &Optimized, request: Request<'_>, judge: &dyn Judge) -> bool {
+    let (before, after) = (&first.report.before, &first.report.after);
+    let falls = before.total.get() as f64 > TRUST * after.total_with_scratch().get() as f64;
+    let asks_for_more = request.options.budget.is_some() || request.max_slowdown.is_some();
+    let is_known = [before, after].into_iter().all(Estimate::is_certain) && before.aliased == after.aliased;
+    judge.trusts_the_model() && !asks_for_more && is_known && falls && !first.report.rewrites.is_empty()
+}
+
+/// Whether the compiler needs to the byte what the model says.
+fn confirms(answer: &Answer, estimate: &Estimate) -> bool {
+    answer.figures().is_some_and(|figures| figures.total == estimate.total && figures.aliased == estimate.aliased)
+}
+
+/// The form that the search found, with the model's figure for the original.
+fn confirmed(first: Optimized, answer: &Answer, request: Request<'_>, judge: &dyn Judge) -> Optimized {
+    let bounds = Bounds { limit: request.options.bisect_limit, budget: None };
+    let (rewrites, before) = (first.report.rewrites.len(), &first.report.before);
+    let predicted = Figures { total: before.total, aliased: before.aliased, seconds: None };
+    let verdict = Verdict {
+        judge: judge.name(),
+        before: Answer::Predicted(predicted),
+        after: answer.clone(),
+        attempts: vec![Attempt { rewrites, bounds, answer: answer.clone(), is_slow: false }],
+        bounds,
+    };
+    Optimized { verdict: Some(Box::new(verdict)), ..first }
+}
+
 /// Forms and what was said of them.
 struct Forms<'a> {
     request: Request<'a>,
@@ -76,6 +122,8 @@ struct Forms<'a> {
     before: Answer,
     attempts: Vec<Attempt>,
     best: Option<Best>,
+    /// The answer about the first form, if it was asked about already.
+    first: Option<Answer>,
 }
 
 /// The best form that was tried, if one is better than the original.
@@ -108,7 +156,10 @@ impl Forms<'_> {
     /// Asks about a form, and keeps it if it is the best so far. What it costs.
     fn attempt(&mut self, form: Optimized, bounds: Bounds) -> Result<Option<Bytes>, JudgeError> {
         let original = self.charge(&self.before, &form.report.before);
-        let answer = self.judge.ask(form.after()).map_err(JudgeError::Unasked)?;
+        let answer = match self.first.take() {
+            Some(answer) => answer,
+            None => self.judge.ask(form.after()).map_err(JudgeError::Unasked)?,
+        };
         let charge = self.charge(&answer, &form.report.after);
         let is_slow = answer.figures().is_some_and(|figures| self.is_slow(figures));
         self.attempts.push(Attempt { rewrites: form.report.rewrites.len(), bounds, answer: answer.clone(), is_slow });

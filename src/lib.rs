@@ -21,6 +21,7 @@ mod curve_point;
 mod diff;
 mod driver;
 mod exit;
+mod explain;
 mod folder;
 mod foreign;
 mod guard;

@@ -35,7 +35,8 @@ fn headline(module: &str, report: &RunReport) -> String {
         return format!("{module}: peak {before} (floor {floor}, {first}{whole}){hidden}, nothing rewritten\n");
     }
     let trust = if first == last { last.to_owned() } else { format!("{first} before, {last} after") };
-    format!("{module}: peak {before} -> {after} (floor {floor}, {trust}{whole}){hidden}\n")
+    let time = report.slowdown.map(|slowdown| format!(", estimated time x {slowdown:.2}"));
+    format!("{module}: peak {before} -> {after} (floor {floor}, {trust}{whole}){hidden}{}\n", time.unwrap_or_default())
 }
 
 /// Whether the program fits the memory of a machine, with all that the compiler may need beyond the estimate; what has no peak does not.

@@ -20,11 +20,12 @@ pub(crate) fn lines(verdict: &Verdict) -> String {
     verdict.attempts.iter().filter(|_| needed).fold(first, |lines, attempt| lines + &attempted(attempt))
 }
 
-/// A figure with its time, or why there is none.
+/// A figure with its source and time, or why there is none.
 fn said(answer: &Answer) -> String {
     let Some(figures) = answer.figures() else { return format!("none ({})", answer.refusal().unwrap_or_default()) };
     let time = figures.seconds.map(|seconds| format!(" in an estimated {:.3} ms", seconds * 1e3));
-    format!("{}{}", figures.total, time.unwrap_or_default())
+    let source = if matches!(answer, Answer::Predicted(_)) { " (predicted)" } else { "" };
+    format!("{}{source}{}", figures.total, time.unwrap_or_default())
 }
 
 fn attempted(attempt: &Attempt) -> String {
@@ -49,6 +50,7 @@ pub(crate) struct JsonVerdict<'a> {
 #[derive(Serialize)]
 struct JsonAnswer<'a> {
     total_bytes: Option<u64>,
+    is_predicted: bool,
     seconds: Option<f64>,
     refusal: Option<&'a str>,
 }
@@ -84,6 +86,7 @@ fn answer(answer: &Answer) -> JsonAnswer<'_> {
     let figures = answer.figures();
     JsonAnswer {
         total_bytes: figures.map(|figures| figures.total.get()),
+        is_predicted: matches!(answer, Answer::Predicted(_)),
         seconds: figures.and_then(|figures| figures.seconds),
         refusal: answer.refusal(),
     }

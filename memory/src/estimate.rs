@@ -140,6 +140,10 @@ impl Estimate {
     pub fn certain(&self) -> Bytes {
         self.likely() + self.error_margin
     }
+    /// Whether the model knows all of the module that it describes.
+    pub fn is_certain(&self) -> bool {
+        self.caveats.is_empty() && self.certain() == self.total && !self.of_all_devices && matches!(self.model, Model::Predicted | Model::Exact)
+    }
     /// What decides between programs: XLA's total and what it leaves out.
     pub fn total_with_scratch(&self) -> Bytes {
         self.total + self.hidden_scratch

@@ -121,6 +121,9 @@ pub struct RunReport {
     pub before: Estimate,
     /// Memory of the result.
     pub after: Estimate,
+    /// How many times as long as the input the result takes by the roofline of the target's machine; `None` where nothing was rewritten, and on CPU, where run times
+    /// depend on caches that the roofline does not know.
+    pub slowdown: Option<f64>,
     /// Rewrites kept, in order.
     pub rewrites: Vec<Rewrite>,
     /// Chances missed and other remarks, in order; none of them twice, and only those that hold for the result.

@@ -35,8 +35,8 @@ def jit(fun: Callable[..., Any] | None = None, /, *, options: Options | None = N
     """Like jax.jit, but the program is rewritten so that it needs less memory.
 
     Every argument but `options` (an `hlo_opt.Options`) is handed to jax.jit and means the same there. Each signature is lowered by JAX,
-    rewritten, and compiled by XLA; with `Options(judge="xla")`, the default, the original is compiled as well and the smaller of the two is
-    kept. Calls are dispatched by JAX itself; callbacks and other side effects stay where they are. Within an outer jit, grad or vmap the function is inlined as a jitted function is, and the outer
+    rewritten, and compiled by XLA; with `Options(judge="xla")`, the default, the original is compiled as well unless the memory model is certain of it, and the
+    smaller of the two is kept. Calls are dispatched by JAX itself; callbacks and other side effects stay where they are. Within an outer jit, grad or vmap the function is inlined as a jitted function is, and the outer
     program decides. What cannot be rewritten runs as under jax.jit, with an `hlo_opt.FallbackWarning` that names the reason.
 
     The result is called like the function and has `lower(...)`, `memory_report(...)` and `explain(...)`; as a decorator, with or without

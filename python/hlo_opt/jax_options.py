@@ -35,9 +35,9 @@ def _inside(file: str) -> bool:
 class Options:
     """How to rewrite and who judges.
 
-    `exactness`, `assume`, `passes`, `chunk_bytes`, `min_saving` and `objective` are those of `hlo_opt.optimize`. `judge` is "xla" (compile the original and
-    the rewritten program and keep the one that needs fewer bytes by the compiler's own figures; a rewrite that turns out worse is backed off)
-    or "model" (believe the memory model and compile once). `target` is the compiler the model speaks of; None takes the device in use.
+    `exactness`, `assume`, `passes`, `chunk_bytes`, `min_saving` and `objective` are those of `hlo_opt.optimize`. `judge` is "xla" (the compiler's own
+    figures decide, and a rewrite that turns out worse is backed off; the original is compiled too unless the model knows all of it and the compiler confirms to
+    the byte what it says of the result), "both" (the original is compiled always) or "model" (believe the memory model and compile once). `target` is the compiler the model speaks of; None takes the device in use.
     `budget` is the memory in bytes that the program may take on one device: rewriting then costs run time only as far as it must, and a program that fits
     as it is stays. Where no form fits, the smallest one runs, with a BudgetWarning.
     """
@@ -53,8 +53,8 @@ class Options:
     objective: str = "balanced"
 
     def __post_init__(self):
-        if self.judge not in ("xla", "model"):
-            raise ValueError(f"unknown judge {self.judge!r}; known are 'xla', 'model'")
+        if self.judge not in ("xla", "both", "model"):
+            raise ValueError(f"unknown judge {self.judge!r}; known are 'xla', 'both', 'model'")
         for name, known in (("exactness", ("bitwise", "hlo-exact", "reassociate")), ("target", (None, "cpu", "tpu", "gpu")), ("objective", ("memory", "balanced", "time"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}; known are {', '.join(map(repr, known))}")

@@ -5,6 +5,7 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from . import calls, jax_partitioned
@@ -39,9 +40,9 @@ class MemoryReport:
 
     `kept` is "rewritten", "original" (nothing to gain, or the compiler found the rewrite worse) or "fallback" (with a `reason`). `before` and
     `after` are the compiler's own bytes of the original and of what runs now; None where nothing was compiled (judge="model", or nothing to
-    rewrite), and of an original that does not fit the device, which the compiler refuses (`refusal`). `model` is the memory model's report with
-    rewrites and remarks; None in a fallback. Seconds: `optimize_seconds` spent here, `compile_seconds` spent in the compiler to judge (one of the
-    two compilations would have happened anyway). Of a program over several devices all figures are those of one device.
+    rewrite), of an original that the model is certain of (judge="xla"), and of one that does not fit the device, which the compiler refuses (`refusal`).
+    `model` is the memory model's report with rewrites and remarks; None in a fallback. Seconds: `optimize_seconds` spent here, `compile_seconds` spent in
+    the compiler to judge (one compilation would have happened anyway). Of a program over several devices all figures are those of one device.
     """
 
     name: str
@@ -75,6 +76,12 @@ class MemoryReport:
         known = self.before or self.after
         return known.floor if known else self.model.before.floor if self.model else None
 
+    def _source(self) -> str:
+        """Whose figures are said."""
+        if self.judged and self.kept == "rewritten" and self.before is None and not self.refusal:
+            return "XLA's figure now, the model's before"
+        return "XLA's figures" if self.before or self.after else "the model's figures"
+
     def _beside(self) -> str:
         """What the compiler's figures leave out, if it would count."""
         if self.model is None:
@@ -86,7 +93,7 @@ class MemoryReport:
     def __str__(self) -> str:
         if self.kept == "fallback":
             return f"{self.name}: runs as jax.jit does, because {self.reason}"
-        source = "XLA's figures" if self.before or self.after else "the model's figures"
+        source = self._source()
         if self.refusal and self.kept == "rewritten":
             return (f"{self.name} on {self.target}: peak {size(self.after_bytes)} (floor {size(self.floor_bytes)}, {source}); "
                     f"as written it does not compile: {self.refusal}")
@@ -125,7 +132,7 @@ def decide(lowering: Lowering, options: Options) -> MemoryReport:
         return _fallback(report, f"the compiler refuses the program: {_first_line(error)}")
     if lowering.devices > 1:
         report.compile_seconds = time.perf_counter() - begin
-    judge = _Compiler(lowering) if options.judge == "xla" else None
+    judge = None if options.judge == "model" else _Compiler(lowering, options.judge == "xla")
     try:
         _choose(lowering, options, proto, judge, report)
     except (EstimateError, PartitionUnavailable) as error:
@@ -167,41 +174,48 @@ def tell_of_budget(report: MemoryReport, budget: int | None) -> None:
 
 
 class _Compiler:
-    """The compiler as judge of the forms of one program, the first of which is the program as it is."""
+    """The compiler as judge of the forms of one program."""
 
-    def __init__(self, lowering: Lowering):
+    def __init__(self, lowering: Lowering, trusts_the_model: bool):
         self.lowering, self.seconds = lowering, 0.0
+        # Of a program over several devices the original is compiled anyway, and what a form sends between them is held against it.
+        self.trusts_the_model = trusts_the_model and lowering.devices == 1
         self.failure: Exception | None = None
         self.forms: dict[bytes, tuple] = {}
-        self.original: tuple[Bytes | None, str | None] | None = None
+        self.before: tuple[Bytes | None, str | None] = None, None
+
+    def original(self) -> calls.Answer:
+        """What the compiler makes of the program as it is."""
+        return self._timed(self._original)
 
     def __call__(self, proto: bytes) -> calls.Answer:
+        return self._timed(lambda: self._form(proto))
+
+    def _timed(self, ask: Callable[[], calls.Answer]) -> calls.Answer:
         begin = time.perf_counter()
         try:
-            return self._answer(proto)
+            return ask()
         except Exception as error:  # noqa: BLE001 - what the compiler has against a form is no reason to have none
             self.failure = error
             return calls.Answer(None, refusal=str(error).strip())
         finally:
             self.seconds += time.perf_counter() - begin
 
-    def _answer(self, proto: bytes) -> calls.Answer:
-        if self.original is None:
-            figures, refusal = self.original = _figures(self.lowering.inner, self.lowering.target)
-        else:
-            computation = self.lowering.rewritten(proto)
-            figures, refusal = _figures(computation, self.lowering.target)
-            self.forms[proto] = (computation, figures)
-            if figures is not None and self.lowering.devices > 1 and (reason := self._objection(computation, figures)):
-                return calls.Answer(None, refusal=reason)
-        if figures is None:
-            return calls.Answer(None, refusal=refusal or "", too_large=True)
-        return calls.Answer(figures.total, figures.aliased)
+    def _original(self) -> calls.Answer:
+        self.before = _figures(self.lowering.inner, self.lowering.target)
+        return _said(*self.before)
 
+    def _form(self, proto: bytes) -> calls.Answer:
+        computation = self.lowering.rewritten(proto)
+        figures, refusal = _figures(computation, self.lowering.target)
+        self.forms[proto] = (computation, figures)
+        if figures is not None and self.lowering.devices > 1 and (reason := self._objection(computation, figures)):
+            return calls.Answer(None, refusal=reason)
+        return _said(figures, refusal)
 
     def _objection(self, computation, figures: Bytes) -> str | None:
         """What speaks against a form of a program over several devices, on each of them."""
-        before = self.original[0] if self.original else None
+        before = self.before[0]
         if before is not None and figures.total > before.total:
             return f"{size(figures.total)} on a device, where {size(before.total)} were"
         if before is None:
@@ -235,7 +249,7 @@ def _choose(lowering: Lowering, options: Options, proto: bytes, judge: _Compiler
 
 def _heard(judge: _Compiler, found: calls.Optimized, report: MemoryReport) -> Verdict:
     """The verdict in a report, with the compiler's figures for both forms."""
-    said, (before, refusal) = found.report.judge, judge.original
+    said, (before, refusal) = found.report.judge, judge.before
     report.attempts = tuple(_attempted(attempt) for attempt in said["attempts"])
     kept = judge.forms[found.proto][1] if said["rewrite_limit"] != 0 else before
     return Verdict(said["rewrite_limit"], said["model_budget_bytes"], before, kept, refusal)
@@ -263,6 +277,11 @@ def _figures(computation, target: str) -> tuple[Bytes | None, str | None]:
         return measured(computation, target), None
     except OutOfMemory as error:
         return None, str(error)
+
+
+def _said(figures: Bytes | None, refusal: str | None) -> calls.Answer:
+    """The answer to a search."""
+    return calls.Answer(figures.total, figures.aliased) if figures else calls.Answer(None, refusal=refusal or "", too_large=True)
 
 
 def _key(lowering: Lowering, options: Options) -> str:

@@ -104,6 +104,7 @@ class Report:
     remarks: tuple[Remark, ...] = ()
     json: str = field(default="", repr=False)
     judge: dict | None = None
+    estimated_slowdown: float | None = None
 
     @property
     def saved_bytes(self) -> int:
@@ -116,7 +117,7 @@ class Report:
         data = json.loads(text)
         return cls(data["module"], data["target"], _memory(data["before"]), _memory(data["after"]),
                    tuple(_rewrite(found) for found in data["rewrites"]),
-                   tuple(_record(Remark, found) for found in data["remarks"]), text, data.get("judge"))
+                   tuple(_record(Remark, found) for found in data["remarks"]), text, data.get("judge"), data.get("estimated_slowdown"))
 
 
 def _record(kind, data, **parts):

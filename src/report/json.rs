@@ -22,6 +22,8 @@ struct JsonReport<'a> {
     target: &'static str,
     before: JsonEstimate<'a>,
     after: JsonEstimate<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated_slowdown: Option<f64>,
     rewrites: Vec<JsonRewrite<'a>>,
     remarks: Vec<JsonRemark<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,6 +137,7 @@ fn document<'a>(report: &Report<'a>) -> JsonReport<'a> {
         target: target_name(report.target),
         before: JsonEstimate { xla_total_bytes, ..estimate(report.before, report.details[0]) },
         after: estimate(report.after, report.details[1]),
+        estimated_slowdown: report.slowdown,
         rewrites: report.rewrites.iter().enumerate().map(|(index, kept)| rewrite(index + 1, kept)).collect(),
         remarks: report.remarks.iter().map(remark).collect(),
         judge: report.verdict.map(JsonVerdict::from),

@@ -75,6 +75,7 @@ pub(crate) struct Report<'a> {
     budget: Option<Bytes>,
     verdict: Option<&'a Verdict>,
     curve: Option<&'a [Point]>,
+    slowdown: Option<f64>,
     rewrites: &'a [Rewrite],
     remarks: &'a [Remark],
 }
@@ -82,7 +83,7 @@ pub(crate) struct Report<'a> {
 impl<'a> Report<'a> {
     /// The report of a run of passes; `details` explain the memory before and after.
     pub(crate) fn of_run(module: &'a str, target: Target, run: &'a RunReport, details: &'a [Details; 2]) -> Self {
-        let RunReport { before, after, rewrites, remarks, statistics: _, recording: _ } = run;
+        let RunReport { before, after, slowdown, rewrites, remarks, statistics: _, recording: _ } = run;
         let details = details.each_ref();
         Self {
             module,
@@ -94,6 +95,7 @@ impl<'a> Report<'a> {
             budget: None,
             verdict: None,
             curve: None,
+            slowdown: *slowdown,
             rewrites,
             remarks,
         }
@@ -112,6 +114,7 @@ impl<'a> Report<'a> {
             budget: None,
             verdict: None,
             curve: None,
+            slowdown: None,
             rewrites: &[],
             remarks: &[],
         }

@@ -102,6 +102,8 @@ pub(crate) fn gain(rewrite: &Rewrite) -> String {
         (PassKind::Speed, false) if *saved > Bytes::ZERO => format!("for speed, saves {saved}"),
         (PassKind::Speed, false) => "for speed, takes nothing".to_owned(),
         (_, true) => format!("takes {taken}"),
+        (PassKind::Rewrite, false) => format!("saves {saved}"),
+        (_, false) if *saved == Bytes::ZERO => "enables what follows".to_owned(),
         (_, false) => format!("saves {saved}"),
     }
 }
@@ -111,8 +113,9 @@ pub(crate) fn rewrite(id: usize, rewrite: &Rewrite) -> String {
     let Rewrite { pass, computation, instruction, note, .. } = rewrite;
     let (grade, at) = (rewrite.grade.name(), made_at(&rewrite.source));
     let mut out = format!("{id}. {pass} {instruction} of {computation}{at}\n");
-    let bytes = rewrite.saved.max(rewrite.taken).get();
-    writeln!(out, "   {} ({bytes} B), {grade}: {note}", gain(rewrite)).expect(INFALLIBLE);
+    let bytes = Some(rewrite.saved.max(rewrite.taken).get()).filter(|bytes| *bytes > 0);
+    let bytes = bytes.map(|bytes| format!(" ({bytes} B)")).unwrap_or_default();
+    writeln!(out, "   {}{bytes}, {grade}: {note}", gain(rewrite)).expect(INFALLIBLE);
     for condition in &rewrite.conditions {
         writeln!(out, "   - {} (by {})", condition.text, condition.discharged_by).expect(INFALLIBLE);
     }

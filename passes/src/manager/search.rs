@@ -208,9 +208,11 @@ impl<'a> Search<'a> {
         let mut statistics = self.statistics;
         statistics.instructions.1 = self.module.live_instructions().count();
         statistics.total = self.start.elapsed();
+        let is_timed = self.options.target != Target::Cpu && !self.steps.is_empty();
+        let slowdown = if is_timed { time::slowdown(self.estimator, self.module, self.seconds_before) } else { None };
         let rewrites = self.steps.into_iter().map(|step| step.made.rewrite).collect();
         let recording = self.recording;
-        RunReport { before: self.before, after: self.now, rewrites, remarks, statistics, recording }
+        RunReport { before: self.before, after: self.now, slowdown, rewrites, remarks, statistics, recording }
     }
 
     /// Searches, obeys the user's limit, and says what is to be said of the end.

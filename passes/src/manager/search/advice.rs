@@ -1,4 +1,4 @@
-//! What more freedom would give: where memory far above the floor is left, the input is searched again with a weaker grade, and as if for a budget.
+//! What more freedom would give: where memory far above the floor is left, the input is searched again with weaker grades, and as if for a budget.
 //!
 //! Nobody finds a flag that no remark mentions. The searches run on a copy, are bounded, and change nothing; their figures are what a run with these flags
 //! reaches at least.
@@ -19,45 +19,48 @@ const INSTRUCTIONS_SEARCHED: usize = 20_000;
 /// A gain of less than this part of the peak, as a divisor, is no reason for another flag.
 const WORTH_A_FLAG: u64 = 20;
 
-/// Flags that allow more.
+/// Flags that allow more: a weaker grade, and memory at the cost of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Flags {
-    reassociate: bool,
+    grade: Option<Grade>,
     for_budget: bool,
 }
 
 impl Flags {
-    const ALL: [Self; 3] = [
-        Self { reassociate: true, for_budget: false },
-        Self { reassociate: false, for_budget: true },
-        Self { reassociate: true, for_budget: true },
+    /// From less freedom to more.
+    const ALL: [Self; 4] = [
+        Self { grade: Some(Grade::HloExact), for_budget: false },
+        Self { grade: Some(Grade::Reassociate), for_budget: false },
+        Self { grade: None, for_budget: true },
+        Self { grade: Some(Grade::Reassociate), for_budget: true },
     ];
 
-    /// Whether this allows anything that `options` do not.
+    /// Whether each of them allows anything that `options` do not.
     fn are_new(self, options: &Options) -> bool {
-        (!self.reassociate || options.exactness < Grade::Reassociate) && (!self.for_budget || options.goal().is_none())
+        self.grade.is_none_or(|grade| options.exactness < grade) && (!self.for_budget || options.goal().is_none())
+    }
+
+    /// Whether all that these allow is allowed by `other` too.
+    fn are_within(self, other: Self) -> bool {
+        self.grade <= other.grade && self.for_budget <= other.for_budget
     }
 
     /// The options of a run with these flags that wants as little memory as can be had.
     fn of(self, options: &Options) -> Options {
-        let exactness = if self.reassociate { Grade::Reassociate } else { options.exactness };
+        let exactness = self.grade.unwrap_or(options.exactness);
         let objective = if self.for_budget { Objective::Memory } else { options.objective };
         Options { exactness, objective, bisect_limit: None, advise: false, ..options.clone() }
     }
 
     /// What a run with them would give.
     fn message(self, peak: Bytes) -> String {
-        match (self.reassociate, self.for_budget) {
-            (true, false) => {
-                format!("--exactness=reassociate, which sums up in blocks, would lower the peak to {peak}")
-            }
-            (false, true) => {
-                format!("--objective=memory, with which rewrites may cost run time, would lower the peak to {peak}")
-            }
-            _ => format!(
-                "--exactness=reassociate, which sums up in blocks, and --objective=memory, with which rewrites may cost run time, would lower the peak to {peak}"
-            ),
-        }
+        let grade = self.grade.map(|grade| match grade {
+            Grade::Reassociate => "--exactness=reassociate, which sums up in blocks,".to_owned(),
+            grade => format!("--exactness={}, with which last bits of a block may differ,", grade.name()),
+        });
+        let objective = "--objective=memory, with which rewrites may cost run time,".to_owned();
+        let flags: Vec<String> = grade.into_iter().chain(self.for_budget.then_some(objective)).collect();
+        format!("{} would lower the peak to {peak}", flags.join(" and "))
     }
 }
 
@@ -85,22 +88,22 @@ fn is_wanted(search: &Search<'_>) -> bool {
     asked && !search.fits() && is_far(end) && end.total_with_scratch() - end.floor >= search.least()
 }
 
-/// One remark for each flag, or both, that would lower the peak of `search`'s end by more than any fewer of them; `input` is the module as it was given.
+/// One remark for each set of flags that would lower the peak of `search`'s end by more than any that allow less; `input` is the module as it was given.
 fn collect(search: &Search<'_>, input: &Module, passes: &[Box<dyn Pass>], estimator: &Memoized<'_>) -> Vec<Remark> {
     let (options, end) = (search.options, &search.now);
     let new: Vec<Flags> = Flags::ALL.into_iter().filter(|flags| flags.are_new(options)).collect();
     let peak = |flags: Flags| lowest(input, passes, &flags.of(options), estimator);
     let Some((&most, others)) = new.split_last() else { return Vec::new() };
     let gain = |from: Bytes, to: Bytes| to + search.least().max(Bytes(from.get() / WORTH_A_FLAG)) <= from;
-    let all = peak(most).filter(|&all| gain(end.total, all));
     // What nothing of it helps, no part of it does.
-    let Some(all) = all else { return Vec::new() };
+    let Some(all) = peak(most).filter(|&all| gain(end.total, all)) else { return Vec::new() };
     let mut found: Vec<(Flags, Bytes)> = Vec::new();
-    for &flags in others {
-        found.extend(peak(flags).filter(|&peak| gain(end.total, peak)).map(|peak| (flags, peak)));
-    }
-    if found.iter().all(|&(_, other)| gain(other, all)) {
-        found.push((most, all));
+    let of_others = others.iter().filter_map(|&flags| peak(flags).map(|peak| (flags, peak)));
+    for (flags, peak) in of_others.chain([(most, all)]) {
+        let mut weaker = found.iter().filter(|(other, _)| other.are_within(flags));
+        if gain(end.total, peak) && weaker.all(|&(_, other)| gain(other, peak)) {
+            found.push((flags, peak));
+        }
     }
     found.into_iter().map(|(flags, peak)| remark(search, flags, peak)).collect()
 }

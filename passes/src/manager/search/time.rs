@@ -3,9 +3,11 @@
 //! Passes that compute values again weigh that against the traffic it spares, one value at a time. What a kernel takes in, what it stores for others and what
 //! stands behind a barrier only shows in the module as it is compiled, so the time of that decides.
 
+use hlo_ir::Module;
 use hlo_memory::Target;
 
 use super::super::RunError;
+use super::super::memoized::Memoized;
 use super::super::trial_record::Trial;
 use super::{Candidate, Search, trial};
 use crate::MAX_SLOWDOWN;
@@ -30,8 +32,7 @@ impl Search<'_> {
     /// How many times as long as the input the module takes as it is now, if that is more than rewrites of a pass may make of it.
     pub(super) fn slowdown_by(&mut self, pass: usize) -> Option<f64> {
         let most = self.most_slowdown(pass)?;
-        let input = self.seconds_before?;
-        self.estimator.seconds(self.module).map(|seconds| seconds / input).filter(|slowdown| *slowdown > most)
+        slowdown(self.estimator, self.module, self.seconds_before).filter(|slowdown| *slowdown > most)
     }
 
     /// How many times as slow rewrites of a pass may make the program; any number where memory is asked for at the cost of time, and where the input does not fit
@@ -51,4 +52,10 @@ impl Search<'_> {
             (false, _) => self.options.chunk_bytes.is_none().then_some(1.0 + STARTING),
         }
     }
+}
+
+/// How many times as long as the input, which takes so many seconds, a module takes.
+pub(super) fn slowdown(estimator: &Memoized<'_>, module: &Module, input: Option<f64>) -> Option<f64> {
+    let input = input?;
+    estimator.seconds(module).map(|seconds| seconds / input)
 }
