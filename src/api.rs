@@ -142,12 +142,28 @@ pub fn optimize_observed(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Optimized, Failure> {
-    let mut module = read_below(text, options.source_root.as_deref())?;
-    let input = text::print(&module);
+    optimize_read(read(text)?, pipeline, options, observer)
+}
+
+/// The same as [`optimize`] of a module that was not read from text, such as a decoded proto. Problems of one that is not legal have places in what it prints as.
+pub fn optimize_module(module: Module, pipeline: &Pipeline, options: &Options) -> Result<Optimized, Failure> {
+    optimize_read(legal(module)?, pipeline, options, &mut Nobody)
+}
+
+/// The same as [`optimize_observed`] of a legal module.
+pub(crate) fn optimize_read(
+    mut module: Module,
+    pipeline: &Pipeline,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Optimized, Failure> {
+    if let Some(root) = options.source_root.as_deref() {
+        module.set_source_root(root);
+    }
     let before = module.clone();
     let estimator = ModelEstimator { target: options.target };
     let report = manager::run_observed(&mut module, pipeline.passes(), options, &estimator, observer)?;
-    optimized(input, report, [before, module])
+    optimized(text::print(&before), report, [before, module])
 }
 
 /// What `full` is with another limit on rewrites ([`Options::bisect_limit`]): nothing is searched for again. The pipeline and all other options are those of `full`.
@@ -191,7 +207,18 @@ pub struct Wanted<'a> {
 
 /// Says how much memory the module in `text` needs, and who holds it at the peak.
 pub fn analyze_as(text: &str, wanted: &Wanted<'_>) -> Result<Analysis, Failure> {
-    let module = read_below(text, wanted.source_root)?;
+    analyze_read(read(text)?, wanted)
+}
+
+/// The same of a module that was not read from text.
+pub fn analyze_module(module: Module, target: Target) -> Result<Analysis, Failure> {
+    analyze_read(legal(module)?, &Wanted { target: Some(target), ..Wanted::default() })
+}
+
+fn analyze_read(mut module: Module, wanted: &Wanted<'_>) -> Result<Analysis, Failure> {
+    if let Some(root) = wanted.source_root {
+        module.set_source_root(root);
+    }
     let target = wanted.target.unwrap_or_else(|| hlo_memory::target_of(&module));
     let details = match wanted.given {
         Some(given) => hlo_memory::details_given(&module, target, given),
@@ -219,23 +246,19 @@ pub fn assignment_text(text: &str, given: Option<&BufferAssignment>) -> Result<S
     Ok(xla_allocations(module, &assignment) + "\n" + &xla_memory_usage(module, &assignment))
 }
 
-/// Parses and verifies a module whose user's files lie below a folder, if that is known.
-fn read_below(text: &str, source_root: Option<&str>) -> Result<Module, Failure> {
-    let mut module = read(text)?;
-    if let Some(root) = source_root {
-        module.set_source_root(root);
-    }
-    Ok(module)
-}
-
 /// Parses and verifies. A text that is none of HLO is called by its name, at its first byte.
-fn read(text: &str) -> Result<Module, Failure> {
+pub(crate) fn read(text: &str) -> Result<Module, Failure> {
     let module = text::parse(text).map_err(|problems| match foreign::of_text(text) {
         Some(Foreign { what, help }) => {
             Failure::Illegal(vec![Diagnostic::at(Span::new(0, 1), format!("this is no HLO: it is {what}")).note(help)])
         }
         None => Failure::Illegal(problems),
     })?;
+    legal(module)
+}
+
+/// A module, if it is legal.
+fn legal(module: Module) -> Result<Module, Failure> {
     let problems = verify::verify(&module);
     if problems.is_empty() { Ok(module) } else { Err(Failure::Illegal(problems)) }
 }

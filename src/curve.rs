@@ -18,11 +18,16 @@ const MOST_POINTS: usize = 10;
 
 /// The curve of the module in `text`, the fastest form first; the program as it was written is always part of it.
 pub fn curve(text: &str, pipeline: &Pipeline, options: &Options) -> Result<Vec<Point>, Failure> {
+    curve_of(&api::read(text)?, pipeline, options)
+}
+
+/// The same of a legal module.
+pub fn curve_of(module: &Module, pipeline: &Pipeline, options: &Options) -> Result<Vec<Point>, Failure> {
     let plain = Options { budget: None, bisect_limit: None, advise: false, ..options.clone() };
     let mut recorder = Recorder { options, grades: Vec::new(), points: Vec::new() };
-    let first = api::optimize_observed(text, pipeline, &plain, &mut recorder)?;
+    let first = api::optimize_read(module.clone(), pipeline, &plain, &mut recorder)?;
     let smallest = Options { budget: Some(floor(&first.report.before)), ..plain };
-    api::optimize_observed(text, pipeline, &smallest, &mut recorder)?;
+    api::optimize_read(module.clone(), pipeline, &smallest, &mut recorder)?;
     Ok(thinned(undominated(recorder.points)))
 }
 

@@ -212,7 +212,7 @@ fn with_curves(results: Vec<Optimized>, job: &Job, rewriting: &Rewriting) -> Res
         return Ok(results);
     }
     let with = |result: Optimized| {
-        let points = curve::curve(&result.input, &rewriting.pipeline, &job.options)?;
+        let points = curve::curve_of(result.before(), &rewriting.pipeline, &job.options)?;
         Ok(Optimized { curve: Some(points), ..result })
     };
     results.into_iter().map(with).collect()

@@ -45,7 +45,9 @@ fn cells(line: &str) -> Vec<String> {
 /// Text without the marks of code and links.
 fn plain(cell: &str) -> String {
     let (mut text, mut rest) = (String::new(), cell);
-    while let Some((before, (words, after))) = rest.split_once('[').and_then(|(before, link)| Some((before, linked(link)?))) {
+    while let Some((before, (words, after))) =
+        rest.split_once('[').and_then(|(before, link)| Some((before, linked(link)?)))
+    {
         text = text + before + words;
         rest = after;
     }

@@ -66,7 +66,7 @@ pub fn decide(first: Optimized, request: Request<'_>, judge: &mut dyn Judge) -> 
     } else {
         None
     };
-    if let Some(answer) = answer.as_ref().filter(|answer| confirms(answer, &first.report.after)) {
+    if let Some(answer) = answer.as_ref().filter(|answer| confirms(answer, &first)) {
         return Ok(confirmed(first, answer, request, judge));
     }
     let before = judge.ask_original(first.before()).map_err(JudgeError::Unasked)?;
@@ -77,7 +77,7 @@ pub fn decide(first: Optimized, request: Request<'_>, judge: &mut dyn Judge) -> 
     if first.report.rewrites.is_empty() {
         return Ok(forms.original(first));
     }
-    let input = first.input.clone();
+    let input = first.before().clone();
     match request.options.budget {
         Some(budget) => forms.within(first, budget)?,
         None => forms.lowest(first)?,
@@ -95,9 +95,15 @@ fn may_be_certain(first: &Optimized, request: Request<'_>, judge: &dyn Judge) ->
     judge.trusts_the_model() && !asks_for_more && is_known && falls && !first.report.rewrites.is_empty()
 }
 
-/// Whether the compiler needs to the byte what the model says.
-fn confirms(answer: &Answer, estimate: &Estimate) -> bool {
-    answer.figures().is_some_and(|figures| figures.total == estimate.total && figures.aliased == estimate.aliased)
+/// Whether the compiler needs what the model says, and less than the original by more than it may be off.
+fn confirms(answer: &Answer, first: &Optimized) -> bool {
+    let (before, after) = (&first.report.before, &first.report.after);
+    answer.figures().is_some_and(|figures| {
+        let total = figures.total.get() as f64;
+        figures.aliased == after.aliased
+            && total <= TRUST * after.total.get() as f64
+            && TRUST * total < before.total.get() as f64
+    })
 }
 
 /// The form that the search found, with the model's figure for the original.
@@ -194,7 +200,7 @@ impl Forms<'_> {
         if self.charge(&self.before, &first.report.before).is_some_and(|charge| charge <= budget) {
             return Ok(());
         }
-        let (input, mut form, mut told) = (first.input.clone(), first, budget);
+        let (input, mut form, mut told) = (first.before().clone(), first, budget);
         for _ in 0..MOST_SEARCHES {
             let (estimate, text) = (form.report.after.clone(), form.text.clone());
             let bounds = Bounds { limit: self.request.options.bisect_limit, budget: Some(told) };
@@ -216,8 +222,8 @@ impl Forms<'_> {
     }
 
     /// A form of the module.
-    fn search(&self, input: &str, bounds: Bounds) -> Result<Optimized, JudgeError> {
-        Ok(api::optimize(input, self.request.pipeline, &self.options(bounds))?)
+    fn search(&self, input: &Module, bounds: Bounds) -> Result<Optimized, JudgeError> {
+        Ok(api::optimize_module(input.clone(), self.request.pipeline, &self.options(bounds))?)
     }
 
     /// The options of a search for a form.
@@ -235,7 +241,7 @@ impl Forms<'_> {
     }
 
     /// The best form with everything that was said.
-    fn verdict(mut self, input: &str) -> Result<Optimized, JudgeError> {
+    fn verdict(mut self, input: &Module) -> Result<Optimized, JudgeError> {
         if let Some(best) = self.best.take() {
             let Best { form, answer: after, bounds, .. } = best;
             let judge = self.judge.name();
@@ -243,7 +249,7 @@ impl Forms<'_> {
             return Ok(Optimized { verdict: Some(Box::new(verdict)), ..form });
         }
         let nothing = Pipeline::parse("").expect("no names are no unknown names");
-        let form = api::optimize(input, &nothing, self.request.options)?;
+        let form = api::optimize_module(input.clone(), &nothing, self.request.options)?;
         Ok(self.original(form))
     }
 }

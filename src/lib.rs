@@ -51,10 +51,10 @@ mod why_not;
 
 pub use answer::{Answer, Attempt, Bounds, Figures, Verdict};
 pub use api::{
-    Analysis, Failure, Optimized, Wanted, analyze, analyze_as, analyze_for_its_target, assignment_text, optimize,
-    optimize_observed, with_limit,
+    Analysis, Failure, Optimized, Wanted, analyze, analyze_as, analyze_for_its_target, analyze_module, assignment_text,
+    optimize, optimize_module, optimize_observed, with_limit,
 };
-pub use curve::curve;
+pub use curve::{curve, curve_of};
 pub use curve_point::Point;
 pub use driver::run;
 pub use exit::Exit;

@@ -123,7 +123,8 @@ impl Run<'_> {
     fn why_not(self, name: &str) -> String {
         let pass = pipeline::find(name).expect("the name was taken from a pass");
         let of = |result: &Optimized| {
-            let alone = || api::optimize(&result.input, &Pipeline::parse(name).ok()?, &self.job.options).ok();
+            let alone =
+                || api::optimize_module(result.before().clone(), &Pipeline::parse(name).ok()?, &self.job.options).ok();
             why_not::text(pass.as_ref(), result, alone)
         };
         self.results.iter().map(of).collect::<Vec<_>>().join("\n")

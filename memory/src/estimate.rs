@@ -142,7 +142,10 @@ impl Estimate {
     }
     /// Whether the model knows all of the module that it describes.
     pub fn is_certain(&self) -> bool {
-        self.caveats.is_empty() && self.certain() == self.total && !self.of_all_devices && matches!(self.model, Model::Predicted | Model::Exact)
+        self.caveats.is_empty()
+            && self.certain() == self.total
+            && !self.of_all_devices
+            && matches!(self.model, Model::Predicted | Model::Exact)
     }
     /// What decides between programs: XLA's total and what it leaves out.
     pub fn total_with_scratch(&self) -> Bytes {

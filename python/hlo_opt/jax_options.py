@@ -36,8 +36,8 @@ class Options:
     """How to rewrite and who judges.
 
     `exactness`, `assume`, `passes`, `chunk_bytes`, `min_saving` and `objective` are those of `hlo_opt.optimize`. `judge` is "xla" (the compiler's own
-    figures decide, and a rewrite that turns out worse is backed off; the original is compiled too unless the model knows all of it and the compiler confirms to
-    the byte what it says of the result), "both" (the original is compiled always) or "model" (believe the memory model and compile once). `target` is the compiler the model speaks of; None takes the device in use.
+    figures decide, and a rewrite that turns out worse is backed off; the original is compiled too unless the model knows all of it and the compiler confirms
+    what it says of the result), "both" (the original is compiled always) or "model" (believe the memory model and compile once). `target` is the compiler the model speaks of; None takes the device in use.
     `budget` is the memory in bytes that the program may take on one device: rewriting then costs run time only as far as it must, and a program that fits
     as it is stays. Where no form fits, the smallest one runs, with a BudgetWarning.
     """

@@ -20,12 +20,20 @@ pub(crate) fn optimize(
     let options = settings.options()?;
     let pipeline = settings.pipeline()?;
     let request = Request { pipeline: &pipeline, options: &options, max_slowdown };
-    guarded(|| rewritten(&source(data)?, request, judge.map(Callable)))
+    guarded(|| rewritten(source(data)?, request, judge.map(Callable)))
 }
 
-fn rewritten(source: &str, request: Request<'_>, judge: Option<Callable>) -> Result<(String, Vec<u8>, String), Stop> {
+fn rewritten(
+    source: Source<'_>,
+    request: Request<'_>,
+    judge: Option<Callable>,
+) -> Result<(String, Vec<u8>, String), Stop> {
     let Request { pipeline, options, .. } = request;
-    let mut optimized = hlo_opt::optimize(source, pipeline, options).map_err(|failure| Stop::of(failure, source))?;
+    let (found, source) = match source {
+        Source::Text(text) => (hlo_opt::optimize(text, pipeline, options), text),
+        Source::Module(module) => (hlo_opt::optimize_module(*module, pipeline, options), ""),
+    };
+    let mut optimized = found.map_err(|failure| Stop::of(failure, source))?;
     if let Some(mut judge) = judge {
         optimized = hlo_opt::decide(optimized, request, &mut judge).map_err(|error| match error {
             JudgeError::Unasked(reason) => Stop::Unasked(reason),
@@ -47,8 +55,14 @@ pub(crate) fn curve(data: &[u8], settings: &Settings<'_>) -> Result<Vec<CurvePoi
         (point.total.get(), point.seconds, point.is_certain, point.rewrites, point.grade.map(Grade::name), point.step)
     };
     guarded(|| {
-        let source = source(data)?;
-        let points = hlo_opt::curve(&source, &pipeline, &options).map_err(|failure| Stop::of(failure, &source))?;
+        let points = match source(data)? {
+            Source::Text(text) => {
+                hlo_opt::curve(text, &pipeline, &options).map_err(|failure| Stop::of(failure, text))?
+            }
+            Source::Module(module) => {
+                hlo_opt::curve_of(&module, &pipeline, &options).map_err(|failure| Stop::of(failure, ""))?
+            }
+        };
         Ok(points.into_iter().map(point).collect())
     })
 }
@@ -57,8 +71,12 @@ pub(crate) fn curve(data: &[u8], settings: &Settings<'_>) -> Result<Vec<CurvePoi
 pub(crate) fn analyze(data: &[u8], target: &str) -> Result<String, Stop> {
     let target = options::target(target)?;
     guarded(|| {
-        let source = source(data)?;
-        let analysis = hlo_opt::analyze(&source, target).map_err(|failure| Stop::of(failure, &source))?;
+        let analysis = match source(data)? {
+            Source::Text(text) => hlo_opt::analyze(text, target).map_err(|failure| Stop::of(failure, text))?,
+            Source::Module(module) => {
+                hlo_opt::analyze_module(*module, target).map_err(|failure| Stop::of(failure, ""))?
+            }
+        };
         Ok(analysis.report_json(target))
     })
 }
@@ -67,25 +85,33 @@ pub(crate) fn analyze(data: &[u8], target: &str) -> Result<String, Stop> {
 /// `is_certain` where it comes from, and for one with collectives whose devices cannot be listed.
 pub(crate) fn one_device(data: &[u8], is_certain: bool) -> Result<Option<Vec<u8>>, Stop> {
     guarded(|| {
-        let source = source(data)?;
-        let mut module = text::parse(&source).map_err(|problems| Stop::illegal(&problems, &source))?;
+        let mut module = match source(data)? {
+            Source::Text(source) => text::parse(source).map_err(|problems| Stop::illegal(&problems, source))?,
+            Source::Module(module) => *module,
+        };
         if !is_certain && !per_device::is_per_device(&module) {
             return Ok(None);
         }
         let Some(patch) = per_device::for_one_device(&module) else { return Ok(None) };
         patch.apply(&mut module).map_err(|error| Stop::Internal(error.to_string()))?;
-        module_proto(&module).map(Some).map_err(|problems| Stop::illegal(&problems, &source))
+        module_proto(&module).map(Some).map_err(|problems| Stop::illegal(&problems, ""))
     })
 }
 
-/// The text of a module, whatever form it came in.
-fn source(data: &[u8]) -> Result<String, Stop> {
+/// A module as it came.
+enum Source<'a> {
+    Text(&'a str),
+    /// A serialized proto, decoded.
+    Module(Box<Module>),
+}
+
+fn source(data: &[u8]) -> Result<Source<'_>, Stop> {
     if proto::looks_like_proto(data) {
         let decoded = proto::read(data).map_err(|problems| Stop::illegal(&problems, ""))?;
-        return Ok(text::print(&decoded.module));
+        return Ok(Source::Module(Box::new(decoded.module)));
     }
     let text = std::str::from_utf8(data).map_err(|error| Stop::not_text(data, error.valid_up_to()))?;
-    Ok(text.to_owned())
+    Ok(Source::Text(text))
 }
 
 /// The proto of the rewritten module.

@@ -67,7 +67,7 @@ def rows(before, compiler, options):
         seconds = known_seconds(compiler, module)
         memory = model(module, options)
         if form == FIRST:
-            written, floor = seconds, memory["floor_bytes"]
+            written, floor = seconds, memory["floor"]
         time = seconds / written if seconds and written else None
         yield Row(before.stem, form, compiler.figure(module, "total_bytes"), memory["total_bytes"], memory["error_margin_bytes"], floor, time)
 
