@@ -249,16 +249,20 @@ fn one_loop_makes_what_another_one_needs_and_decisions_are_taken_on_one_value() 
 /// What each product is compared with is known only when all of them were seen: a second loop multiplies again, but only where memory is short.
 #[test]
 fn products_are_made_again_only_for_a_budget_and_never_decided_on_twice() {
-    let lines = "  %a = f32[16,4] parameter(0)
+    let lines = |most: &str, less: &str| {
+        format!(
+            "  %a = f32[16,4] parameter(0)
   %b = f32[16,4] parameter(1)
   %zero = f32[] constant(0)
-  %d = f32[16,16] dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-  %most = f32[] reduce(%d, %zero), dimensions={0,1}, to_apply=%most
-  %mosts = f32[16,16] broadcast(%most), dimensions={}
-  %less = f32[16,16] subtract(%d, %mosts)
+  %d = f32[16,16] dot(%a, %b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+{most}
+  %mosts = f32[16,16] broadcast(%most), dimensions={{}}
+{less}
   %f = pred[16,16] is-finite(%less)
   %e = f32[16,16] select(%f, %less, %d)
-  ROOT %u = f32[16] reduce(%e, %zero), dimensions={1}, to_apply=%sum";
+  ROOT %u = f32[16] reduce(%e, %zero), dimensions={{1}}, to_apply=%sum"
+        )
+    };
     let whole = |lines: &str, budget| {
         let before = program(lines);
         let options =
@@ -273,28 +277,25 @@ fn products_are_made_again_only_for_a_budget_and_never_decided_on_twice() {
         made.collect::<Vec<bool>>()
     };
     let (short, enough) = (Some(Bytes(1 << 8)), Some(Bytes(1 << 12)));
-    assert!(whole(lines, short).contains(&false), "every product is made twice, on blocks");
+    let of_all = "  %most = f32[] reduce(%d, %zero), dimensions={0,1}, to_apply=%most";
+    let below = lines(of_all, "  %less = f32[16,16] subtract(%d, %mosts)");
+    assert!(whole(&below, short).contains(&false), "every product is made twice, on blocks");
     for budget in [None, enough] {
-        let made = whole(lines, budget);
+        let made = whole(&below, budget);
         assert!(!made.is_empty() && !made.contains(&false), "all products stand in memory: {made:?}");
     }
-    let compared = "%is = pred[16,16] compare(%d, %mosts), direction=EQ\n  %less = f32[16,16] convert(%is)";
-    let decided = lines.replace("%less = f32[16,16] subtract(%d, %mosts)", compared);
-    let made = whole(&decided, short);
+    let compared = "  %is = pred[16,16] compare(%d, %mosts), direction=EQ\n  %less = f32[16,16] convert(%is)";
+    let made = whole(&lines(of_all, compared), short);
     assert!(!made.is_empty() && !made.contains(&false), "the largest may not be found again: {made:?}");
     // What is above zero is asked by one of the loops, of the products that it makes itself.
-    let above = "%zeros = f32[16,16] broadcast(%zero), dimensions={}
-  %is = pred[16,16] compare(%d, %zeros), direction=GT
-  %less = f32[16,16] select(%is, %mosts, %zeros)";
-    let masked = lines.replace("%less = f32[16,16] subtract(%d, %mosts)", above);
-    assert!(whole(&masked, short).contains(&false), "one loop decides");
+    let above = "  %zeros = f32[16,16] broadcast(%zero), dimensions={}
+  %is = pred[16,16] compare(%d, %zeros), direction=GT";
+    let chosen = "  %less = f32[16,16] select(%is, %mosts, %zeros)";
+    assert!(whole(&lines(of_all, &format!("{above}\n{chosen}")), short).contains(&false), "one loop decides");
     // The first loop asks as well: one product could be above zero for one of them only.
-    let asked = "%kept = f32[16,16] select(%is, %d, %zeros)
-  %most = f32[] reduce(%kept, %zero)";
-    let (early, late) = above.rsplit_once('\n').expect("the mask stands before");
-    let both = lines.replace("%most = f32[] reduce(%d, %zero)", &format!("{early}\n  {asked}"));
-    let both = both.replace("%less = f32[16,16] subtract(%d, %mosts)", late.trim());
-    let made = whole(&both, short);
+    let asked = "  %kept = f32[16,16] select(%is, %d, %zeros)
+  %most = f32[] reduce(%kept, %zero), dimensions={0,1}, to_apply=%most";
+    let made = whole(&lines(&format!("{above}\n{asked}"), chosen), short);
     assert!(!made.is_empty() && !made.contains(&false), "two loops would decide: {made:?}");
 }
 
