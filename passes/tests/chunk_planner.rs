@@ -263,6 +263,7 @@ fn products_are_made_again_only_for_a_budget_and_never_decided_on_twice() {
   ROOT %u = f32[16] reduce(%e, %zero), dimensions={{1}}, to_apply=%sum"
         )
     };
+    // Programs that an interpreter runs are too small for blocks that nobody asks for.
     let whole = |lines: &str, budget| {
         let before = program(lines);
         let options =
