@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use hlo_ir::{Module, Opcode, text, verify};
 use hlo_memory::{Bytes, Target};
-use hlo_passes::{Grade, Options};
+use hlo_passes::{Grade, Options, Outcome};
 
 use chunking::seeded_planner::{COMBINERS, NEAREST, apply, first, largest, notes, offers, offers_with, program};
 use chunking::{assert_same_results, graphs};
@@ -467,6 +467,27 @@ fn convolution(labels: &str, images: &str, kernel: &str, made: &str, window: &st
   ROOT %s = f32[{}] reduce(%e, %zero), dimensions={{1,2,3}}, to_apply=%sum",
         made.split_once(',').expect("images come first").0
     ))
+}
+
+#[test]
+fn ends_of_loops_have_conditions_of_their_own() {
+    let says = |lines: &str, words: &str| {
+        offers(&program(lines), 256, Grade::HloExact).into_iter().any(|finding| match finding.outcome {
+            Outcome::Rewrite { conditions, .. } => conditions.iter().any(|condition| condition.text.contains(words)),
+            Outcome::Missed(_) | Outcome::Withheld { .. } => false,
+        })
+    };
+    let counted = "  %x = s32[64,8] parameter(0)
+  %y = s32[32,8] parameter(1)
+  %zero = s32[] constant(0)
+  %p = s32[64,32] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %n = s32[64,32] negate(%p)
+  ROOT %s = s32[] reduce(%n, %zero), dimensions={0,1}, to_apply=%count";
+    for (words, of_rows, of_all) in
+        [("written exactly once", true, false), ("joined by the reduction's own", false, true)]
+    {
+        assert_eq!((says(NEAREST, words), says(counted, words)), (of_rows, of_all), "{words}");
+    }
 }
 
 /// XLA:CPU has no slices of `bf16` and would widen the whole array.
