@@ -48,14 +48,12 @@ fn damage(line: &str, random: &mut Random) -> String {
         "dynamic-update-slice",
         "all-reduce-done",
     ];
-    match random.below(4) {
+    match random.below(5) {
         0 => without(line, KEYS[random.below(KEYS.len())]),
         1 => with_opcode(line, OPCODES[random.below(OPCODES.len())]),
         2 => line.replacen("[1", "[1099511627776", 1),
-        _ => {
-            let line = line.replacen("(%", "(", 1);
-            line.replacen("index=1", "index=99", 1)
-        }
+        3 => line.replacen("(%", "(", 1),
+        _ => line.replacen("index=1", "index=99", 1),
     }
 }
 

@@ -31,17 +31,18 @@
 //! of their dimensions is computed on blocks (elementwise operations, products along batch and free dimensions, reductions over other
 //! dimensions, gathers, sorts of rows, `while` loops that treat every row alone, ...), and ends in
 //!
-//! - a scatter, as above;
-//! - an array that is needed whole, into which each block is written (`dynamic-update-slice`);
-//! - a reduction over the rows: block by block for integers (bitwise) and float minima and maxima (hlo-exact), for sums and products of
-//!   floats only with `--exactness=reassociate`, because the order of the sum changes;
-//! - a contraction of the rows, with the same grades.
+//! - a scatter: sound because updates keep their order, as above;
+//! - an array that is needed whole, into which each block is written (`dynamic-update-slice`): sound because each row is written exactly once, by the
+//!   block that holds it;
+//! - a reduction over the rows: sound because results of blocks are joined by the reduction's own operation, starting from its neutral element. For
+//!   integers it is bitwise, for float minima and maxima hlo-exact; sums and products of floats change their order, which takes
+//!   `--exactness=reassociate`;
+//! - a contraction of the rows, with the same grades: sound because the sum of all products is the sum of what the blocks sum up to.
 //!
 //! All ends that share producers share a loop. What one dimension cannot end is computed again in a second loop over another dimension, if
 //! that costs at most a twentieth of the work, and only if no comparison, rounding or sort follows a value that could round differently
-//! in the two loops. It may cost more where 128 MiB or more are spared: 35 % of the memory traffic spared if kernels compute it on the way (from 2 GiB
-//! on 70 %, whatever it is), and on CPU, with products of matrices among it, 90 % of the traffic if that is no more than 33 % of the work. Where a
-//! `--budget` is missed there is no bound.
+//! in the two loops. The more memory is spared, the more of it may be computed again, as long as that costs less than the memory traffic that is spared,
+//! or with products little more: `docs/how-it-works.md#what-a-rewrite-may-cost` has the bounds. Where a `--budget` is missed there is none.
 //!
 //! A block is a sixteenth of arguments and outputs, between 4 and 64 MiB; fewer, larger blocks are made
 //! where starting iterations, adding to accumulators or reading whole operands would cost more than 30 % of the work itself (15 % on CPU for

@@ -177,13 +177,30 @@ ENTRY main {
             )
         };
         let levels: String = (1..40).map(level).collect();
-        let text = format!(
-            "HloModule m\n\nf0 {{\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] add(x, x)\n}}\n\n{levels}ENTRY main {{\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] call(x), to_apply=f39\n}}\n"
-        );
-        assert_eq!(costs(&text, &["y"]).len(), 1);
-        let sorted = text.replacen("add(x, x)", "sort(x), dimensions={0}, to_apply=less", 1);
-        let less = "less {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = pred[] compare(a, b), direction=LT\n}\n\nf0 {";
-        let module = text::parse(&sorted.replacen("f0 {", less, 1)).expect("a module");
+        let doubled = |first: &str| {
+            format!(
+                "HloModule m
+
+less {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}}
+
+f0 {{
+  x = f32[8] parameter(0)
+  ROOT y = f32[8] {first}
+}}
+
+{levels}ENTRY main {{
+  x = f32[8] parameter(0)
+  ROOT y = f32[8] call(x), to_apply=f39
+}}
+"
+            )
+        };
+        assert_eq!(costs(&doubled("add(x, x)"), &["y"]).len(), 1);
+        let module = text::parse(&doubled("sort(x), dimensions={0}, to_apply=less")).expect("a module");
         let costs = Costs::new(&module, Machine::of(Target::Cpu));
         assert_eq!(costs.of(module.computation(module.entry()).root), None, "nobody knows what a sort takes");
         // A comparison in each of 2^39 sorts.

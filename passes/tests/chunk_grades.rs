@@ -75,8 +75,13 @@ fn grade_of_first(source: &str) -> Grade {
 }
 
 fn source(t: &str, lines: &str, root: &str) -> String {
+    source_with("", t, lines, root)
+}
+
+/// The same with computations that the lines call.
+fn source_with(computations: &str, t: &str, lines: &str, root: &str) -> String {
     let source = format!(
-        "{HEAD}\nENTRY %main {{
+        "{HEAD}{computations}\nENTRY %main {{
   %x = f32[7] parameter(0)
   %i = s32[64] parameter(1)
   %v = f32[64] parameter(2)
@@ -140,23 +145,38 @@ fn products_with_the_only_row_of_a_table_are_computed_in_another_order() {
 fn a_sum_with_what_becomes_a_scatter_is_taken_in_otherwise() {
     // XLA takes `%a` into the first scatter, and then two scatters meet; seed 7,109,005.
     let scatter = "index_vector_dim=1, update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, to_apply=%add_f32";
-    let lines = format!(
-        "  %n = f32[] constant(0)\n  %zeros = f32[7] broadcast(%n), dimensions={{}}\n  %other = s32[64,1] reshape(%i)\n  %first = f32[7] scatter(%zeros, %other, %w), {scatter}\n  %u = f32[64] negate(%v)"
-    );
     // Where bits may differ the sum would stay behind a loop that the scatters share.
     let exact = Options { exactness: Grade::Bitwise, ..options(80) };
     let second = |sum: &str| {
-        let source = source("f32", &lines, &format!("{sum}\n  ROOT %r = f32[7] add(%y, %a)"))
-            .replace("scatter(%x, %index", "scatter(%zeros, %index");
+        let source = format!(
+            "{HEAD}
+ENTRY %main {{
+  %x = f32[7] parameter(0)
+  %i = s32[64] parameter(1)
+  %v = f32[64] parameter(2)
+  %w = f32[64] parameter(3)
+  %one = s32[] constant(1)
+  %ones = s32[64] broadcast(%one), dimensions={{}}
+  %next = s32[64] add(%i, %ones)
+  %index = s32[64,1] reshape(%next)
+  %n = f32[] constant(0)
+  %zeros = f32[7] broadcast(%n), dimensions={{}}
+  %other = s32[64,1] reshape(%i)
+  %first = f32[7] scatter(%zeros, %other, %w), {scatter}
+  %u = f32[64] negate(%v)
+  %y = f32[7] scatter(%zeros, %index, %u), {scatter}
+  %a = f32[7] {sum}
+  ROOT %r = f32[7] add(%y, %a)\n}}\n"
+        );
         let found = find(&parse(&source), &exact);
         let grades = found.into_iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
         grades.map(|finding| finding.grade).max()
     };
-    assert_eq!(second("  %a = f32[7] add(%first, %x)"), None);
-    assert_eq!(second("  %a = f32[7] maximum(%first, %x)"), Some(Grade::Bitwise));
+    assert_eq!(second("add(%first, %x)"), None);
+    assert_eq!(second("maximum(%first, %x)"), Some(Grade::Bitwise));
     // The same behind a call, which XLA inlines first.
-    assert_eq!(second("  %a = f32[7] call(%first, %x), to_apply=%plus"), None);
-    assert_eq!(second("  %a = f32[7] call(%first, %x), to_apply=%most"), Some(Grade::Bitwise));
+    assert_eq!(second("call(%first, %x), to_apply=%plus"), None);
+    assert_eq!(second("call(%first, %x), to_apply=%most"), Some(Grade::Bitwise));
 }
 
 #[test]
@@ -300,20 +320,19 @@ ENTRY %main {{
 fn columns_of_few_are_multiplied_together() {
     // The product is computed for all columns at once, and then not joined with the sum; seed 11,012,437.
     let graded = |columns: usize, inside: usize, sum: &str| {
+        let (window, dims) =
+            if inside > 0 { (format!("{columns},{inside}"), "1,2") } else { (columns.to_string(), "1") };
         let text = format!(
             "{HEAD}
 ENTRY %main {{
-  %x = f32[7,{columns}] parameter(0)
+  %x = f32[7,{window}] parameter(0)
   %i = s32[64,1] parameter(1)
-  %v = f32[64,{columns}] parameter(2)
-  %p = f32[64,{columns}] multiply(%v, %v)
-  %s = f32[64,{columns}] {sum}(%p, %v)
-  %u = f32[64,{columns}] sine(%s)
-  ROOT %y = f32[7,{columns}] scatter(%x, %i, %u), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%most_f32\n}}\n"
+  %v = f32[64,{window}] parameter(2)
+  %p = f32[64,{window}] multiply(%v, %v)
+  %s = f32[64,{window}] {sum}(%p, %v)
+  %u = f32[64,{window}] sine(%s)
+  ROOT %y = f32[7,{window}] scatter(%x, %i, %u), update_window_dims={{{dims}}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%most_f32\n}}\n"
         );
-        let deep = text.replace(&format!(",{columns}]"), &format!(",{columns},{inside}]"));
-        let deep = deep.replace("update_window_dims={1}", "update_window_dims={1,2}");
-        let text = if inside > 0 { deep } else { text };
         let found = offers(&parse(&text), 256, Grade::HloExact).into_iter();
         let note = format!("{columns} blocks of 1 rows");
         let by_columns =
@@ -465,15 +484,10 @@ fn a_selection_of_the_larger_short_float_may_flush_subnormals() {
         assert_eq!(picks(element, "%v", "%v"), Grade::Bitwise, "{element}");
     }
     assert_eq!(picks("f32", "%v", "%w"), Grade::Bitwise, "a maximum however many are computed");
-    let called = source(
-        "bf16",
-        "  %m = pred[64] compare(%v, %w), direction=GT\n  %u = bf16[64] call(%m, %v, %w), to_apply=%pick",
-        ALONE,
-    );
+    let lines = "  %m = pred[64] compare(%v, %w), direction=GT\n  %u = bf16[64] call(%m, %v, %w), to_apply=%pick";
     let pick = "%pick {\n  %m = pred[64] parameter(0)\n  %a = bf16[64] parameter(1)\n  %b = bf16[64] parameter(2)
   ROOT %s = bf16[64] select(%m, %a, %b)\n}\n";
-    let called = called.replacen("HloModule m\n", &format!("HloModule m\n{pick}"), 1);
-    assert_eq!(grade_of_first(&called), Grade::HloExact, "jnp.where is a call");
+    assert_eq!(grade_of_first(&source_with(pick, "bf16", lines, ALONE)), Grade::HloExact, "jnp.where is a call");
 }
 
 /// XLA sums up the last column alone where it sees that no other one is needed, and by other means.
@@ -489,28 +503,28 @@ fn a_part_of_sums_may_be_summed_otherwise() {
         let rewrite = found.into_iter().find(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
         rewrite.expect("the scatter is cut into blocks").grade
     };
-    let sums = "reduce-window(%b, %zero), window={size=1x2 pad=0_0x1_0}, to_apply=%add_f32";
-    assert_eq!(cut(2, sums, "slice(%s), slice={[0:64], [1:2]}"), Grade::HloExact);
+    let summed = |pad: &str| format!("reduce-window(%b, %zero), window={{size=1x2{pad}}}, to_apply=%add_f32");
+    let sums = summed(" pad=0_0x1_0");
+    assert_eq!(cut(2, &sums, "slice(%s), slice={[0:64], [1:2]}"), Grade::HloExact);
     let started = format!("{sums}\n  %at = s32[] constant(1)\n  %none = s32[] constant(0)");
     assert_eq!(cut(2, &started, "dynamic-slice(%s, %none, %at), dynamic_slice_sizes={64,1}"), Grade::HloExact);
-    assert_eq!(cut(1, &sums.replace(" pad=0_0x1_0", ""), "negate(%s)"), Grade::Bitwise, "all of them");
+    assert_eq!(cut(1, &summed(""), "negate(%s)"), Grade::Bitwise, "all of them");
     let of = |text: &str| {
         let found = find(&parse(text), &Options { exactness: Grade::Bitwise, ..options(80) });
         let made = found.into_iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
         made.map(|finding| finding.grade).collect::<Vec<_>>()
     };
-    let head = "  ROOT %c = f32[] maximum(%a, %b)\n}\n";
     let lines = "  %b = f32[64,2] broadcast(%v), dimensions={0}\n  %s = f32[64,2] call(%b), to_apply=%sums
   %p = f32[64,1] slice(%s), slice={[0:64], [1:2]}\n  %u = f32[64] reshape(%p)";
     let sums = format!(
         "%sums {{\n  %b = f32[64,2] parameter(0)\n  %zero = f32[] constant(0)\n  ROOT %s = f32[64,2] {sums}\n}}\n"
     );
-    let called = source("f32", lines, ALONE).replacen(head, &format!("{head}{sums}"), 1);
+    let called = source_with(&sums, "f32", lines, ALONE);
     assert_eq!(of(&called), [Grade::HloExact], "jnp.cumsum is a call");
     let lines = "  %b = f32[64,2] broadcast(%v), dimensions={0}\n  %s = f32[64,2] call(%b), to_apply=%sums
   %u = f32[64] call(%s), to_apply=%last";
     let last = "%last {\n  %s = f32[64,2] parameter(0)\n  %p = f32[64,1] slice(%s), slice={[0:64], [1:2]}
   ROOT %u = f32[64] reshape(%p)\n}\n";
-    let called = source("f32", lines, ALONE).replacen(head, &format!("{head}{sums}{last}"), 1);
+    let called = source_with(&format!("{sums}{last}"), "f32", lines, ALONE);
     assert_eq!(of(&called), [Grade::HloExact], "so is what takes the column");
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use hlo_ir::{Module, Opcode, text, verify};
 use hlo_memory::{Bytes, Target};
-use hlo_passes::{Grade, Options};
+use hlo_passes::{Grade, Options, Outcome};
 
 use chunking::seeded_planner::{COMBINERS, NEAREST, apply, first, largest, notes, offers, offers_with, program};
 use chunking::{assert_same_results, graphs};
@@ -249,16 +249,21 @@ fn one_loop_makes_what_another_one_needs_and_decisions_are_taken_on_one_value() 
 /// What each product is compared with is known only when all of them were seen: a second loop multiplies again, but only where memory is short.
 #[test]
 fn products_are_made_again_only_for_a_budget_and_never_decided_on_twice() {
-    let lines = "  %a = f32[16,4] parameter(0)
+    let lines = |most: &str, less: &str| {
+        format!(
+            "  %a = f32[16,4] parameter(0)
   %b = f32[16,4] parameter(1)
   %zero = f32[] constant(0)
-  %d = f32[16,16] dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-  %most = f32[] reduce(%d, %zero), dimensions={0,1}, to_apply=%most
-  %mosts = f32[16,16] broadcast(%most), dimensions={}
-  %less = f32[16,16] subtract(%d, %mosts)
+  %d = f32[16,16] dot(%a, %b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+{most}
+  %mosts = f32[16,16] broadcast(%most), dimensions={{}}
+{less}
   %f = pred[16,16] is-finite(%less)
   %e = f32[16,16] select(%f, %less, %d)
-  ROOT %u = f32[16] reduce(%e, %zero), dimensions={1}, to_apply=%sum";
+  ROOT %u = f32[16] reduce(%e, %zero), dimensions={{1}}, to_apply=%sum"
+        )
+    };
+    // Programs that an interpreter runs are too small for blocks that nobody asks for.
     let whole = |lines: &str, budget| {
         let before = program(lines);
         let options =
@@ -273,28 +278,25 @@ fn products_are_made_again_only_for_a_budget_and_never_decided_on_twice() {
         made.collect::<Vec<bool>>()
     };
     let (short, enough) = (Some(Bytes(1 << 8)), Some(Bytes(1 << 12)));
-    assert!(whole(lines, short).contains(&false), "every product is made twice, on blocks");
+    let of_all = "  %most = f32[] reduce(%d, %zero), dimensions={0,1}, to_apply=%most";
+    let below = lines(of_all, "  %less = f32[16,16] subtract(%d, %mosts)");
+    assert!(whole(&below, short).contains(&false), "every product is made twice, on blocks");
     for budget in [None, enough] {
-        let made = whole(lines, budget);
+        let made = whole(&below, budget);
         assert!(!made.is_empty() && !made.contains(&false), "all products stand in memory: {made:?}");
     }
-    let compared = "%is = pred[16,16] compare(%d, %mosts), direction=EQ\n  %less = f32[16,16] convert(%is)";
-    let decided = lines.replace("%less = f32[16,16] subtract(%d, %mosts)", compared);
-    let made = whole(&decided, short);
+    let compared = "  %is = pred[16,16] compare(%d, %mosts), direction=EQ\n  %less = f32[16,16] convert(%is)";
+    let made = whole(&lines(of_all, compared), short);
     assert!(!made.is_empty() && !made.contains(&false), "the largest may not be found again: {made:?}");
     // What is above zero is asked by one of the loops, of the products that it makes itself.
-    let above = "%zeros = f32[16,16] broadcast(%zero), dimensions={}
-  %is = pred[16,16] compare(%d, %zeros), direction=GT
-  %less = f32[16,16] select(%is, %mosts, %zeros)";
-    let masked = lines.replace("%less = f32[16,16] subtract(%d, %mosts)", above);
-    assert!(whole(&masked, short).contains(&false), "one loop decides");
+    let above = "  %zeros = f32[16,16] broadcast(%zero), dimensions={}
+  %is = pred[16,16] compare(%d, %zeros), direction=GT";
+    let chosen = "  %less = f32[16,16] select(%is, %mosts, %zeros)";
+    assert!(whole(&lines(of_all, &format!("{above}\n{chosen}")), short).contains(&false), "one loop decides");
     // The first loop asks as well: one product could be above zero for one of them only.
-    let asked = "%kept = f32[16,16] select(%is, %d, %zeros)
-  %most = f32[] reduce(%kept, %zero)";
-    let (early, late) = above.rsplit_once('\n').expect("the mask stands before");
-    let both = lines.replace("%most = f32[] reduce(%d, %zero)", &format!("{early}\n  {asked}"));
-    let both = both.replace("%less = f32[16,16] subtract(%d, %mosts)", late.trim());
-    let made = whole(&both, short);
+    let asked = "  %kept = f32[16,16] select(%is, %d, %zeros)
+  %most = f32[] reduce(%kept, %zero), dimensions={0,1}, to_apply=%most";
+    let made = whole(&lines(&format!("{above}\n{asked}"), chosen), short);
     assert!(!made.is_empty() && !made.contains(&false), "two loops would decide: {made:?}");
 }
 
@@ -465,6 +467,27 @@ fn convolution(labels: &str, images: &str, kernel: &str, made: &str, window: &st
   ROOT %s = f32[{}] reduce(%e, %zero), dimensions={{1,2,3}}, to_apply=%sum",
         made.split_once(',').expect("images come first").0
     ))
+}
+
+#[test]
+fn ends_of_loops_have_conditions_of_their_own() {
+    let says = |lines: &str, words: &str| {
+        offers(&program(lines), 256, Grade::HloExact).into_iter().any(|finding| match finding.outcome {
+            Outcome::Rewrite { conditions, .. } => conditions.iter().any(|condition| condition.text.contains(words)),
+            Outcome::Missed(_) | Outcome::Withheld { .. } => false,
+        })
+    };
+    let counted = "  %x = s32[64,8] parameter(0)
+  %y = s32[32,8] parameter(1)
+  %zero = s32[] constant(0)
+  %p = s32[64,32] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %n = s32[64,32] negate(%p)
+  ROOT %s = s32[] reduce(%n, %zero), dimensions={0,1}, to_apply=%count";
+    for (words, of_rows, of_all) in
+        [("written exactly once", true, false), ("joined by the reduction's own", false, true)]
+    {
+        assert_eq!((says(NEAREST, words), says(counted, words)), (of_rows, of_all), "{words}");
+    }
 }
 
 /// XLA:CPU has no slices of `bf16` and would widen the whole array.

@@ -199,39 +199,40 @@ fn control_flow_is_no_obstacle() {
 
 #[test]
 fn calls_between_producers_are_looked_through() {
-    let callee = format!(
-        "%wrap (i: s32[64]) -> (s32[64,1], s32[64]) {{
-  %i = s32[64] parameter(0)
-{}
-  ROOT %t = (s32[64,1], s32[64]) tuple(%index, %moved)
-}}\n",
-        wrapped(64)
-    );
-    let lines = format!(
-        "  %x = s32[7] parameter(0)
-  %j = s32[64] parameter(1)
-  %twice = s32[64] add(%j, %j)
-  %called = (s32[64,1], s32[64]) call(%twice), to_apply=%wrap
-  %columns = s32[64,1] get-tuple-element(%called), index=0
-  %values = s32[64] get-tuple-element(%called), index=1
-  ROOT %y = s32[7] scatter(%x, %columns, %values), {VECTOR}, to_apply=%add_s32"
-    );
-    let (after, notes) = checked(&module(&callee, &lines), 80);
-    assert_eq!((notes.len(), count(&after, Opcode::Call)), (1, 0));
-    // A value inside the callee that must stand in memory: the call's results are read instead, and nothing is saved.
-    let sorted = callee.replace(
-        "%negative = ",
-        "%sorted = s32[64] sort(%i), dimensions={0}, is_stable=true, to_apply=%less\n  %negative = ",
-    );
-    let sorted = sorted.replace("add(%i, %sizes)", "add(%sorted, %sizes)");
-    let less = "%less (p: s32[], q: s32[]) -> pred[] {
+    let source = |indices: &str, attributes: &str| {
+        let callee = format!(
+            "%less (p: s32[], q: s32[]) -> pred[] {{
   %p = s32[] parameter(0)
   %q = s32[] parameter(1)
   ROOT %l = pred[] compare(%p, %q), direction=LT
-}\n";
-    assert!(find(&parse(&module(&(less.to_owned() + &sorted), &lines)), &options(80)).is_empty());
-    let kept = lines.replace("to_apply=%wrap", "to_apply=%wrap, frontend_attributes={inlineable=\"false\"}");
-    assert!(find(&parse(&module(&callee, &kept)), &options(80)).is_empty(), "a manually sharded body stays a call");
+}}
+%wrap (o: s32[64]) -> (s32[64,1], s32[64]) {{
+{indices}
+{}
+  ROOT %t = (s32[64,1], s32[64]) tuple(%index, %moved)
+}}\n",
+            wrapped(64)
+        );
+        let lines = format!(
+            "  %x = s32[7] parameter(0)
+  %j = s32[64] parameter(1)
+  %twice = s32[64] add(%j, %j)
+  %called = (s32[64,1], s32[64]) call(%twice), to_apply=%wrap{attributes}
+  %columns = s32[64,1] get-tuple-element(%called), index=0
+  %values = s32[64] get-tuple-element(%called), index=1
+  ROOT %y = s32[7] scatter(%x, %columns, %values), {VECTOR}, to_apply=%add_s32"
+        );
+        module(&callee, &lines)
+    };
+    let given = "  %i = s32[64] parameter(0)";
+    let (after, notes) = checked(&source(given, ""), 80);
+    assert_eq!((notes.len(), count(&after, Opcode::Call)), (1, 0));
+    // A value inside the callee that must stand in memory: the call's results are read instead, and nothing is saved.
+    let sorted = "  %o = s32[64] parameter(0)
+  %i = s32[64] sort(%o), dimensions={0}, is_stable=true, to_apply=%less";
+    assert!(find(&parse(&source(sorted, "")), &options(80)).is_empty());
+    let kept = source(given, ", frontend_attributes={inlineable=\"false\"}");
+    assert!(find(&parse(&kept), &options(80)).is_empty(), "a manually sharded body stays a call");
 }
 
 #[test]

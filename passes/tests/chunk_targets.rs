@@ -115,7 +115,7 @@ fn what_does_not_fit_its_device_may_become_slower() {
     assert!(loops(&module) > 0, "{:?}", report.remarks);
 }
 
-/// Iterations of the loop that is offered.
+/// Iterations of the loop that is offered where `--chunk-bytes` asks for the smallest blocks: what the flag is given is what this is about.
 fn iterations(source: &str, target: Target) -> i64 {
     let wanted = Options { target, ..options(1) };
     let found = find(&parse(source), &wanted).into_iter().find_map(|finding| match finding.outcome {
@@ -175,7 +175,8 @@ fn blocks_of_a_tpu_are_whole_tiles() {
     let rows = 1_000_000;
     let source = program(rows, &constants("1000000"));
     let rows_of = |target| {
-        let wanted = Options { target, ..options(8 * 10_000) };
+        let machine = (target == Target::Cpu).then(Machine::without_malloc_cache);
+        let wanted = Options { target, machine, chunk_bytes: None, ..options(0) };
         let note = find(&parse(&source), &wanted).into_iter().find_map(|finding| match finding.outcome {
             Outcome::Rewrite { note, .. } => Some(note),
             Outcome::Missed(_) | Outcome::Withheld { .. } => None,

@@ -166,8 +166,9 @@ fn exchanges_between_devices_are_not_made_twice() {
 
 #[test]
 fn programs_that_are_yet_to_be_divided_stay() {
-    let source = loops(12, 2, false).replacen("HloModule loops", "HloModule loops, num_partitions=2", 1);
-    let source =
-        source.replacen("%a = s32[4] parameter(0)", "%a = s32[4] parameter(0), sharding={devices=[2]<=[2]}", 1);
-    assert!(find(&parse(&source)).is_empty());
+    let annotated = [
+        ("HloModule loops", "HloModule loops, num_partitions=2"),
+        ("%a = s32[4] parameter(0)", "%a = s32[4] parameter(0), sharding={devices=[2]<=[2]}"),
+    ];
+    assert!(find(&replaced(&loops(12, 2, false), &annotated)).is_empty());
 }

@@ -43,21 +43,30 @@ fn codes(source: &str, target: Target) -> Vec<&'static str> {
 
 /// `count` copies of a product of one row block with itself, joined by `opcode`; the block of copy `k` starts at `start(k)`.
 fn copies(count: usize, opcode: &str, start: impl Fn(usize) -> usize) -> String {
-    let mut lines = "  %xs = f32[4096,64] parameter(0)\n".to_owned();
+    copies_of("f32", "ROOT ", count, opcode, start)
+}
+
+/// The same before other lines, one of which is the root.
+fn open_copies(count: usize, opcode: &str, start: impl Fn(usize) -> usize) -> String {
+    copies_of("f32", "", count, opcode, start)
+}
+
+/// The same of numbers of type `t`, with `last` in front of the value that joins all.
+fn copies_of(t: &str, last: &str, count: usize, opcode: &str, start: impl Fn(usize) -> usize) -> String {
+    let mut lines = format!("  %xs = {t}[4096,64] parameter(0)\n");
     for k in 0..count {
         let (from, to) = (start(k), start(k) + 64);
-        writeln!(lines, "  %s.{k} = f32[64,64] slice(%xs), slice={{[{from}:{to}], [0:64]}}").unwrap();
-        writeln!(lines, "  %t.{k} = f32[64,64] tanh(%s.{k})").unwrap();
+        writeln!(lines, "  %s.{k} = {t}[64,64] slice(%xs), slice={{[{from}:{to}], [0:64]}}").unwrap();
+        writeln!(lines, "  %t.{k} = {t}[64,64] tanh(%s.{k})").unwrap();
         writeln!(
             lines,
-            "  %d.{k} = f32[64,64] dot(%t.{k}, %s.{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+            "  %d.{k} = {t}[64,64] dot(%t.{k}, %s.{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
         )
         .unwrap();
-        if k == 1 {
-            writeln!(lines, "  %a.1 = f32[64,64] {opcode}(%d.0, %d.1)").unwrap();
-        } else if k > 1 {
-            let root = if k + 1 == count { "ROOT " } else { "" };
-            writeln!(lines, "  {root}%a.{k} = f32[64,64] {opcode}(%a.{}, %d.{k})", k - 1).unwrap();
+        if k > 0 {
+            let root = if k + 1 == count { last } else { "" };
+            let before = if k == 1 { "%d.0".to_owned() } else { format!("%a.{}", k - 1) };
+            writeln!(lines, "  {root}%a.{k} = {t}[64,64] {opcode}({before}, %d.{k})").unwrap();
         }
     }
     lines
@@ -116,8 +125,7 @@ fn sums_of_products_that_leave_the_loop_may_round_anew() {
 
 #[test]
 fn two_copies_stay() {
-    let two = copies(2, "add", |k| 64 * k).replace("  %a.1", "  ROOT %a.1");
-    assert_eq!(codes(&two, Target::Cpu), [""; 0]);
+    assert_eq!(codes(&copies(2, "add", |k| 64 * k), Target::Cpu), [""; 0]);
 }
 
 #[test]
@@ -129,7 +137,7 @@ fn a_thousand_copies_make_one_loop() {
 
 #[test]
 fn stacks_keep_their_order_also_backwards() {
-    let source = copies(3, "add", |k| 64 * k).replace("ROOT ", "");
+    let source = open_copies(3, "add", |k| 64 * k);
     for (order, starts) in [("%d.0, %d.1, %d.2", "next_step"), ("%d.2, %d.1, %d.0", "constant(-64)")] {
         let after = rolled(&format!("{source}  ROOT %c = f32[192,64] concatenate({order}), dimensions={{0}}"));
         assert!(after.contains("dynamic-update-slice") && after.contains(starts), "{after}");
@@ -316,7 +324,7 @@ fn sums_that_take_in_zeros_with_a_part_written_may_lose_the_sign_of_zero() {
 fn a_reduction_behind_the_loop_may_choose_another_library() {
     let source = |last: &str| {
         let add = "%add {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %l = f32[] add(%p, %q)\n}\n\n";
-        let body = copies(4, "add", |k| 64 * k).replace("ROOT ", "");
+        let body = open_copies(4, "add", |k| 64 * k);
         format!(
             "HloModule m\n\n{add}ENTRY %main {{\n{body}  %zero = f32[] constant(0)\n  %sine = f32[64,64] sine(%a.3)\n  {last}\n}}\n"
         )
@@ -329,12 +337,26 @@ fn a_reduction_behind_the_loop_may_choose_another_library() {
 #[test]
 fn one_kernel_of_several_reductions_sums_otherwise_than_one_for_each() {
     let source = |rows: usize, opcode: &str| {
-        let combine = format!(
-            "%join {{\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %l = f32[] {opcode}(%p, %q)\n}}\n\n"
-        );
         let all = 3 * rows;
         let mut lines = format!(
-            "HloModule m\n\n{combine}ENTRY %main {{\n  %xs = f32[{all},64] parameter(0)\n  %zero = f32[] constant(0)\n"
+            "HloModule m
+
+%less {{
+  %p = f32[] parameter(0)
+  %q = f32[] parameter(1)
+  ROOT %l = pred[] compare(%p, %q), direction=LT
+}}
+
+%join {{
+  %p = f32[] parameter(0)
+  %q = f32[] parameter(1)
+  ROOT %l = f32[] {opcode}(%p, %q)
+}}
+
+ENTRY %main {{
+  %xs = f32[{all},64] parameter(0)
+  %zero = f32[] constant(0)
+"
         );
         let mut parts = Vec::new();
         for k in 0..3 {
@@ -344,8 +366,7 @@ fn one_kernel_of_several_reductions_sums_otherwise_than_one_for_each() {
             writeln!(lines, "  %r.{k} = f32[] reduce(%t.{k}, %zero), dimensions={{0,1}}, to_apply=%join").unwrap();
             parts.push(format!("%r.{k}"));
         }
-        let less = "%less {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %l = pred[] compare(%p, %q), direction=LT\n}\n\n";
-        (chained(&lines, &parts, "f32[]") + "}\n").replace("%join {", &format!("{less}%join {{"))
+        chained(&lines, &parts, "f32[]") + "}\n"
     };
     assert_eq!(grades(&source(8, "add")), [Grade::HloExact]);
     assert_eq!(grades(&source(64, "add")), [Grade::Bitwise], "a library sums these alone");
@@ -354,7 +375,7 @@ fn one_kernel_of_several_reductions_sums_otherwise_than_one_for_each() {
 #[test]
 fn what_is_known_when_it_is_compiled_is_computed_otherwise() {
     // Steps that sort what they make of a sorted block and the constant of the step.
-    let source = |work: &str| {
+    let source = |step: &str| {
         let less = "%less {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %l = pred[] compare(%p, %q), direction=LT\n}\n\n";
         let mut lines = format!("HloModule m\n\n{less}ENTRY %main {{\n  %xs = f32[192,64] parameter(0)\n");
         let mut parts = Vec::new();
@@ -364,36 +385,34 @@ fn what_is_known_when_it_is_compiled_is_computed_otherwise() {
             writeln!(lines, "  %t.{k} = f32[64,64] sort(%s.{k}), dimensions={{0}}, to_apply=%less").unwrap();
             writeln!(lines, "  %c.{k} = f32[] constant({k}.5)").unwrap();
             writeln!(lines, "  %b.{k} = f32[64,64] broadcast(%c.{k}), dimensions={{}}").unwrap();
-            writeln!(lines, "  %w.{k} = f32[64,64] {}", work.replace('#', &k.to_string())).unwrap();
+            writeln!(lines, "{}", step.replace('#', &k.to_string())).unwrap();
             writeln!(lines, "  %r.{k} = f32[64,64] sort(%w.{k}), dimensions={{0}}, to_apply=%less").unwrap();
             parts.push(format!("%r.{k}"));
         }
         lines + &format!("  ROOT %all = f32[192,64] concatenate({}), dimensions={{0}}\n}}\n", parts.join(", "))
     };
+    let of = |work: &str| grades(&source(&format!("  %w.# = f32[64,64] {work}")));
     // A power becomes a square, constants of two products become one, functions of constants are taken from a library.
     for work in ["power(%t.#, %b.#)", "multiply(%t.#, %b.#)", "add(%t.#, %b.#)", "atan2(%t.#, %b.#)", "tanh(%b.#)"] {
-        assert_eq!(grades(&source(work)), [Grade::HloExact], "{work}");
+        assert_eq!(of(work), [Grade::HloExact], "{work}");
     }
     for work in ["maximum(%t.#, %b.#)", "clamp(%b.#, %t.#, %b.#)", "negate(%b.#)", "tanh(%t.#)"] {
-        assert_eq!(grades(&source(work)), [Grade::Bitwise], "{work}");
+        assert_eq!(of(work), [Grade::Bitwise], "{work}");
     }
-    assert_eq!(grades(&source("cbrt(%t.#)")), [Grade::HloExact], "its last bits follow the size of a kernel");
-    let chosen = "select(%p.#, %t.#, %b.#)";
-    let compared = |k: usize| format!("  %p.{k} = pred[64,64] compare(%t.{k}, %b.{k}), direction=GT\n  %w.{k} =");
-    let chosen = (0..3).fold(source(chosen), |text, k| text.replace(&format!("  %w.{k} ="), &compared(k)));
-    assert_eq!(grades(&chosen), [Grade::Bitwise], "one of the two is taken as it is");
+    assert_eq!(of("cbrt(%t.#)"), [Grade::HloExact], "its last bits follow the size of a kernel");
+    let chosen = "  %p.# = pred[64,64] compare(%t.#, %b.#), direction=GT
+  %w.# = f32[64,64] select(%p.#, %t.#, %b.#)";
+    assert_eq!(grades(&source(chosen)), [Grade::Bitwise], "one of the two is taken as it is");
 }
 
 #[test]
 fn short_floats_are_rounded_where_a_step_ends() {
-    let source = |element: &str, root: &str| {
-        let body = copies(4, "maximum", |k| 64 * k).replace("ROOT ", "");
-        let body = body.replace("f32", element);
-        format!("HloModule m\n\nENTRY %main {{\n{body}  {}\n}}\n", root.replace("f32", element))
+    let source = |element: &str| {
+        let body = copies_of(element, "", 4, "maximum", |k| 64 * k);
+        format!("HloModule m\n\nENTRY %main {{\n{body}  ROOT %r = {element}[64,64] sine(%a.3)\n}}\n")
     };
-    let read = "ROOT %r = f32[64,64] sine(%a.3)";
-    assert_eq!(grades(&source("f32", read)), [Grade::Bitwise]);
-    assert_eq!(grades(&source("f16", read)), [Grade::HloExact]);
+    assert_eq!(grades(&source("f32")), [Grade::Bitwise]);
+    assert_eq!(grades(&source("f16")), [Grade::HloExact]);
     let (stack, returned) = (
         "%all = bf16[256,64] concatenate(%t.0, %t.1, %t.2, %t.3), dimensions={0}",
         "ROOT %both = (bf16[256,64]) tuple(%all)",
@@ -413,12 +432,18 @@ fn short_floats_are_rounded_where_a_step_ends() {
 #[test]
 fn constants_that_the_dump_left_out_may_be_any() {
     let scaled = |constant: &dyn Fn(usize) -> usize| {
-        let mut text = copies(4, "add", |k| 64 * k);
+        let mut lines = "  %xs = f32[4096,64] parameter(0)\n".to_owned();
         for k in 0..4 {
-            let (from, to) = (format!("tanh(%s.{k})"), format!("multiply(%s.{k}, %c.{})", constant(k)));
-            text = text.replace(&from, &to);
+            writeln!(lines, "  %c.{k} = f32[64,64] constant({{...}})").unwrap();
         }
-        (0..4).fold(text, |text, k| format!("  %c.{k} = f32[64,64] constant({{...}})\n{text}"))
+        for k in 0..4 {
+            let (from, to) = (64 * k, 64 * k + 64);
+            writeln!(lines, "  %s.{k} = f32[64,64] slice(%xs), slice={{[{from}:{to}], [0:64]}}").unwrap();
+            writeln!(lines, "  %t.{k} = f32[64,64] multiply(%s.{k}, %c.{})", constant(k)).unwrap();
+            let dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+            writeln!(lines, "  %d.{k} = f32[64,64] dot(%t.{k}, %s.{k}), {dims}").unwrap();
+        }
+        chained(&lines, &["%d.0", "%d.1", "%d.2", "%d.3"].map(str::to_owned), "f32[64,64]")
     };
     // All read one of them; each reads its own.
     assert_eq!(codes(&scaled(&|_| 0), Target::Cpu)[0], "rewrite");

@@ -36,9 +36,14 @@ fn tied(module: &mut Module) -> usize {
 
 /// A net of `layers` layers with weights of this type.
 fn net(layers: usize, element: &str) -> Module {
+    net_of(layers, element, |k| format!("  %w.{k} = {element}[64,64] parameter({k})"))
+}
+
+/// The same with lines that make the weights `%w.k` of layer `k`.
+fn net_of(layers: usize, element: &str, weights: impl Fn(usize) -> String) -> Module {
     let mut lines = format!("  %x.0 = {element}[8,64] parameter(0)\n");
     for k in 1..=layers {
-        writeln!(lines, "  %w.{k} = {element}[64,64] parameter({k})").unwrap();
+        writeln!(lines, "{}", weights(k)).unwrap();
         let root = if k == layers { "ROOT " } else { "" };
         let before = k - 1;
         writeln!(
@@ -79,16 +84,15 @@ fn where_compilers_schedule_with_barriers_values_wait_behind_them() {
 
 #[test]
 fn weights_behind_barriers_of_the_program_wait_on_cpu_where_those_are_gone() {
-    let mut source = text::print(&net(4, "bf16"));
-    for k in 1..=4 {
-        let parameter = format!("%w.{k} = bf16[64,64] parameter({k})");
-        let held = format!("%q.{k} = bf16[64,64] parameter({k})\n  %u.{k} = (bf16[64,64]) tuple(%q.{k})");
-        let barrier = format!("%b.{k} = (bf16[64,64]) opt-barrier(%u.{k})");
-        let taken = format!("%w.{k} = bf16[64,64] get-tuple-element(%b.{k}), index=0");
-        assert!(source.contains(&parameter), "{source}");
-        source = source.replace(&parameter, &format!("{held}\n  {barrier}\n  {taken}"));
-    }
-    let mut module = text::parse(&source).expect("it is a module");
+    let behind_barriers = |k: usize| {
+        format!(
+            "  %q.{k} = bf16[64,64] parameter({k})
+  %u.{k} = (bf16[64,64]) tuple(%q.{k})
+  %b.{k} = (bf16[64,64]) opt-barrier(%u.{k})
+  %w.{k} = bf16[64,64] get-tuple-element(%b.{k}), index=0"
+        )
+    };
+    let mut module = net_of(4, "bf16", behind_barriers);
     assert_eq!(tied(&mut module), 1);
     assert_eq!(text::print(&module).matches(" select(").count(), 3);
 }

@@ -10,7 +10,9 @@ use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::manager::{default_pipeline, run};
 use hlo_passes::{Grade, Options};
 
-use chunking::seeded_planner::{COMBINERS, NEAREST, apply, first, largest, notes, offers, offers_of, program};
+use chunking::seeded_planner::{
+    COMBINERS, LONG_ROWS, NEAREST, apply, first, largest, notes, offers, offers_of, offers_with, program,
+};
 use chunking::{assert_same_results, checked};
 use common::parse;
 use interpreter::free;
@@ -515,10 +517,10 @@ fn t16_rounds_come_to_an_end() {
 /// A loop for a twentieth of all memory or less costs more than it saves, and would be followed by ever more of them.
 #[test]
 fn t16_small_gains_are_not_offered() {
-    let module = program(NEAREST);
-    let offered = |total: u64| offers_of(&module, 256, Grade::HloExact, Bytes(1), Bytes(total)).len();
-    assert!(offered(1 << 13) > 0, "the product is all of it");
-    assert_eq!(offered(1 << 20), 0, "the product is less than a hundredth");
+    let module = program(LONG_ROWS);
+    let offered = |total: u64| offers_with(&module, &Options::default(), Bytes(total)).len();
+    assert!(offered(1 << 29) > 0, "the product is all of it");
+    assert_eq!(offered(1 << 36), 0, "the product is less than a hundredth");
 }
 
 /// XLA never had in memory what is larger than all memory: doing away with it saves nothing.
@@ -569,24 +571,7 @@ fn t16_what_is_larger_than_all_memory_is_not_written() {
 /// With the rules of an ordinary run, what was planned once is planned for good.
 #[test]
 fn t16_a_planned_module_is_left_alone() {
-    // Without the weights XLA:CPU would never have all of the product: there would be nothing to plan.
-    let mut module = program(
-        "  %x = f32[16384,8] parameter(0)
-  %y = f32[8192,8] parameter(1)
-  %zero = f32[] constant(0)
-  %p = f32[16384,8192] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-  %top = f32[16384] reduce(%p, %zero), dimensions={1}, to_apply=%most
-  %tops = f32[16384,8192] broadcast(%top), dimensions={0}
-  %d = f32[16384,8192] subtract(%p, %tops)
-  %e = f32[16384,8192] exponential(%d)
-  %c = f32[8192] reduce(%y, %zero), dimensions={1}, to_apply=%sum
-  %w = f32[16384,8192] broadcast(%c), dimensions={1}
-  %m = f32[16384,8192] multiply(%e, %w)
-  %s = f32[16384] reduce(%m, %zero), dimensions={1}, to_apply=%sum
-  %l = f32[16384] log(%s)
-  %q = f32[16384] add(%l, %top)
-  ROOT %loss = f32[] reduce(%q, %zero), dimensions={0}, to_apply=%sum",
-    );
+    let mut module = program(LONG_ROWS);
     let passes = default_pipeline();
     let mut again =
         || run(&mut module, &passes, &Options::default(), &ModelEstimator::default()).expect("it has an estimate");

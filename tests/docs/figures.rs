@@ -3,7 +3,7 @@
 use crate::common::text;
 
 /// A page, words of it, a source file, and words of that.
-const FIGURES: [[&str; 4]; 20] = [
+const FIGURES: [[&str; 4]; 23] = [
     [
         "docs/limits.md",
         "Each missed chance above 1 %",
@@ -34,6 +34,14 @@ const FIGURES: [[&str; 4]; 20] = [
         "WORTH: Bytes = Bytes(256 << 20);",
     ],
     ["docs/limits.md", "below 16 bytes an update", "passes/src/chunk/cache_conflict.rs", "PAYS: u64 = 16;"],
+    ["docs/limits.md", "add 30 % to the cost", "passes/src/chunk/seeded_planner/price.rs", " ALLOWANCE: f64 = 0.3;"],
+    [
+        "docs/limits.md",
+        "15 % with products",
+        "passes/src/chunk/seeded_planner/price.rs",
+        "SMALL_ALLOWANCE: f64 = 0.15;",
+    ],
+    ["docs/limits.md", "10 % where less", "passes/src/chunk/seeded_planner/price.rs", "RECYCLED_ALLOWANCE: f64 = 0.1;"],
     ["docs/limits.md", "up to 1.05 of the input's", "passes/src/objective.rs", "MAX_SLOWDOWN: f64 = 1.05;"],
     ["docs/limits.md", "may take 1.25 of it", "passes/src/machine.rs", "STARTING: f64 = 0.25;"],
     ["docs/limits.md", "products of more than 168 terms", "passes/src/chunk/faithful.rs", "MOST_TERMS: i64 = 168;"],

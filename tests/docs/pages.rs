@@ -164,7 +164,8 @@ fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
 /// Pages made from what the command says of its passes (`list`, `explain`) and from the table of rules.
 pub(crate) fn generated(list: &str, explain: impl Fn(&str) -> String) -> Vec<(PathBuf, String)> {
     let mut index = "# Passes\n\n<!-- Made by DOCS_UPDATE=1 cargo test --test docs from what the tool says; not edited by hand. -->\n\n\
-                     Each page is what `hlo-opt --explain PASS` prints: the waste, before and after, why the rewrite is sound, its grade, and when it stays away.\n\n\
+                     Each page is what `hlo-opt --explain PASS` prints: the waste, before and after, why the rewrite is sound, its grade, and when it stays away. \
+                     A last line leads to its source and its tests.\n\n\
                      | Pass | Kind | What it does |\n|---|---|---|\n"
         .to_owned();
     let mut book = String::new();
@@ -175,8 +176,9 @@ pub(crate) fn generated(list: &str, explain: impl Fn(&str) -> String) -> Vec<(Pa
         writeln!(index, "| [`{name}`](passes/{name}.md) | {kind} | {} |", summary.trim()).unwrap();
         writeln!(book, "  - [{name}](passes/{name}.md)").unwrap();
         let page = format!(
-            "# {name}\n\n<!-- Made by DOCS_UPDATE=1 cargo test --test docs; the text is the header of the pass. -->\n\n{}\n",
-            explain(name).trim()
+            "# {name}\n\n<!-- Made by DOCS_UPDATE=1 cargo test --test docs; the text is the header of the pass. -->\n\n{}\n\n{}\n",
+            with_links(explain(name).trim()),
+            footer(name)
         );
         pages.push((PathBuf::from(format!("docs/passes/{name}.md")), page));
     }
@@ -191,6 +193,24 @@ pub(crate) fn generated(list: &str, explain: impl Fn(&str) -> String) -> Vec<(Pa
     pages
 }
 
+/// The text with links in the place of the pages that it names in code spans.
+fn with_links(text: &str) -> String {
+    let page = Regex::new(r"`docs/([\w./-]+\.md)(#[\w-]+)?`").unwrap();
+    page.replace_all(text, "[docs/$1](../$1$2)").into_owned()
+}
+
+/// Where a pass and its tests stand, and the pages behind the words of its own.
+fn footer(name: &str) -> String {
+    let source = format!("passes/src/{}.rs", name.replace('-', "_"));
+    let code = text(&source);
+    let named = code.split('`').filter(|part| part.starts_with("passes/tests/"));
+    let tests: BTreeSet<String> = named.map(|path| format!("[{path}](../../{path})")).collect();
+    let tests = if tests.is_empty() { "in the source".to_owned() } else { Vec::from_iter(tests).join(", ") };
+    format!(
+        "---\n\nCode: [{source}](../../{source}). Tests: {tests}. See also: [grades](../grades.md), [rules of dimension flow](../rules.md)."
+    )
+}
+
 /// The list of the book with these lines for the pages of passes.
 fn with_passes(summary: &str, book: &str) -> String {
     let others: Vec<&str> = summary.lines().filter(|line| !line.contains("](passes/")).collect();
@@ -200,7 +220,7 @@ fn with_passes(summary: &str, book: &str) -> String {
 
 /// Opcode by opcode: the function with the rule of dimension flow, and the function that draws cases for its test.
 fn rules() -> String {
-    let rule = Regex::new(r"\(&\[Opcode::(\w+)\], (?:(\w+)::(\w+)|\|_\|)").unwrap();
+    let rule = Regex::new(r"\(&\[Opcode::(\w+)\], (\w+)::(\w+)").unwrap();
     let case = Regex::new(r#"\("([^"]+)", (\w+)::(\w+)\)"#).unwrap();
     let (sources, tests) = (text("passes/src/flow/mod.rs"), text("passes/tests/flow_cases/mod.rs"));
     let cases: Vec<_> =
@@ -210,31 +230,38 @@ fn rules() -> String {
                     rule against an interpreter, on random instructions (`blocks_of_the_result_come_from_blocks_of_the_operands`, with a snapshot of what each rule answers): \
                     `cargo test -p hlo-passes --test flow`. The functions in the last column draw the instructions, in `passes/tests/flow_cases`. Elementwise \
                     opcodes share the rule `elementwise`. Loops end in front of an opcode without a rule.\n\n\
-                    | Opcode | Rule | Cases |\n|---|---|---|\n"
+                    | Opcode | What a block of rows needs | Rule | Cases |\n|---|---|---|---|\n"
         .to_owned();
     for found in rule.captures_iter(&sources) {
         let opcode = kebab(&found[1]);
-        let place = found
-            .get(2)
-            .map_or_else(|| "`mod.rs`".to_owned(), |file| format!("`{}.rs`, `{}`", file.as_str(), &found[3]));
+        let (rules, function) = (&found[2], &found[3]);
+        let words = documented(&format!("passes/src/flow/{rules}.rs"), function);
         let drawn = |name: &str| {
             name == opcode
                 || ["of", "to", "in", "with"].iter().any(|word| name.starts_with(&format!("{opcode} {word} ")))
         };
         for (_, file, _) in cases.iter().filter(|case| drawn(&case.0)) {
-            if let Some(rules) = found.get(2) {
-                name_each_other(
-                    &format!("passes/src/flow/{}.rs", rules.as_str()),
-                    &format!("passes/tests/flow_cases/{file}.rs"),
-                );
-            }
+            name_each_other(&format!("passes/src/flow/{rules}.rs"), &format!("passes/tests/flow_cases/{file}.rs"));
         }
         let drawn: Vec<_> =
             cases.iter().filter(|case| drawn(&case.0)).map(|case| format!("`{}.rs`, `{}`", case.1, case.2)).collect();
         assert!(!drawn.is_empty(), "no case of passes/tests/flow_cases is called after `{opcode}`");
-        writeln!(page, "| `{opcode}` | {place} | {} |", drawn.join("; ")).unwrap();
+        writeln!(page, "| `{opcode}` | {words} | `{rules}.rs`, `{function}` | {} |", drawn.join("; ")).unwrap();
     }
     page
+}
+
+/// The first paragraph of the comment on a function.
+fn documented(file: &str, function: &str) -> String {
+    let source = text(file);
+    let lines: Vec<&str> = source.lines().collect();
+    let at = lines.iter().position(|line| line.starts_with(&format!("pub(super) fn {function}("))).unwrap();
+    let above = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("///"));
+    let mut comment: Vec<&str> = above.filter_map(|line| line.strip_prefix("///")).map(str::trim).collect();
+    comment.reverse();
+    let paragraph: Vec<&str> = comment.into_iter().take_while(|line| !line.is_empty()).collect();
+    assert!(!paragraph.is_empty(), "{file}: `{function}` does not say in words what a block needs");
+    paragraph.join(" ")
 }
 
 /// The headers of a file of rules and of a file of cases for them.

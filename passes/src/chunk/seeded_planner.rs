@@ -359,13 +359,13 @@ fn conditions(planned: &[Planned<'_>]) -> Vec<Condition> {
     let structure = |text: &str| Condition { text: text.to_owned(), discharged_by: "structure" };
     let mut conditions =
         vec![structure("every value inside the loop is computed from the same rows by the same operations")];
-    let mut kinds = planned.iter().flat_map(|plan| &plan.sinks).map(|sink| sink.kind);
-    if kinds.clone().any(|kind| matches!(kind, Kind::Scatter { .. })) {
+    let kinds = || planned.iter().flat_map(|plan| &plan.sinks).map(|sink| sink.kind);
+    if kinds().any(|kind| matches!(kind, Kind::Scatter { .. })) {
         conditions.push(structure(
             "updates are applied in their original order: the first row dimension is cut, front to back",
         ));
     }
-    if kinds.any(|kind| matches!(kind, Kind::Reduce { .. } | Kind::Contraction { .. })) {
+    if kinds().any(|kind| matches!(kind, Kind::Reduce { .. } | Kind::Contraction { .. })) {
         conditions.push(structure(
             "results of blocks are joined by the reduction's own operation, starting from its neutral element",
         ));
@@ -374,5 +374,10 @@ fn conditions(planned: &[Planned<'_>]) -> Vec<Condition> {
         text: format!("{count} blocks of {rows} rows and {rest} rows behind them are all rows"),
         discharged_by: "shape",
     }));
+    if kinds().any(|kind| matches!(kind, Kind::Write { .. })) {
+        let text =
+            "each row of an array that is written is written exactly once, by the block that holds it".to_owned();
+        conditions.push(Condition { text, discharged_by: "shape" });
+    }
     conditions
 }

@@ -6,7 +6,9 @@ use super::rows::{Step, gcd};
 use super::windowed::{is_single, window_of};
 use super::{Flows, OperandFlow, Query};
 
-/// Result dimensions of a dot: batch, then free dimensions of the left side, then those of the right side.
+/// In a batch dimension the same rows of both sides; in a free dimension the same rows of its side, and the other side as a whole.
+///
+/// The result has batch dimensions first, then free ones of the left side, then those of the right side.
 pub(super) fn dot(q: &Query<'_>) -> Flows {
     let dims = DotDims::of(q.inst).ok_or_else(|| q.malformed())?;
     if q.inst.operands.len() != 2 {
@@ -37,6 +39,8 @@ fn labels<'a>(q: &Query<'a>) -> Option<(&'a str, &'a str, &'a str)> {
     Some((lhs, rhs, output))
 }
 
+/// Of images the same ones, of positions without windows the same ones, and the kernel as a whole; of output features the same ones of the kernel, and the images as a whole or,
+/// where features have groups, the groups of the block.
 pub(super) fn convolution(q: &Query<'_>) -> Flows {
     let (lhs, rhs, output) = labels(q).ok_or_else(|| q.malformed())?;
     let find = |labels: &str, label| labels.find(label).ok_or_else(|| q.malformed());
@@ -75,6 +79,7 @@ fn is_minor(q: &Query<'_>, count: usize) -> bool {
     q.dim + count >= q.result.rank()
 }
 
+/// The same rows of every operand, if they are sorted along another dimension.
 pub(super) fn sort(q: &Query<'_>) -> Flows {
     if q.inst.ints(&AttrKey::Dimensions) == [q.dim as i64] {
         return q.barrier("sorted", "sorts along this dimension");
@@ -82,20 +87,23 @@ pub(super) fn sort(q: &Query<'_>) -> Flows {
     Ok(q.all())
 }
 
+/// The same rows, but not of the last dimension, along which it selects.
 pub(super) fn top_k(q: &Query<'_>) -> Flows {
     if is_minor(q, 1) { q.barrier("sorted", "selects along this dimension") } else { Ok(q.all()) }
 }
 
+/// The same rows, but not of the last dimensions, which are transformed.
 pub(super) fn fft(q: &Query<'_>) -> Flows {
     let transformed = q.inst.ints(&AttrKey::FftLength).len();
     if is_minor(q, transformed) { q.barrier("transformed", "transforms this dimension") } else { Ok(q.all()) }
 }
 
+/// The same matrices; their rows and columns cannot be cut.
 pub(super) fn cholesky(q: &Query<'_>) -> Flows {
     if is_minor(q, 2) { q.barrier("factorised", "factorises this dimension") } else { Ok(q.all()) }
 }
 
-/// Batch dimensions, and the right-hand sides of a system, which are solved one by one.
+/// The same batches of both operands; of the right-hand sides, which are solved one by one, the same ones, and the matrix as a whole.
 pub(super) fn triangular_solve(q: &Query<'_>) -> Flows {
     let rank = q.result.rank();
     let sides = if q.inst.flag(&AttrKey::LeftSide) { rank - 1 } else { rank - 2 };

@@ -4,6 +4,7 @@ use hlo_ir::{ArrayShape, AttrKey, GatherDims, ScatterDims};
 
 use super::{Barrier, Flows, OperandFlow, Query};
 
+/// The same rows of a dimension of which all is taken; the places as a whole.
 pub(super) fn dynamic_slice(q: &Query<'_>) -> Flows {
     // A slice as large as its operand always starts at 0, whatever the index says.
     if q.operand(0)?.dims.get(q.dim) != Some(&q.extent()) {
@@ -12,6 +13,7 @@ pub(super) fn dynamic_slice(q: &Query<'_>) -> Flows {
     Ok(q.first(1, OperandFlow::same(q.dim)))
 }
 
+/// The same rows of the array and of the update, if that is as long in this dimension; the places as a whole.
 pub(super) fn dynamic_update_slice(q: &Query<'_>) -> Flows {
     if q.operand(1)?.dims.get(q.dim) != Some(&q.extent()) {
         return q.barrier("moving-slice", "writes a part of this dimension at a computed place");
@@ -19,7 +21,8 @@ pub(super) fn dynamic_update_slice(q: &Query<'_>) -> Flows {
     Ok(q.first(2, OperandFlow::same(q.dim)))
 }
 
-/// A batch dimension of the result comes from the indices; an offset dimension from the operand, if the slice takes all of it.
+/// In a batch dimension the same rows of the indices, and the operand as a whole or the same batches of it; in an offset dimension the same rows of the operand, if all of
+/// them are taken, and the indices as a whole.
 pub(super) fn gather(q: &Query<'_>) -> Flows {
     let dims = GatherDims::of(q.inst).ok_or_else(|| q.malformed())?;
     let at = q.dim as i64;
@@ -76,7 +79,10 @@ pub(crate) fn update_scatter_dims(dims: &ScatterDims<'_>, update_rank: usize) ->
     (0..update_rank).filter(|&dim| !dims.update_window_dims.contains(&(dim as i64))).collect()
 }
 
-/// A scatter as producer: blocks of a batching dimension, or of a window dimension that every update covers.
+/// In a batching dimension the same rows of arrays, indices and updates; in a window dimension that every update covers, the same rows of arrays and updates, and the
+/// indices as a whole.
+///
+/// Here a scatter is a producer, not where a loop ends.
 pub(super) fn scatter(q: &Query<'_>) -> Flows {
     let dims = ScatterDims::of(q.inst).ok_or_else(|| q.malformed())?;
     let at = q.dim as i64;

@@ -114,7 +114,7 @@ const RULES: &[(&[Opcode], Rule)] = &[
     (&[Opcode::BitcastConvert], movement::bitcast_convert),
     (&[Opcode::Bitcast], movement::bitcast),
     (&[Opcode::Broadcast], movement::broadcast),
-    (&[Opcode::Iota], |_| Ok(Vec::new())),
+    (&[Opcode::Iota], movement::iota),
     (&[Opcode::Reshape], movement::reshape),
     (&[Opcode::Transpose], movement::transpose),
     (&[Opcode::Slice], movement::slice),

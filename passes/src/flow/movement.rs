@@ -7,7 +7,7 @@ use hlo_ir::{AttrKey, AttrValue};
 use super::rows::Step;
 use super::{Flows, OperandFlow, Query};
 
-/// Operands have the shape of the result, or are scalars (bounds of `clamp`, predicate of `select`).
+/// The same rows of every operand that has the shape of the result; scalars (bounds of `clamp`, predicate of `select`) as a whole.
 pub(super) fn elementwise(q: &Query<'_>) -> Flows {
     let flow = |index| {
         let operand = q.operand(index)?;
@@ -16,6 +16,8 @@ pub(super) fn elementwise(q: &Query<'_>) -> Flows {
     (0..q.inst.operands.len()).map(flow).collect()
 }
 
+/// The same rows; a dimension that is made from the bits of one element cannot be cut.
+///
 /// A change of width adds or removes a minor dimension; the others keep their place.
 pub(super) fn bitcast_convert(q: &Query<'_>) -> Flows {
     if q.dim >= q.operand(0)?.rank() {
@@ -24,7 +26,7 @@ pub(super) fn bitcast_convert(q: &Query<'_>) -> Flows {
     Ok(q.all())
 }
 
-/// A `bitcast` reinterprets memory; only one that keeps the dimensions works row by row.
+/// The same rows, if the operand has the same dimensions: a `bitcast` reinterprets memory.
 pub(super) fn bitcast(q: &Query<'_>) -> Flows {
     let operand = q.operand(0)?;
     if operand.dims != q.result.dims || operand.element_type.bits() != q.result.element_type.bits() {
@@ -33,6 +35,7 @@ pub(super) fn bitcast(q: &Query<'_>) -> Flows {
     Ok(q.all())
 }
 
+/// The same rows of the dimension that becomes this one; all of the operand if this one is new.
 pub(super) fn broadcast(q: &Query<'_>) -> Flows {
     let from = q.inst.ints(&AttrKey::Dimensions).iter().position(|&dim| dim == q.dim as i64);
     match from {
@@ -42,6 +45,14 @@ pub(super) fn broadcast(q: &Query<'_>) -> Flows {
     }
 }
 
+/// Nothing: it has no operands.
+#[allow(clippy::unnecessary_wraps, reason = "every rule has this form")]
+pub(super) fn iota(_: &Query<'_>) -> Flows {
+    Ok(Vec::new())
+}
+
+/// The rows that hold the same elements, if those of a block lie together in the operand.
+///
 /// Both shapes are cut, from the front, into the smallest groups of dimensions with equal product. Blocks of a dimension are contiguous
 /// in its group only if it is the first of the group that is not 1; they are then blocks of the operand's first such dimension.
 pub(super) fn reshape(q: &Query<'_>) -> Flows {
@@ -79,6 +90,7 @@ fn groups(from: &[i64], to: &[i64]) -> Vec<(Range<usize>, Range<usize>)> {
     groups
 }
 
+/// The same rows of the dimension that becomes this one.
 pub(super) fn transpose(q: &Query<'_>) -> Flows {
     match q.inst.ints(&AttrKey::Dimensions).get(q.dim) {
         Some(&dim) => Ok(vec![OperandFlow::same(dim as usize)]),
@@ -86,6 +98,7 @@ pub(super) fn transpose(q: &Query<'_>) -> Flows {
     }
 }
 
+/// The rows from the start of the slice on, one for each stride, if the last stride ends before the operand does.
 pub(super) fn slice(q: &Query<'_>) -> Flows {
     let Some(AttrValue::Slice(bounds)) = q.inst.attribute(&AttrKey::Slice) else {
         return Err(q.malformed());
@@ -101,6 +114,7 @@ pub(super) fn slice(q: &Query<'_>) -> Flows {
     Ok(vec![OperandFlow::Block { dim: q.dim, step }])
 }
 
+/// The same rows, if this dimension is not padded; the padding value as a whole.
 pub(super) fn pad(q: &Query<'_>) -> Flows {
     let Some(AttrValue::Padding(padding)) = q.inst.attribute(&AttrKey::Padding) else {
         return Err(q.malformed());
@@ -111,6 +125,7 @@ pub(super) fn pad(q: &Query<'_>) -> Flows {
     }
 }
 
+/// The same rows; in a dimension that is reversed, as many from the end.
 #[allow(clippy::unnecessary_wraps, reason = "every rule has this form")]
 pub(super) fn reverse(q: &Query<'_>) -> Flows {
     let mirrored = q.inst.ints(&AttrKey::Dimensions).contains(&(q.dim as i64));
@@ -118,6 +133,7 @@ pub(super) fn reverse(q: &Query<'_>) -> Flows {
     Ok(vec![OperandFlow::Block { dim: q.dim, step }])
 }
 
+/// The same rows of every operand, if they are joined along another dimension.
 pub(super) fn concatenate(q: &Query<'_>) -> Flows {
     if q.inst.ints(&AttrKey::Dimensions) == [q.dim as i64] {
         return q.barrier("concatenated", "joins its operands along this dimension");

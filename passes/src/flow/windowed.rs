@@ -6,7 +6,7 @@ use hlo_ir::{AttrKey, AttrValue};
 use super::rows::Step;
 use super::{Flows, OperandFlow, Query};
 
-/// A kept dimension; the inputs are the first half of the operands, their initial values the second.
+/// The same rows of the inputs, which are the first half of the operands; initial values as a whole.
 pub(super) fn reduce(q: &Query<'_>) -> Flows {
     let reduced = q.inst.ints(&AttrKey::Dimensions);
     let rank = q.operand(0)?.rank() as i64;
@@ -50,7 +50,7 @@ pub(super) fn is_single(window: &WindowDim) -> bool {
     matches!(windows(window), Windows::Single)
 }
 
-/// A dimension without window, or one tiled exactly by its windows (pooling).
+/// The same rows, if a window has one element in this dimension; the rows of the windows of a block, if windows lie side by side (pooling). Initial values as a whole.
 pub(super) fn reduce_window(q: &Query<'_>) -> Flows {
     let window = window_of(q, q.dim).ok_or_else(|| q.malformed())?;
     let inputs = q.inst.operands.len() / 2;
@@ -63,7 +63,7 @@ pub(super) fn reduce_window(q: &Query<'_>) -> Flows {
     }
 }
 
-/// As [`reduce_window`], but the result has the extent of the windowed operand and the source that of the windows.
+/// The same rows of the operand; of the source the same rows, or one for each window, under the conditions of `reduce-window`. The initial value as a whole.
 pub(super) fn select_and_scatter(q: &Query<'_>) -> Flows {
     let window = window_of(q, q.dim).ok_or_else(|| q.malformed())?;
     let source = match windows(&window) {

@@ -91,3 +91,21 @@ pub(crate) const NEAREST: &str = "  %x = f32[64,8] parameter(0)
   %p = f32[64,32] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
   %e = f32[64,32] exponential(%p)
   ROOT %s = f32[64] reduce(%e, %zero), dimensions={1}, to_apply=%sum";
+
+/// Logarithms of weighted sums of exponentials, of 16,384 rows and 8,192 columns. Without the weights XLA:CPU would never have all of the product, 512 MiB:
+/// there would be nothing to plan.
+pub(crate) const LONG_ROWS: &str = "  %x = f32[16384,8] parameter(0)
+  %y = f32[8192,8] parameter(1)
+  %zero = f32[] constant(0)
+  %p = f32[16384,8192] dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %top = f32[16384] reduce(%p, %zero), dimensions={1}, to_apply=%most
+  %tops = f32[16384,8192] broadcast(%top), dimensions={0}
+  %d = f32[16384,8192] subtract(%p, %tops)
+  %e = f32[16384,8192] exponential(%d)
+  %c = f32[8192] reduce(%y, %zero), dimensions={1}, to_apply=%sum
+  %w = f32[16384,8192] broadcast(%c), dimensions={1}
+  %m = f32[16384,8192] multiply(%e, %w)
+  %s = f32[16384] reduce(%m, %zero), dimensions={1}, to_apply=%sum
+  %l = f32[16384] log(%s)
+  %q = f32[16384] add(%l, %top)
+  ROOT %loss = f32[] reduce(%q, %zero), dimensions={0}, to_apply=%sum";
