@@ -42,36 +42,40 @@ impl Pass for DeadCode {
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;
         let callers = graph::callers(module);
-        let is_called = |id: ComputationId| id == module.entry() || !callers[id].is_empty();
-        let ids = module.computation_ids().iter();
-        ids.filter_map(|&id| if is_called(id) { dead_instructions(module, id) } else { Some(uncalled(module, id)) })
-            .collect()
+        let is_called = |id: &ComputationId| *id == module.entry() || !callers[*id].is_empty();
+        let (called, uncalled): (Vec<_>, Vec<_>) = module.computation_ids().iter().copied().partition(is_called);
+        let dead: Vec<InstructionId> = called.into_iter().flat_map(|id| dead_instructions(module, id)).collect();
+        finding(module, &dead, &uncalled).into_iter().collect()
     }
 }
 
-fn dead_instructions(module: &Module, computation: ComputationId) -> Option<Finding> {
+fn dead_instructions(module: &Module, computation: ComputationId) -> Vec<InstructionId> {
     let fixed = module.instructions_of(computation).map(|(id, _)| id).filter(|&id| !edit::removable(module, id));
     let live = graph::cone(module, fixed.chain([module.computation(computation).root]));
-    let dead: Vec<InstructionId> =
-        module.instructions_of(computation).map(|(id, _)| id).filter(|&id| !live[id]).collect();
-    let mut patch = Patch::new(module);
-    for &id in &dead {
-        patch.remove(id);
-    }
-    let wasted = dead.iter().filter_map(|&id| size::shape_size(module.shape(id))).sum();
-    let note = format!("{} unused instruction{}", dead.len(), if dead.len() == 1 { "" } else { "s" });
-    Some(finding(*dead.first()?, wasted, patch, note))
+    module.instructions_of(computation).map(|(id, _)| id).filter(|&id| !live[id]).collect()
 }
 
-/// A computation without callers goes, and with it every computation that only it calls.
-fn uncalled(module: &Module, computation: ComputationId) -> Finding {
+/// All of it is one change: what looks behind a change looks once. A computation without callers goes, and with it every computation that only it calls.
+fn finding(module: &Module, dead: &[InstructionId], uncalled: &[ComputationId]) -> Option<Finding> {
     let mut patch = Patch::new(module);
-    patch.remove_computation(computation);
-    let entry = module.computation(computation);
-    finding(entry.root, Bytes::ZERO, patch, format!("computation `{}` is never called", entry.name))
-}
-
-fn finding(instruction: InstructionId, wasted: Bytes, patch: Patch, note: String) -> Finding {
+    dead.iter().for_each(|&id| patch.remove(id));
+    uncalled.iter().for_each(|&id| patch.remove_computation(id));
+    let roots = uncalled.iter().map(|&id| module.computation(id).root);
+    let instruction = dead.iter().copied().chain(roots).next()?;
+    let wasted: Bytes = dead.iter().filter_map(|&id| size::shape_size(module.shape(id))).sum();
+    let parts = [counted(dead.len(), "unused instruction"), counted(uncalled.len(), "computation that nothing calls")];
+    let note = parts.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     let outcome = Outcome::Rewrite { patch, note, conditions: Vec::new() };
-    Finding { instruction, grade: Grade::Bitwise, wasted, outcome }
+    Some(Finding { instruction, grade: Grade::Bitwise, wasted, outcome })
+}
+
+fn counted(count: usize, what: &str) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        _ => Some(format!(
+            "{count} {}",
+            what.replacen("instruction", "instructions", 1).replacen("computation", "computations", 1)
+        )),
+    }
 }

@@ -26,7 +26,7 @@ const FIGURES: [[&str; 4]; 23] = [
         "passes/src/small_programs.rs",
         "(Bytes(all.get() / 4), \"a quarter\")",
     ],
-    ["docs/limits.md", "for tables of 8 MiB", "passes/src/chunk/cache_conflict.rs", "REACH: u64 = 8 << 20;"],
+    ["docs/limits.md", "for tables of 8 MiB", "passes/src/machine.rs", "cache: Bytes(4 * MIB),"],
     [
         "docs/limits.md",
         "savings below 256 MiB",

@@ -88,8 +88,12 @@ impl Assignment<'_> {
         let flow = &self.flow;
         let owner = |value: ValueId| flow.places.owner(flow.values.place(value));
         let named = |&id: &InstructionId| flow.module.instruction(id).metadata("op_name").is_some();
-        let others = self.buffers.values(self.buffers.of_value(value)).map(owner);
-        let told = std::iter::once(owner(value)).chain(others).find(named);
+        let all = || std::iter::once(owner(value)).chain(self.buffers.values(self.buffers.of_value(value)).map(owner));
+        let opcode = |id: InstructionId| flow.module.instruction(id).opcode;
+        // A loop carries many things: what is written into this one says more of it than the name of the loop.
+        let writes = |id: &InstructionId| !carries(opcode(*id)) && named(id);
+        let written = (opcode(owner(value)) == Opcode::While).then(|| all().find(writes)).flatten();
+        let told = written.or_else(|| all().find(named));
         told.or_else(|| self.named_before(owner(value))).unwrap_or(owner(value))
     }
     /// The nearest instruction with a name that one without is made of: in the bodies of fusions, or else before them. Conversions that compilers
@@ -187,4 +191,22 @@ impl Assignment<'_> {
 /// A name of the metadata without the backslashes that stand before quotes in the text.
 pub(super) fn unquoted(name: &str) -> SmolStr {
     if name.contains('\\') { name.replace("\\'", "'").into() } else { name.into() }
+}
+
+/// Whether an opcode hands on what others made.
+const fn carries(opcode: Opcode) -> bool {
+    use Opcode as O;
+    matches!(
+        opcode,
+        O::While
+            | O::Tuple
+            | O::GetTupleElement
+            | O::Parameter
+            | O::Copy
+            | O::Call
+            | O::Conditional
+            | O::OptBarrier
+            | O::Broadcast
+            | O::Constant
+    )
 }

@@ -5,6 +5,7 @@ use hlo_ir::{ArrayShape, AttrKey, Attribute, ElementType, Instruction, Instructi
 use smol_str::{SmolStr, format_smolstr};
 
 use super::emit::Emitter;
+use super::faithful::metadata;
 use super::sink::{Kind, Sink};
 use crate::Grade;
 
@@ -84,7 +85,8 @@ pub(super) fn combine(
     emitter.patch.stems_from(partial, sink.inst);
     let name = format_smolstr!("{}.so_far", emitter.module.instruction(sink.inst).name);
     let mut sum = Instruction::new(name, Shape::Array(array).into(), opcode, [so_far, partial]);
-    sum.attributes.extend(emitter.metadata.clone());
+    let source = metadata(emitter.module.instruction(sink.inst));
+    sum.attributes.extend(source.or_else(|| emitter.metadata.clone()));
     emitter.patch.add(emitter.target, sum)
 }
 

@@ -16,7 +16,7 @@ use super::behind::Behind;
 use super::bf16_accumulator::{self, Combiners};
 use super::emit::{At, Done, Emitter, Memory};
 use super::excess;
-use super::faithful::guarded;
+use super::faithful::{guarded, metadata};
 use super::planned::Planned;
 use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink, Sum, Term};
@@ -52,7 +52,7 @@ pub(super) fn build(context: &Context<'_>, planned: &mut [Planned<'_>]) -> Optio
             results: &mut results,
             parent: first.parent,
             name: first.name.clone(),
-            metadata: first.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned(),
+            metadata: metadata(first),
             index_type: index_type(module, region, sinks, *size),
             target,
             wide,
@@ -220,7 +220,12 @@ impl Builder<'_> {
             array = array.with_element_type(ElementType::F32);
         }
         let value = value.map(|value| self.now(value));
-        Some(accumulate::start(sink, &array, value, |inst| self.add(self.parent, inst)))
+        let source = metadata(self.module.instruction(sink.inst)).or_else(|| self.metadata.clone());
+        let add = |mut inst: Instruction| {
+            inst.attributes.extend(source.clone());
+            self.patch.add(self.parent, inst)
+        };
+        Some(accumulate::start(sink, &array, value, add))
     }
     /// `other + operand`, which is `other` itself when the scatter starts from zeros.
     fn started_sum(&mut self, sink: &Sink, term: Term) -> InstructionId {

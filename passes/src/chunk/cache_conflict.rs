@@ -16,14 +16,10 @@ use crate::Context;
 use crate::flow::{is_fusible, is_transcendental, producer};
 use crate::small_programs::asks_for_memory;
 
-/// Bytes of tables that fit the caches one by one, and not together.
-const REACH: u64 = 8 << 20;
 /// Bytes that come from memory at once.
 pub(super) const LINE: u64 = 64;
 /// How often a turn should use each line of a table: fetching it takes about as long as two uses of one that is there.
 const USES: u64 = 64;
-/// Bytes of tables that stay near a processor, in its second cache or in part of the third.
-const NEAR: u64 = 4 << 20;
 /// Most operations on a row that both loops do. (Wrapped indices of three columns are some 20; where doing them twice begins to cost more was not measured.)
 const FEW_OPERATIONS: usize = 64;
 /// Part of the arguments and results, as a divisor, that blocks may take for it.
@@ -77,11 +73,13 @@ fn conflicting_bytes(context: &Context<'_>, sinks: &[&Sink], region: &Region) ->
     let (read, written) = (sizes(gathered(context, region)), sizes(scattered(sinks)));
     let sum = |sizes: &[u64]| sizes.iter().copied().fold(0, u64::saturating_add);
     let (of_read, of_written) = (sum(&read), sum(&written));
-    let together = of_read.saturating_add(of_written) >= REACH && of_read.min(of_written) >= REACH / 4;
+    // Two tables that fill the cache stay in part of it one by one; beside one that fills half of it enough of the other stays.
+    let reach = 2 * context.options.machine().cache.get();
+    let together = of_read.saturating_add(of_written) >= reach && of_read.min(of_written) >= reach / 4;
     // A wider update pays for finding its place.
     let narrow = sinks.iter().all(|sink| update_bytes(context, sink) < LINE);
     let largest = read.into_iter().chain(written).max()?;
-    (context.options.target == Target::Cpu && together && narrow && largest <= REACH).then_some(largest)
+    (context.options.target == Target::Cpu && together && narrow && largest <= reach).then_some(largest)
 }
 
 /// Whether two scatters that could share a loop had better have one each: they turn between tables, and what they share is read and computed in little
@@ -90,7 +88,7 @@ pub(super) fn should_split(context: &Context<'_>, loops: [(&Sink, &Region); 2]) 
     let tables = loops.iter().flat_map(|(sink, region)| gathered(context, region).into_iter().chain([sink.inst]));
     let tables: IndexSet<InstructionId> = tables.collect();
     let sizes = tables.iter().filter_map(|&table| shape_size(context.module.shape(table)));
-    let far = sizes.sum::<Bytes>().get() > NEAR;
+    let far = sizes.sum::<Bytes>() > context.options.machine().cache;
     loops.iter().all(|(sink, _)| may_split(context, sink)) && far && shares_little(context, loops)
 }
 

@@ -8,6 +8,7 @@ use hlo_ir::{
 };
 
 use super::emit::{At, Emitter};
+use super::faithful::metadata;
 use super::region::Block;
 use crate::flow::{Rows, Value, block_shape};
 use crate::fusion_barrier::attributes_of_call;
@@ -108,7 +109,9 @@ impl Emitter<'_> {
         let operands = [cast(self, all), cast(self, rows)].into_iter().chain(starts);
         let to = if by_bits { in_type(&shape, ElementType::U16) } else { shape };
         let mut update = Instruction::new(written, to, Opcode::DynamicUpdateSlice, operands);
-        update.attributes.extend(self.metadata.clone());
+        // Reports then name the line whose value the array holds.
+        let source = metadata(self.patch.instruction(self.module, rows));
+        update.attributes.extend(source.or_else(|| self.metadata.clone()));
         let update = self.patch.add(self.target, update);
         if by_bits { self.cast(self.target, update, ElementType::Bf16) } else { update }
     }

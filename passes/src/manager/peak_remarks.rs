@@ -92,7 +92,10 @@ fn reason(search: &Search<'_>, holder: &Holder, id: Option<InstructionId>) -> Re
     }
     // An inlined call is the user's own computation.
     if let Some(pass) = search.maker(id).filter(|pass| pass.kind() != PassKind::Enabling) {
-        return ("made-by-rewrite", made_by(pass, shape));
+        let inst = search.module.instruction(id);
+        // Behind the loop nothing carries its result any more.
+        let is_of_loop = holder.carried_by.is_some() || inst.opcode == Opcode::While;
+        return ("made-by-rewrite", made_by(pass, shape, is_of_loop));
     }
     if let Some(carrier) = &holder.carried_by {
         let text = format!(
@@ -123,15 +126,18 @@ fn may_lie_across_devices(module: &Module, id: InstructionId) -> bool {
     module.is_partitioned() && !local(module).contains(&module.instruction(id).parent)
 }
 
-/// What a buffer of a rewrite is for.
-fn made_by(pass: &dyn Pass, shape: &str) -> String {
+/// What a buffer of a rewrite is for; what its loop carries gathers or sums up what its blocks make.
+fn made_by(pass: &dyn Pass, shape: &str, is_of_loop: bool) -> String {
     let name = pass.name();
-    if pass.makes_blocks() {
-        return format!(
-            "holds {shape} for {name}: a block or what blocks are gathered in; a smaller --chunk-bytes makes blocks smaller"
-        );
+    match (pass.makes_blocks(), is_of_loop) {
+        (false, _) => format!("holds {shape}, which {name} made; --explain {name} says what for"),
+        (true, false) => format!("holds {shape}, a block of {name}; a smaller --chunk-bytes makes blocks smaller"),
+        (true, true) => {
+            format!(
+                "holds {shape}, in which a loop of {name} gathers or sums up its blocks: what reads it takes all of it at once, however small blocks are"
+            )
+        }
     }
-    format!("holds {shape}, which {name} made; --explain {name} says what for")
 }
 
 /// What there is to say where no pass said anything.

@@ -102,6 +102,8 @@ pub(super) struct Search<'a> {
     /// Memory after the committed steps.
     committed_estimate: Estimate,
     trials_left: usize,
+    /// How many there were at the beginning.
+    trials: usize,
     /// What the passes said about the states that a step back may lead to.
     findings: FindingsCache,
     /// Changes measured on the module as it was when [`Self::best`] looked last, by pass.
@@ -147,6 +149,7 @@ impl<'a> Search<'a> {
         let before = statistics.estimates.measure(|| estimator.estimate(module))?;
         let is_timed = options.target != Target::Cpu || passes.iter().any(|pass| pass.is_timed());
         let seconds_before = (is_timed && !module.is_scheduled()).then(|| estimator.seconds(module)).flatten();
+        let trials = (INSTRUCTION_BUDGET / size).clamp(FEWEST_TRIALS, MOST_TRIALS);
         Ok(Self {
             origins: Origins::new(module),
             inlined_size: scope::inlined_size(module),
@@ -166,7 +169,8 @@ impl<'a> Search<'a> {
             seconds_before,
             steps: Vec::new(),
             committed: 0,
-            trials_left: (INSTRUCTION_BUDGET / size).clamp(FEWEST_TRIALS, MOST_TRIALS),
+            trials_left: trials,
+            trials,
             findings: FindingsCache::default(),
             measured: Vec::new(),
             tried: Vec::new(),

@@ -148,17 +148,22 @@ impl Search<'_> {
         } else if improves && better {
             found.fits = self.fits_in(estimate);
             let before = found.best.replace((score, candidate.clone()));
-            let before = before.filter(|(_, other)| !self.are_alternatives(other, candidate));
+            let before = before.filter(|(_, other)| self.are_other_ways(other, candidate));
             found.second = before.or_else(|| found.second.take());
             found.in_vain = 0;
         } else {
-            let other = found.best_candidate().is_none_or(|best| !self.are_alternatives(best, candidate));
+            let other = found.best_candidate().is_none_or(|best| self.are_other_ways(best, candidate));
             if improves && next && other {
                 found.second = Some((score, candidate.clone()));
             }
             found.in_vain += 1;
         }
         Ok(())
+    }
+
+    /// Whether a search that takes one of two candidates may end elsewhere than one that takes the other: not where they do the same, here or at two places.
+    fn are_other_ways(&self, one: &Candidate, other: &Candidate) -> bool {
+        !self.are_alternatives(one, other) && !are_alike(one, other)
     }
 
     /// Whether two candidates are ways to do the same.

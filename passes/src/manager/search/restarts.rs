@@ -10,6 +10,8 @@ use super::{Candidate, Score, Search, Step};
 
 /// Modules of more instructions are searched once.
 const MOST_INSTRUCTIONS: usize = 2000;
+/// Instructions that all estimates looked at, from which on no restart is begun: each of them takes some ten microseconds, so that is about two seconds.
+const MOST_WORK: usize = 200_000;
 /// Restarts that are tried, the one from the first step aside. Each is a search of its own, so a run takes at most four times as long as one descent.
 const MOST_RESTARTS: usize = 2;
 /// A step gets a restart if another one saves almost as much: all but this share of it, as a divisor.
@@ -102,7 +104,7 @@ impl Search<'_> {
         let mut end = (self.now.clone(), self.made_since(&start));
         let mut at_end = true;
         for way in ways {
-            if self.fits() || !is_far(&end.0) {
+            if self.fits() || !is_far(&end.0) || self.has_worked_long() {
                 break;
             }
             self.back_to(&start);
@@ -183,6 +185,12 @@ impl Search<'_> {
         let place = closest.partition_point(|other| other.behind <= behind);
         closest.insert(place, restart);
         closest.truncate(MOST_RESTARTS);
+    }
+
+    /// Whether estimates took so long that the search had better end; where memory is asked for at the cost of time, that of the search counts no more.
+    fn has_worked_long(&self) -> bool {
+        let size = self.module.live_instructions().count();
+        self.told.goal().is_none() && (self.trials - self.trials_left).saturating_mul(size) > MOST_WORK
     }
 
     /// Whether the search may run several times.
