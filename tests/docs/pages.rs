@@ -183,7 +183,7 @@ pub(crate) fn generated(list: &str, explain: impl Fn(&str) -> String) -> Vec<(Pa
         pages.push((PathBuf::from(format!("docs/passes/{name}.md")), page));
     }
     index.push_str(
-        "\nA `rewrite` is kept if the estimated peak falls, a `clean-up` if it does not rise; the default pipeline keeps most clean-ups only where a rewrite \
+        "\nA `rewrite` is kept if the estimated peak falls, a `clean-up` if it does not rise; the default pipeline keeps clean-ups and forms only where a rewrite \
          then gains, and reports those as `enabling`. A change for `speed` is made once the search has ended, in what rewrites made, and may take a little memory. A `form` is another \
          spelling of the module. An `analysis` changes nothing and makes remarks.\n",
     );
