@@ -29,8 +29,8 @@ fn entries(name: &str, kind: &str, text: &str) -> Vec<String> {
             header = cells;
         } else if cells.first().is_some_and(|first| first == name) {
             let rest = header.iter().zip(&cells).skip(1).filter(|(_, cell)| !cell.is_empty());
-            let rest: String = rest.map(|(column, cell)| format!("  {column}: {cell}\n")).collect();
-            found.push(format!("{name} ({kind})\n{rest}"));
+            let rest: Vec<String> = rest.map(|(column, cell)| format!("  {column}: {cell}\n")).collect();
+            found.push(format!("{name} ({kind})\n{}", rest.concat()));
         }
     }
     found

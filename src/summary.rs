@@ -7,11 +7,15 @@ use indexmap::IndexMap;
 
 use crate::report::{gain, made_at};
 
-/// One line for the peak, one for the memory of the machine if one was named, one per rewrite, one per missed chance that is worth more than 1 % of the remaining peak.
+/// One line for the peak, one for the memory of the machine if one was named, one per rewrite, one per missed chance that is worth more than 1 % of the remaining peak, and
+/// one per rewrite that a limit keeps away.
 pub(crate) fn text(module: &str, report: &RunReport, peak: Option<Bytes>, machine: Option<&Machine>) -> String {
     // A form that was asked for and not made is worth a line whatever it would save.
     let form = |remark: &&Remark| remark.kind == RemarkKind::Missed && remark.pass == "unfuse";
-    let missed = report.remarks.iter().filter(|remark| worth_saying(remark, report.after.total) || form(remark));
+    // Whoever looks for the rewrite that is to blame counts them.
+    let numbered = |remark: &&Remark| remark.code == "bisect-limit";
+    let is_said = |remark: &&Remark| worth_saying(remark, report.after.total) || form(remark) || numbered(remark);
+    let missed = report.remarks.iter().filter(is_said);
     let ours = &report.before.caveats;
     let caveats = ours.iter().chain(report.after.caveats.iter().filter(|caveat| !ours.contains(caveat)));
     let caveats = caveats.map(|caveat| format!("  caveat: {caveat}\n"));

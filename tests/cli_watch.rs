@@ -41,6 +41,8 @@ fn the_limit_counts_rewrites_from_the_first() {
     let none = run([S32, "--opt-bisect-limit=0"]);
     assert_eq!((none.code, &none.stdout), (0, &run([S32, "--passes="]).stdout));
     assert!(none.stderr.contains("rewrite 1 of this run is behind the limit of 0 rewrites"), "{none}");
+    assert!(none.stderr.contains("rewrite 2 of this run is behind the limit of 0 rewrites"), "{none}");
+    assert_eq!(none.stderr.matches("[bisect-limit]").count(), 2, "only what the limit keeps away: {none}");
 }
 
 #[test]

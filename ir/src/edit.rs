@@ -107,11 +107,11 @@ impl Patch {
     pub fn set_root(&mut self, computation: ComputationId, root: InstructionId) {
         self.computations[computation.index() - self.base_computations].root = root;
     }
-    /// Lets every user of `old` outside this patch, and the root of its computation, use `new` instead.
+    /// Lets every user of `old` outside this patch, and the root of its computation, use `new` instead. `old` then goes as with [`Patch::remove`], which need not be called.
     pub fn replace(&mut self, old: InstructionId, new: InstructionId) {
         self.replaced.push((old, new));
     }
-    /// Replaces the contents of an existing instruction, keeping its id, name and place.
+    /// Replaces the contents of an existing instruction, keeping its id, name and place. Its old operands go as with [`Patch::remove`].
     pub fn rewrite(&mut self, id: InstructionId, instruction: Instruction) {
         self.rewritten.push((id, instruction));
     }

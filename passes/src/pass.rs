@@ -254,13 +254,14 @@ pub struct Finding {
 pub enum PassKind {
     /// Kept only when the estimated peak falls.
     Rewrite,
-    /// Kept when the module stays legal and the peak does not rise.
+    /// Where the user names it, kept when the module stays legal and the peak does not rise; in the default pipeline as [`PassKind::Enabling`].
     CleanUp,
-    /// Saves nothing by itself; kept only when a rewrite gains because of it.
+    /// Saves nothing by itself; kept only when a rewrite gains because of it. No pass says this of itself: the default pipeline says it of every clean-up and form.
     Enabling,
     /// Changes nothing: its findings are remarks.
     Analysis,
-    /// Writes the module in another form; kept, before anything else is done, whatever the form needs.
+    /// Writes the module in another form. Where the user names it, kept, before anything else is done, whatever the form needs; in the default pipeline as
+    /// [`PassKind::Enabling`].
     Form,
     /// Lets what the other passes made run faster; made once nothing is left to save, and kept where it takes little memory.
     Speed,
@@ -282,7 +283,7 @@ impl PassKind {
 
 /// One kind of waste and its cure.
 pub trait Pass {
-    /// The name in `--passes`, in reports, and of the file and the corpus folder.
+    /// The name in `--passes`, in reports, and of the corpus folder; in snake case that of the file.
     fn name(&self) -> &'static str;
     /// One line for `--list-passes`.
     fn summary(&self) -> &'static str;

@@ -92,7 +92,6 @@ fn finding(module: &Module, annotations: &IndexSet<InstructionId>) -> Finding {
             value = module.instruction(value).operands[0];
         }
         patch.replace(id, value);
-        patch.remove(id);
     }
     let plural = if annotations.len() == 1 { "" } else { "s" };
     let note = format!("{} annotation{plural}", annotations.len());

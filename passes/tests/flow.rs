@@ -7,7 +7,7 @@ mod interpreter;
 use std::collections::BTreeMap;
 
 use hlo_ir::{Instruction, InstructionId, Module, Opcode, Shape, text};
-use hlo_passes::flow::{OperandFlow, Rows, has_rule, pull, restrict};
+use hlo_passes::flow::{OperandFlow, Rows, Step, has_rule, pull, restrict};
 
 use interpreter::random::Random;
 use interpreter::tensor::Tensor;
@@ -86,8 +86,21 @@ fn check(whole: &Whole, dim: usize, random: &mut Random) -> Result<String, &'sta
             text::print(&whole.module)
         );
     }
-    let name = |rows: &Option<(usize, Rows)>| rows.map_or("whole".to_owned(), |(dim, _)| format!("block {dim}"));
-    Ok(rows.iter().map(name).collect::<Vec<_>>().join(", "))
+    Ok(flows.iter().map(name).collect::<Vec<_>>().join(", "))
+}
+
+/// What a rule answers for one operand. Rows that are not the same ones stand behind the dimension, with letters for the numbers of a random case: for each row of the
+/// result `m` rows of the operand (`x m`), or one for `n` of them (`/ n`); not from the first one on (`+ k`); counted from the end (`mirrored`).
+fn name(flow: &OperandFlow) -> String {
+    let OperandFlow::Block { dim, step } = flow else { return "whole".to_owned() };
+    let rows = match *step {
+        Step::Mirror { .. } => " mirrored".to_owned(),
+        Step::Affine { mul, div, offset } => {
+            let parts = [(mul != 1, " x m"), (div != 1, " / n"), (offset != 0, " + k")];
+            parts.into_iter().filter(|(is_there, _)| *is_there).map(|(_, part)| part).collect()
+        }
+    };
+    format!("block {dim}{rows}")
 }
 
 /// The restricted instruction must be legal HLO on the blocks, not only computable.

@@ -183,7 +183,7 @@ pub(crate) fn generated(list: &str, explain: impl Fn(&str) -> String) -> Vec<(Pa
         pages.push((PathBuf::from(format!("docs/passes/{name}.md")), page));
     }
     index.push_str(
-        "\nA `rewrite` is kept if the estimated peak falls, a `clean-up` if it does not rise; the default pipeline keeps most clean-ups only where a rewrite \
+        "\nA `rewrite` is kept if the estimated peak falls, a `clean-up` if it does not rise; the default pipeline keeps clean-ups and forms only where a rewrite \
          then gains, and reports those as `enabling`. A change for `speed` is made once the search has ended, in what rewrites made, and may take a little memory. A `form` is another \
          spelling of the module. An `analysis` changes nothing and makes remarks.\n",
     );
@@ -227,15 +227,18 @@ fn rules() -> String {
         case.captures_iter(&tests).map(|case| (case[1].to_owned(), case[2].to_owned(), case[3].to_owned())).collect();
     let mut page = "# Rules of dimension flow\n\n<!-- Made by DOCS_UPDATE=1 cargo test --test docs from the sources; not edited by hand. -->\n\n\
                     Which rows of its operands a block of rows of a result needs: one rule per opcode, in `passes/src/flow`. `passes/tests/flow.rs` holds every \
-                    rule against an interpreter, on random instructions (`blocks_of_the_result_come_from_blocks_of_the_operands`, with a snapshot of what each rule answers): \
-                    `cargo test -p hlo-passes --test flow`. The functions in the last column draw the instructions, in `passes/tests/flow_cases`. Elementwise \
-                    opcodes share the rule `elementwise`. Loops end in front of an opcode without a rule.\n\n\
+                    rule against an interpreter, on random instructions, in the test `blocks_of_the_result_come_from_blocks_of_the_operands`: \
+                    `cargo test -p hlo-passes --test flow`. Its snapshot pins what each rule answers: \
+                    `passes/tests/snapshots/flow__blocks_of_the_result_come_from_blocks_of_the_operands.snap`; the comment on `name` in that test \
+                    explains its letters. The functions in the last column, in `passes/tests`, draw the instructions.\n\n\
+                    A value whose opcode has no rule stays in memory; the loop reads it from there. What a loop ends in (its sinks) is decided in \
+                    `passes/src/chunk/sink.rs`.\n\n\
                     | Opcode | What a block of rows needs | Rule | Cases |\n|---|---|---|---|\n"
         .to_owned();
-    for found in rule.captures_iter(&sources) {
-        let opcode = kebab(&found[1]);
-        let (rules, function) = (&found[2], &found[3]);
-        let words = documented(&format!("passes/src/flow/{rules}.rs"), function);
+    let shared = ("elementwise".to_owned(), "movement".to_owned(), "elementwise".to_owned());
+    let rows = rule.captures_iter(&sources).map(|row| (kebab(&row[1]), row[2].to_owned(), row[3].to_owned()));
+    for (opcode, rules, function) in std::iter::once(shared).chain(rows) {
+        let words = documented(&format!("passes/src/flow/{rules}.rs"), &function);
         let drawn = |name: &str| {
             name == opcode
                 || ["of", "to", "in", "with"].iter().any(|word| name.starts_with(&format!("{opcode} {word} ")))
@@ -243,12 +246,24 @@ fn rules() -> String {
         for (_, file, _) in cases.iter().filter(|case| drawn(&case.0)) {
             name_each_other(&format!("passes/src/flow/{rules}.rs"), &format!("passes/tests/flow_cases/{file}.rs"));
         }
-        let drawn: Vec<_> =
-            cases.iter().filter(|case| drawn(&case.0)).map(|case| format!("`{}.rs`, `{}`", case.1, case.2)).collect();
+        let drawn: Vec<_> = cases
+            .iter()
+            .filter(|case| drawn(&case.0))
+            .map(|case| format!("`flow_cases/{}.rs`, `{}`", case.1, case.2))
+            .collect();
         assert!(!drawn.is_empty(), "no case of passes/tests/flow_cases is called after `{opcode}`");
-        writeln!(page, "| `{opcode}` | {words} | `{rules}.rs`, `{function}` | {} |", drawn.join("; ")).unwrap();
+        writeln!(page, "| {} | {words} | `flow/{rules}.rs`, `{function}` | {} |", cell(&opcode), drawn.join("; "))
+            .unwrap();
     }
     page
+}
+
+/// What stands in the first column: the opcode, or what is said of those that share a rule outside of the table.
+fn cell(opcode: &str) -> String {
+    match opcode {
+        "elementwise" => "elementwise (`is_elementwise` in `ir/src/opcode.rs`)".to_owned(),
+        opcode => format!("`{opcode}`"),
+    }
 }
 
 /// The first paragraph of the comment on a function.

@@ -1,4 +1,4 @@
-//! Rows of the pull table for contractions, sorts and batched linear algebra. Their cases: `passes/tests/flow_cases/heavy.rs`.
+//! Rules for contractions, sorts and batched linear algebra. Their cases: `passes/tests/flow_cases/heavy.rs`.
 
 use hlo_ir::{AttrKey, DotDims};
 

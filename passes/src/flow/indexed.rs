@@ -1,4 +1,4 @@
-//! Rows of the pull table for reads and writes at computed places. Their cases: `passes/tests/flow_cases/data.rs`, `passes/tests/flow_cases/heavy.rs`.
+//! Rules for reads and writes at computed places. Their cases: `passes/tests/flow_cases/data.rs`, `passes/tests/flow_cases/heavy.rs`.
 
 use hlo_ir::{ArrayShape, AttrKey, GatherDims, ScatterDims};
 
@@ -13,7 +13,8 @@ pub(super) fn dynamic_slice(q: &Query<'_>) -> Flows {
     Ok(q.first(1, OperandFlow::same(q.dim)))
 }
 
-/// The same rows of the array and of the update, if that is as long in this dimension; the places as a whole.
+/// The same rows of the array and of the update, if the update is as long as the array in this dimension: its index is clamped, so it starts at 0. Else rows are written at a
+/// computed place, and the value stays in memory. The places as a whole.
 pub(super) fn dynamic_update_slice(q: &Query<'_>) -> Flows {
     if q.operand(1)?.dims.get(q.dim) != Some(&q.extent()) {
         return q.barrier("moving-slice", "writes a part of this dimension at a computed place");

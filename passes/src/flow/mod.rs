@@ -2,8 +2,9 @@
 //!
 //! [`pull`] is the one question: given an instruction and a dimension of its result, it answers for every operand whether a block of one
 //! of its dimensions suffices (and which rows of it, [`Step`]) or the whole value is needed, or it says why the result cannot be computed
-//! block by block ([`Barrier`]). Every opcode has one row in [`RULES`]; an opcode without a row is a barrier. [`restrict()`] builds the
-//! instruction that computes the block, [`Rows`] composes the steps along a path, and [`Frames`] looks through tuples, barriers and calls.
+//! block by block ([`Barrier`]). Elementwise opcodes share the rule `elementwise`; every other opcode that has a rule has one row in
+//! [`RULES`]; an opcode without a rule is a barrier. [`restrict()`] builds the instruction that computes the block, [`Rows`] composes the
+//! steps along a path, and [`Frames`] looks through tuples, barriers and calls.
 
 mod contract;
 mod exactness;
@@ -108,7 +109,7 @@ impl<'a> Query<'a> {
 
 type Rule = fn(&Query<'_>) -> Flows;
 
-/// The pull table: the opcodes of a row share one rule. Elementwise opcodes are told apart by [`Opcode::is_elementwise`].
+/// The table of rules: the opcodes of a row share one rule. Elementwise opcodes ([`Opcode::is_elementwise`]) have none: [`pull`] gives them the rule `elementwise`.
 const RULES: &[(&[Opcode], Rule)] = &[
     (&[Opcode::Map], movement::elementwise),
     (&[Opcode::BitcastConvert], movement::bitcast_convert),
@@ -163,7 +164,7 @@ pub fn pull(module: &Module, inst: InstructionId, dim: usize) -> Flows {
     }
 }
 
-/// Whether the pull table has a row for this opcode; elementwise opcodes share one outside the table.
+/// Whether the table of rules has a row for this opcode; elementwise opcodes share a rule outside the table.
 pub fn has_rule(opcode: Opcode) -> bool {
     RULES.iter().any(|(opcodes, _)| opcodes.contains(&opcode))
 }

@@ -1,4 +1,4 @@
-//! Rows of the pull table for elementwise operations and for data movement that does not depend on values. Their cases: `passes/tests/flow_cases/data.rs`.
+//! Rules for elementwise operations and for data movement that does not depend on values. Their cases: `passes/tests/flow_cases/data.rs`.
 
 use std::ops::Range;
 

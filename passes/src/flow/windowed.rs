@@ -1,4 +1,4 @@
-//! Rows of the pull table for reductions over dimensions and over windows. Their cases: `passes/tests/flow_cases/heavy.rs`.
+//! Rules for reductions over dimensions and over windows. Their cases: `passes/tests/flow_cases/heavy.rs`.
 
 use hlo_ir::attribute::WindowDim;
 use hlo_ir::{AttrKey, AttrValue};

@@ -142,6 +142,9 @@ fn made_by(pass: &dyn Pass, shape: &str, is_of_loop: bool) -> String {
 
 /// What there is to say where no pass said anything.
 fn unexplained(search: &Search<'_>, id: InstructionId, shape: &str) -> Reason {
+    if search.is_cut_short() {
+        return ("no-rewrite", format!("no rewrite within --opt-bisect-limit makes {shape} smaller"));
+    }
     // Loops make products again only where memory is short.
     let again = flow::exactness(search.module, search.module.instruction(id)) != Grade::Bitwise;
     let hint = if again && search.options.goal().is_none() {

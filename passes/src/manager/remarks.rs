@@ -64,6 +64,8 @@ fn missed(search: &Search<'_>, candidate: &Candidate) -> Option<Remark> {
             ("grade", grade_message(finding.grade), would_save(search, candidate)?)
         }
         Outcome::Rewrite { .. } if finding.wasted < search.options.min_saving => return None,
+        // What the limit keeps away has a remark of its own, with its number; nothing else that is found in front of it was tried.
+        Outcome::Rewrite { .. } if search.is_cut_short() => return None,
         Outcome::Rewrite { note, .. } => {
             let (code, message) = untaken(search, candidate, note);
             if code == "no-gain" && search.passes[candidate.pass].recomputes() {
@@ -111,9 +113,6 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
     if let Some(budget) = search.options.budget.filter(|_| search.fits()) {
         let now = search.now.total;
         return ("budget", format!("was not needed: the peak of {now} fits into the budget of {budget} ({note})"));
-    }
-    if search.is_cut_short() {
-        return ("bisect-limit", format!("the limit on rewrites was reached before this one ({note})"));
     }
     match search.trial(candidate) {
         None => ("limit", format!("was not tried: the limit on trials was reached ({note})")),
