@@ -58,24 +58,29 @@ fn dead_instructions(module: &Module, computation: ComputationId) -> Vec<Instruc
 /// All of it is one change: what looks behind a change looks once. A computation without callers goes, and with it every computation that only it calls.
 fn finding(module: &Module, dead: &[InstructionId], uncalled: &[ComputationId]) -> Option<Finding> {
     let mut patch = Patch::new(module);
-    dead.iter().for_each(|&id| patch.remove(id));
-    uncalled.iter().for_each(|&id| patch.remove_computation(id));
+    for &id in dead {
+        patch.remove(id);
+    }
+    for &id in uncalled {
+        patch.remove_computation(id);
+    }
     let roots = uncalled.iter().map(|&id| module.computation(id).root);
     let instruction = dead.iter().copied().chain(roots).next()?;
     let wasted: Bytes = dead.iter().filter_map(|&id| size::shape_size(module.shape(id))).sum();
-    let parts = [counted(dead.len(), "unused instruction"), counted(uncalled.len(), "computation that nothing calls")];
+    let parts = [
+        counted(dead.len(), "unused instruction", "unused instructions"),
+        counted(uncalled.len(), "computation that nothing calls", "computations that nothing calls"),
+    ];
     let note = parts.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     let outcome = Outcome::Rewrite { patch, note, conditions: Vec::new() };
     Some(Finding { instruction, grade: Grade::Bitwise, wasted, outcome })
 }
 
-fn counted(count: usize, what: &str) -> Option<String> {
+/// So many of them, in words: `what` for one, `many` for several.
+fn counted(count: usize, what: &str, many: &str) -> Option<String> {
     match count {
         0 => None,
         1 => Some(format!("1 {what}")),
-        _ => Some(format!(
-            "{count} {}",
-            what.replacen("instruction", "instructions", 1).replacen("computation", "computations", 1)
-        )),
+        _ => Some(format!("{count} {many}")),
     }
 }

@@ -19,13 +19,15 @@ from .report import Memory, Remark, Report, Rewrite
 class Verdict:
     """What the compiler said: the bounds under which a search ends at the form to keep (a limit of 0 is the original), and its bytes of both forms.
 
-    Bytes are None of a form that does not fit the device, which XLA:TPU then does not compile; `refusal` is what it said of the original."""
+    Bytes are None of a form that does not fit the device, which XLA:TPU then does not compile; `refusal` is what it said of the original. Of an original that
+    the model is certain of they are the model's (`is_predicted`)."""
 
     limit: int | None
     budget: int | None
     before: Bytes | None
     after: Bytes | None
     refusal: str | None = None
+    is_predicted: bool = False
 
 
 # Verdicts of the judge, so that a program that is jitted again (a new closure, a new session object) is not judged again.
@@ -40,8 +42,8 @@ class MemoryReport:
 
     `kept` is "rewritten", "original" (nothing to gain, or the compiler found the rewrite worse) or "fallback" (with a `reason`). `before` and
     `after` are the compiler's own bytes of the original and of what runs now; None where nothing was compiled (judge="model", or nothing to
-    rewrite), of an original that the model is certain of (judge="xla"), and of one that does not fit the device, which the compiler refuses (`refusal`).
-    `model` is the memory model's report with rewrites and remarks; None in a fallback. Seconds: `optimize_seconds` spent here, `compile_seconds` spent in
+    rewrite), and of an original that does not fit the device, which the compiler refuses (`refusal`). With judge="xla" those of an original that the model is
+    certain of are the model's (`is_predicted`). `model` is the memory model's report with rewrites and remarks; None in a fallback. Seconds: `optimize_seconds` spent here, `compile_seconds` spent in
     the compiler to judge (one compilation would have happened anyway). Of a program over several devices all figures are those of one device.
     """
 
@@ -57,6 +59,7 @@ class MemoryReport:
     judged: bool = False
     attempts: tuple[str, ...] = field(default=())
     refusal: str | None = None
+    is_predicted: bool = False
 
     @property
     def before_bytes(self) -> int | None:
@@ -78,7 +81,7 @@ class MemoryReport:
 
     def _source(self) -> str:
         """Whose figures are said."""
-        if self.judged and self.kept == "rewritten" and self.before is None and not self.refusal:
+        if self.is_predicted:
             return "XLA's figure now, the model's before"
         return "XLA's figures" if self.before or self.after else "the model's figures"
 
@@ -252,7 +255,11 @@ def _heard(judge: _Compiler, found: calls.Optimized, report: MemoryReport) -> Ve
     said, (before, refusal) = found.report.judge, judge.before
     report.attempts = tuple(_attempted(attempt) for attempt in said["attempts"])
     kept = judge.forms[found.proto][1] if said["rewrite_limit"] != 0 else before
-    return Verdict(said["rewrite_limit"], said["model_budget_bytes"], before, kept, refusal)
+    is_predicted = said["before"]["is_predicted"]
+    if is_predicted:
+        model = found.report.before
+        before = Bytes(model.arguments, model.outputs, model.aliased, model.temporaries)
+    return Verdict(said["rewrite_limit"], said["model_budget_bytes"], before, kept, refusal, is_predicted)
 
 
 def _attempted(attempt: dict) -> str:
@@ -264,6 +271,7 @@ def _attempted(attempt: dict) -> str:
 
 def _note(report: MemoryReport, verdict: Verdict, judge: _Compiler) -> None:
     report.judged, report.before, report.after, report.refusal = True, verdict.before, verdict.after, verdict.refusal
+    report.is_predicted = verdict.is_predicted
     report.compile_seconds += judge.seconds
     if verdict.limit == 0 and verdict.refusal:
         report.reason = f"neither form compiles: {verdict.refusal}"

@@ -231,13 +231,13 @@ def test_each_signature_is_rewritten_once_and_a_verdict_is_remembered(monkeypatc
     first = hlo_opt.jit(five, options=EAGER)
     for _ in range(3):
         first(table, rows, ids)
-    assert seen == ["optimize", "measure", "measure"]
+    assert seen == ["optimize", "measure"]
     again = hlo_opt.jit(five, options=EAGER)
     same(again(table, rows, ids), first(table, rows, ids))
-    assert seen[3:] == [] and again.memory_report() is first.memory_report()
+    assert seen[2:] == [] and again.memory_report() is first.memory_report()
     second = hlo_opt.jit(same_again, options=EAGER)
     same(second(table, rows, ids), first(table, rows, ids))
-    assert seen[3:] == ["optimize"] and rewritten(second.memory_report()).before == first.memory_report().before
+    assert seen[2:] == ["optimize"] and rewritten(second.memory_report()).before == first.memory_report().before
 
 
 def test_a_compiled_call_is_dispatched_by_jax_alone():
@@ -294,6 +294,24 @@ def test_jax_jit_of_the_same_function_stays_what_it_is():
     assert original == rewritten(f.memory_report()).before.temporaries > planted_bytes(f, x, idx)
 
 
+def test_the_original_is_compiled_where_the_model_is_not_certain(monkeypatch):
+    from hlo_opt import jax_plan
+    x, idx = arguments(1 << 16)
+    figures = jax.jit(gradient).lower(x, idx).compile().memory_analysis()
+    trusted = hlo_opt.jit(anew(gradient), options=EAGER).memory_report(x, idx)
+    both = hlo_opt.jit(anew(gradient), options=dataclasses.replace(EAGER, judge="both")).memory_report(x, idx)
+    assert trusted.is_predicted and not both.is_predicted and "the model's before" in str(trusted)
+    assert trusted.before.temporaries == both.before.temporaries == figures.temp_size_in_bytes
+    # A compiler that takes more for the result than was promised is asked about the original too.
+    measured = jax_plan.measured
+    more = lambda found: dataclasses.replace(found, temporaries=found.temporaries + found.total)
+    monkeypatch.setattr(jax_plan, "measured", lambda *of: more(measured(*of)))
+    jax_plan._verdicts.clear()
+    doubted = hlo_opt.jit(anew(gradient), options=EAGER).memory_report(x, idx)
+    jax_plan._verdicts.clear()
+    assert not doubted.is_predicted and doubted.before == more(both.before)
+
+
 def test_explanations_name_the_users_lines():
     x, idx = arguments(1 << 16)
     f = hlo_opt.jit(anew(gradient), options=EAGER)
@@ -340,9 +358,9 @@ def test_a_bad_rewrite_is_found_by_bisection_and_the_others_stay(monkeypatch):
 
     def judged(computation, target):
         found = measured(computation, target)
-        # The form with all rewrites comes right behind the original: the compiler is made to need more for it.
+        # The form with all rewrites comes first: the compiler is made to need more for it than was promised.
         forms.append(computation)
-        return dataclasses.replace(found, temporaries=found.temporaries * 100) if len(forms) == 2 else found
+        return dataclasses.replace(found, temporaries=found.temporaries * 100) if len(forms) == 1 else found
 
     monkeypatch.setattr(jax_plan, "measured", judged)
     jax_plan._verdicts.clear()

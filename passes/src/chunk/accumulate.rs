@@ -5,9 +5,9 @@ use hlo_ir::{ArrayShape, AttrKey, Attribute, ElementType, Instruction, Instructi
 use smol_str::{SmolStr, format_smolstr};
 
 use super::emit::Emitter;
-use super::faithful::metadata;
 use super::sink::{Kind, Sink};
 use crate::Grade;
+use crate::recompute::insertion_point::metadata;
 
 /// How equal a reduction or contraction stays when the results of blocks are combined: integers, minima, maxima and logical operations
 /// do not depend on the order; sums and products of floats do.

@@ -16,12 +16,13 @@ use super::behind::Behind;
 use super::bf16_accumulator::{self, Combiners};
 use super::emit::{At, Done, Emitter, Memory};
 use super::excess;
-use super::faithful::{guarded, metadata};
+use super::faithful::guarded;
 use super::planned::Planned;
 use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink, Sum, Term};
 use super::size::BlockSize;
 use crate::flow::Value;
+use crate::recompute::insertion_point::metadata;
 use crate::recompute::insertion_point::number;
 use crate::{Context, Grade};
 

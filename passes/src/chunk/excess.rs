@@ -13,9 +13,9 @@ use smol_str::format_smolstr;
 
 use super::bf16_accumulator::in_type;
 use super::emit::Emitter;
-use super::faithful::metadata;
 use super::region::Block;
 use crate::flow::is_product;
+use crate::recompute::insertion_point::metadata;
 
 impl Emitter<'_> {
     /// Adds `block`, a block of what `op` computes, in 32 bits if it is wide, with its operands in the types that it takes.

@@ -22,6 +22,7 @@ use super::region::{Block, Part, Region, Source, row_loop};
 use super::sink::{Kind, Sink};
 use crate::Context;
 use crate::flow::{RowLoop, Rows, is_for_library, is_fusible, picks, producer, selection};
+use crate::recompute::insertion_point::metadata;
 
 /// Maxima and minima of floats in a region that a reduction, of the region or behind it, reads, and that no library computes without the loop.
 pub(super) fn guarded(context: &Context<'_>, region: &Region, sinks: &[&Sink]) -> IndexSet<InstructionId> {
@@ -159,10 +160,6 @@ impl Emitter<'_> {
         let initial = made(self, Opcode::Broadcast, vec![initial], Some(Attribute::ints(AttrKey::Dimensions, [])));
         made(self, Opcode::Add, vec![initial, reduced], None)
     }
-}
-
-pub(super) fn metadata(inst: &Instruction) -> Option<Attribute> {
-    inst.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned()
 }
 
 /// What the combiner of a reduction does with its two parameters, if it does nothing else.

@@ -8,11 +8,10 @@ use hlo_ir::{
 };
 
 use super::emit::{At, Emitter};
-use super::faithful::metadata;
 use super::region::Block;
 use crate::flow::{Rows, Value, block_shape};
 use crate::fusion_barrier::attributes_of_call;
-use crate::recompute::insertion_point::sliced;
+use crate::recompute::insertion_point::{metadata, sliced};
 
 impl Emitter<'_> {
     /// Reads the rows of a block from its value.

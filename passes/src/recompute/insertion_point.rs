@@ -31,8 +31,7 @@ impl InsertionPoint {
 
     /// With the metadata of an instruction.
     pub(crate) fn like(self, inst: &Instruction) -> Self {
-        let metadata = inst.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata);
-        Self { metadata: metadata.cloned(), ..self }
+        Self { metadata: metadata(inst), ..self }
     }
 
     /// A number that is known.
@@ -147,4 +146,9 @@ pub(crate) fn shaped(
         return Some(value);
     }
     Some(patch.add(to, Instruction::new(name, Shape::Array(wanted.clone()).into(), Opcode::Reshape, [value])))
+}
+
+/// What the metadata of an instruction says, such as its source line.
+pub(crate) fn metadata(inst: &Instruction) -> Option<Attribute> {
+    inst.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned()
 }

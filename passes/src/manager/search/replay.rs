@@ -47,13 +47,12 @@ impl Recording {
 impl Search<'_> {
     /// The end that the search has come to.
     pub(super) fn recorded(&self) -> Recording {
-        let state = self.findings.state();
         let end = End {
             now: self.now.clone(),
             told: self.told.clone(),
             repeats: self.repeats,
             recomputes: self.recomputes,
-            tried: self.tried.iter().filter(|tried| tried.state == state).cloned().collect(),
+            tried: self.tried_here(),
             limited: self.limited,
             stage: self.stage,
         };
@@ -83,9 +82,20 @@ impl Search<'_> {
         self.findings.forget();
         (self.now, self.told, self.repeats, self.recomputes) = (end.now, end.told, end.repeats, end.recomputes);
         (self.limited, self.stage) = (end.limited, end.stage);
-        let state = self.findings.state();
-        self.tried.extend(end.tried.into_iter().map(|tried| Tried { state, ..tried }));
+        self.tried_again(end.tried);
         self.commit();
         Ok(())
+    }
+
+    /// What was tried in the state that the search is in.
+    pub(super) fn tried_here(&self) -> Vec<Tried> {
+        let state = self.findings.state();
+        self.tried.iter().filter(|tried| tried.state == state).cloned().collect()
+    }
+
+    /// The search is back where this was tried.
+    pub(super) fn tried_again(&mut self, tried: Vec<Tried>) {
+        let state = self.findings.state();
+        self.tried.extend(tried.into_iter().map(|tried| Tried { state, ..tried }));
     }
 }

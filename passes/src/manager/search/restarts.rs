@@ -101,7 +101,7 @@ impl Search<'_> {
         self.descend()?;
         let restarts = std::mem::take(&mut self.restarts);
         let ways = restarts.first.into_iter().chain(restarts.closest.into_iter().map(|restart| restart.way));
-        let mut end = (self.now.clone(), self.made_since(&start));
+        let mut end = (self.now.clone(), self.made_since(&start), self.tried_here());
         let mut at_end = true;
         for way in ways {
             if self.fits() || !is_far(&end.0) || self.has_worked_long() {
@@ -112,14 +112,16 @@ impl Search<'_> {
             let least = self.least().max(Bytes(end.0.total_with_scratch().get() / 20)).max(Bytes(1));
             at_end = self.fits() || self.now.total_with_scratch() + least <= end.0.total_with_scratch();
             if at_end {
-                end = (self.now.clone(), self.made_since(&start));
+                end = (self.now.clone(), self.made_since(&start), self.tried_here());
             }
         }
         if at_end {
             return Ok(());
         }
         self.back_to(&start);
-        self.make_again(end.1)
+        self.make_again(end.1)?;
+        self.tried_again(end.2);
+        Ok(())
     }
 
     /// Makes changes again that led to a better end; all of them were worth keeping.
