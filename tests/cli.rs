@@ -39,6 +39,16 @@ fn machines_are_named_or_described() {
     assert!(wrong.code == 2 && wrong.stderr.contains("at line "), "{wrong}");
 }
 
+/// Reports speak of grades, codes and terms: all of them can be asked for, with every meaning that a word has.
+#[test]
+fn grades_codes_and_terms_are_explained() {
+    let page = |name: &str| run(["--explain", name]).stdout;
+    assert!(page("hlo-exact").contains("Meaning: Every element of the result is computed by the same HLO operations"));
+    assert_eq!(page("sharded").matches("sharded (code of a remark)").count(), 2);
+    assert!(page("sink").starts_with("sink (term)\n"));
+    assert!(!page("more-freedom").contains('`') && !page("grade").contains("]("), "marks of code and links");
+}
+
 /// Where runs keep no memory of those before them, small programs are worth their run time; a small `--min-saving` alone asks for none.
 #[test]
 fn what_small_programs_may_cost_is_a_row_of_the_machine() {

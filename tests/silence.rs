@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use hlo_memory::{Estimator as _, ModelEstimator, attribution::Role};
-use hlo_opt::{Optimized, Options, Pipeline, Target, optimize};
+use hlo_opt::{Grade, Optimized, Options, Pipeline, Target, optimize};
 
 /// Longer texts take minutes without optimization.
 const MOST_TEXT: u64 = if cfg!(debug_assertions) { 40_000 } else { 800_000 };
@@ -110,4 +110,20 @@ fn what_time_alone_forbids_is_said_of_the_end_that_stays() {
     let report = optimize(&program, &Pipeline::standard(), &options).unwrap().report;
     let slower: Vec<_> = report.remarks.iter().filter(|remark| remark.code == "slower").collect();
     assert!(slower.iter().any(|remark| remark.pass == "loop-checkpoints"), "{:?}", report.remarks);
+}
+
+/// A run that keeps every bit says what the next weaker grade would give, not only what the weakest would.
+#[test]
+fn a_run_that_keeps_every_bit_says_what_each_weaker_grade_gives() {
+    let program = common::text(common::corpus("materialize-trig", "fires-normed-waves", "before.hlo"));
+    let said = |exactness| {
+        let options = Options { exactness, ..Options::default() };
+        let remarks = optimize(&program, &Pipeline::standard(), &options).unwrap().report.remarks;
+        remarks.into_iter().filter(|remark| remark.code == "more-freedom").map(|remark| remark.message).collect()
+    };
+    let [bitwise, exact]: [Vec<String>; 2] = [Grade::Bitwise, Grade::HloExact].map(said);
+    let names =
+        |said: &[String], grade: &str| said.iter().any(|message| message.starts_with(&format!("--exactness={grade},")));
+    assert!(names(&bitwise, "hlo-exact") && names(&bitwise, "reassociate"), "{bitwise:?}");
+    assert!(!names(&exact, "hlo-exact") && names(&exact, "reassociate"), "{exact:?}");
 }

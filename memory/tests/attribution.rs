@@ -348,3 +348,39 @@ fn what_a_divided_argument_saves_is_the_share_of_one_device() {
     let saved = offer.expect("the indices can be narrower").saved;
     assert_eq!(saved, Bytes(estimate.arguments.get() / 4 * 3), "one byte of four is left");
 }
+
+/// What a loop carries has the name of what is written into it, not of the loop.
+#[test]
+fn what_a_loop_carries_is_named_after_what_writes_it() {
+    let module = "HloModule m
+more {
+  s = (s32[], f32[1024]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(8)
+  ROOT more = pred[] compare(i, n), direction=LT
+}
+body {
+  s = (s32[], f32[1024]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  a = f32[1024] get-tuple-element(s), index=1
+  b = f32[1024] sine(a), metadata={op_name=\"written\"}
+  ROOT t = (s32[], f32[1024]) tuple(next, b)
+}
+ENTRY e {
+  p = f32[1024] parameter(0)
+  zero = s32[] constant(0)
+  c = f32[1024] negate(p)
+  init = (s32[], f32[1024]) tuple(zero, c)
+  w = (s32[], f32[1024]) while(init), condition=more, body=body, metadata={op_name=\"loop\"}
+  x = f32[1024] get-tuple-element(w), index=1
+  less = f32[1024] reverse(x), dimensions={0}, metadata={op_name=\"behind\"}
+  ROOT r = f32[1024] add(x, less)
+}
+";
+    let (_, details) = explain(module);
+    let names: Vec<_> =
+        details.attribution.holders.iter().filter_map(|holder| holder.buffer.op_name.as_deref()).collect();
+    assert!(names.contains(&"written") && !names.contains(&"loop"), "{names:?}");
+}

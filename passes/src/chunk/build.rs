@@ -22,8 +22,7 @@ use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink, Sum, Term};
 use super::size::BlockSize;
 use crate::flow::Value;
-use crate::recompute::insertion_point::metadata;
-use crate::recompute::insertion_point::number;
+use crate::recompute::insertion_point::{metadata, number};
 use crate::{Context, Grade};
 
 /// What replaces the sinks of loops.

@@ -10,7 +10,7 @@ use super::{Candidate, Score, Search, Step};
 
 /// Modules of more instructions are searched once.
 const MOST_INSTRUCTIONS: usize = 2000;
-/// Instructions that all estimates looked at, from which on no restart is begun: each of them takes some ten microseconds, so that is about two seconds.
+/// Instructions that all estimates of a descent looked at, from which on no restart is begun: each takes ten to twenty microseconds, so that is two to four seconds.
 const MOST_WORK: usize = 200_000;
 /// Restarts that are tried, the one from the first step aside. Each is a search of its own, so a run takes at most four times as long as one descent.
 const MOST_RESTARTS: usize = 2;
