@@ -48,6 +48,7 @@ def optimize(
     bisect_limit: int | None = None,
     judge: Callable[[bytes], Answer] | None = None,
     max_slowdown: float | None = None,
+    advise: bool = True,
 ) -> Optimized:
     """Rewrites a module so that it needs less memory and computes the same.
 
@@ -59,7 +60,8 @@ def optimize(
     each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.
     `objective` is what rewrites may cost: "memory" (as little memory as can be had, whatever it costs in time), "balanced" or "time" (memory that costs none).
     Rewriting stops when the peak fits `budget` bytes, together with the error margin of a rough model (TPU, GPU) unless `is_judged`: a compiler is asked about
-    the result, by default if there is a `judge`. `bisect_limit` keeps only that many rewrites, the first ones.
+    the result, by default if there is a `judge`. `bisect_limit` keeps only that many rewrites, the first ones. Without `advise` no remark says what other
+    options would give, for which the module is searched again.
 
     `judge` is given the original and rewritten forms (HloModuleProto) and decides which is kept: the one of the fewest bytes, or the first within the
     budget, and none that its times say is more than `max_slowdown` times as slow as the original. The report's `judge` has its answers.
@@ -70,7 +72,7 @@ def optimize(
     text, proto, report = _native.optimize(
         _data(module), target=target, exactness=exactness, assume=list(assume), passes=_listed(passes),
         chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each, budget=budget, objective=objective,
-        is_judged=judge is not None if is_judged is None else is_judged, bisect_limit=bisect_limit, judge=judge, max_slowdown=max_slowdown)
+        is_judged=judge is not None if is_judged is None else is_judged, bisect_limit=bisect_limit, judge=judge, max_slowdown=max_slowdown, advise=advise)
     found = Optimized(text, proto, Report.from_json(report))
     return _as_stablehlo(module, found) if _is_stablehlo(module) else found
 

@@ -1,6 +1,7 @@
 """Decides what runs in place of a lowered program, and keeps the books: bytes by the compiler and by the model, times, reasons."""
 from __future__ import annotations
 
+import functools
 import hashlib
 import threading
 import time
@@ -60,6 +61,11 @@ class MemoryReport:
     attempts: tuple[str, ...] = field(default=())
     refusal: str | None = None
     is_predicted: bool = False
+    _advise: Callable[[], tuple[Remark, ...]] | None = field(default=None, repr=False, compare=False)
+
+    def advice(self) -> tuple[Remark, ...]:
+        """What other options would give, a remark each. The program is searched again for it, as often as there are weaker grades and objectives."""
+        return self._advise() if self._advise else ()
 
     @property
     def before_bytes(self) -> int | None:
@@ -233,9 +239,11 @@ def _choose(lowering: Lowering, options: Options, proto: bytes, judge: _Compiler
     key = _key(lowering, options) if judge else ""
     verdict = _recall(key) if judge else None
     bounds = {"bisect_limit": verdict.limit, "budget": verdict.budget} if verdict else {"budget": options.budget}
-    found = calls.optimize(proto, judge=None if verdict else judge, is_judged=judge is not None, objective=options.objective, **bounds,
-                          **options.of_call(lowering.target))
+    call = {"objective": options.objective, **options.of_call(lowering.target)}
+    # What other options would give is looked for when it is asked for: it takes longer than all else.
+    found = calls.optimize(proto, judge=None if verdict else judge, is_judged=judge is not None, advise=False, **bounds, **call)
     report.model = found.report
+    report._advise = functools.cache(lambda: _advice(proto, {"budget": options.budget, **call}))
     if judge and not verdict and found.report.judge:
         verdict = _heard(judge, found, report)
         _remember(key, verdict)
@@ -248,6 +256,11 @@ def _choose(lowering: Lowering, options: Options, proto: bytes, judge: _Compiler
         _note(report, verdict, judge)
         if verdict.limit == 0 and options.budget is not None and verdict.before and verdict.before.total <= options.budget:
             report.reason = "fits its budget as written"
+
+
+def _advice(proto: bytes, call: dict) -> tuple[Remark, ...]:
+    """Remarks on what other options would give."""
+    return tuple(remark for remark in calls.optimize(proto, **call).report.remarks if remark.code == "more-freedom")
 
 
 def _heard(judge: _Compiler, found: calls.Optimized, report: MemoryReport) -> Verdict:
@@ -321,7 +334,7 @@ def explanation(report: MemoryReport) -> str:
         model = report.model
         lines += _owners("at the peak", model.before) + _deeds(model)
         lines += _owners("at the peak now", model.after) if model.rewrites else []
-        lines += _refusals(model) + _left(model)
+        lines += _refusals(model, report.advice()) + _left(model)
     lines += [f"  tried {attempt}" for attempt in report.attempts]
     judged = f", {report.compile_seconds:.3f} s compiling to judge" if report.judged else ""
     lines.append(f"  took {report.optimize_seconds:.3f} s to rewrite{judged}")
@@ -368,7 +381,7 @@ def _gain(done: Rewrite) -> str:
     return f"takes {size(done.taken_bytes)}" if done.taken_bytes else f"saves {size(done.saved_bytes)}"
 
 
-def _refusals(model: Report) -> list[str]:
-    missed = [remark for remark in model.remarks if remark.kind == "missed" and remark.bytes * 100 > model.after.total_bytes]
+def _refusals(model: Report, advice: tuple[Remark, ...]) -> list[str]:
+    missed = [remark for remark in advice + model.remarks if remark.kind == "missed" and remark.bytes * 100 > model.after.total_bytes]
     return [f"  missed: {remark.pass_name} {remark.instruction}{_at(remark.source, remark.detail)}, {size(remark.bytes)}: {remark.message} [{remark.code}]"
             for remark in missed]

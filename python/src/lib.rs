@@ -11,7 +11,7 @@ use options::Settings;
 
 /// Rewrites a module given as HLO text or as a serialized proto; gives the text, the proto and the report as JSON.
 #[pyfunction]
-#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, objective, is_judged, bisect_limit, judge, max_slowdown))]
+#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, objective, is_judged, bisect_limit, judge, max_slowdown, advise))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python call")]
 fn optimize(
     py: Python<'_>,
@@ -29,6 +29,7 @@ fn optimize(
     bisect_limit: Option<usize>,
     judge: Option<Py<PyAny>>,
     max_slowdown: Option<f64>,
+    advise: bool,
 ) -> PyResult<(String, Vec<u8>, String)> {
     let settings = Settings {
         target,
@@ -42,6 +43,7 @@ fn optimize(
         objective,
         is_judged,
         bisect_limit,
+        advise,
     };
     // Other threads of Python run while this one works.
     py.detach(|| calls::optimize(data, &settings, judge, max_slowdown)).map_err(|stop| stop.raise(py))

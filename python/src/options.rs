@@ -29,6 +29,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) is_judged: bool,
     /// Most rewrites to keep.
     pub(crate) bisect_limit: Option<usize>,
+    /// Whether remarks say what other options would give, for which the module is searched again.
+    pub(crate) advise: bool,
 }
 
 impl Settings<'_> {
@@ -49,6 +51,7 @@ impl Settings<'_> {
             objective: objective(self.objective)?,
             is_judged: self.is_judged,
             bisect_limit: self.bisect_limit,
+            advise: self.advise,
             ..Options::default()
         })
     }

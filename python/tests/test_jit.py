@@ -414,3 +414,15 @@ def test_functions_pickle():
 def test_options_are_checked_at_once(wrong):
     with pytest.raises(ValueError, match="known are"):
         hlo_opt.Options(**wrong)
+
+
+def test_other_options_are_looked_at_when_they_are_asked_for():
+    """A loss over a large vocabulary whose weights' gradient sums over blocks only where sums may be split."""
+    def loss(hidden, weights, words):
+        return -jnp.take_along_axis(jax.nn.log_softmax(hidden @ weights), words[:, None], 1).sum()
+    shapes = [jax.ShapeDtypeStruct((8192, 64), jnp.float32), jax.ShapeDtypeStruct((64, 16384), jnp.float32), jax.ShapeDtypeStruct((8192,), jnp.int32)]
+    strict = hlo_opt.jit(jax.grad(loss, argnums=(0, 1)), options=hlo_opt.Options(judge="model"))
+    report = strict.memory_report(*shapes)
+    assert not any(remark.code == "more-freedom" for remark in report.model.remarks)
+    assert any("--exactness=reassociate" in remark.message for remark in report.advice())
+    assert "[more-freedom]" in strict.explain(*shapes)
