@@ -15,6 +15,8 @@ mod prose;
 #[path = "referee/session.rs"]
 #[allow(dead_code, reason = "this test needs the interpreter only")]
 mod session;
+#[path = "docs/stamps.rs"]
+mod stamps;
 
 use std::collections::BTreeSet;
 use std::path::Path;
