@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "docs/book.rs"]
+mod book;
 mod common;
 #[path = "docs/figures.rs"]
 mod figures;
