@@ -2,6 +2,8 @@
 //! words are the field's.
 //!
 //! Pages that are made from the sources are written anew by `DOCS_UPDATE=1 cargo test --test docs`.
+//!
+//! Pins `CONTRIBUTING.md`, `README.md`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

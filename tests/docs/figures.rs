@@ -220,7 +220,7 @@ fn section(text: &str, anchor: &str) -> String {
 fn unmasked(page: &Path, unit: &str) -> String {
     let mut rest = unit.to_owned();
     for [_, words, ..] in FIGURES.iter().filter(|[of, ..]| of.is_empty() || Path::new(of) == page) {
-        rest = rest.replace(words, "");
+        rest = rest.split(words).collect();
     }
     static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         let patterns = [("`[^`]*`", "CODE"), (r"\]\([^)]*\)", "]"), (NAMES, "NAME")];
