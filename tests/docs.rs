@@ -9,6 +9,8 @@
 
 #[path = "docs/book.rs"]
 mod book;
+#[path = "docs/changelog.rs"]
+mod changelog;
 mod common;
 #[path = "docs/figures.rs"]
 mod figures;

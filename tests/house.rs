@@ -9,6 +9,8 @@ mod chains;
 mod common;
 #[path = "house/imports.rs"]
 mod imports;
+#[path = "house/manifests.rs"]
+mod manifests;
 #[path = "house/pins.rs"]
 mod pins;
 
