@@ -15,9 +15,12 @@
 //!
 //! Sound because a call computes what its body computes. Calls marked `inlineable="false"` are not inlined by XLA. Grade: bitwise.
 //!
-//! Stays away from other targets than CPU, from instructions of the input (only loops that this run made are changed), from the entry computation, from
-//! gathers of several readers, which XLA keeps in memory anyway, from tables that are products, which a kernel may join with sums behind the gather,
-//! or that memory rounds, and from modules to be partitioned, where such a call would mean one device.
+//! Stays away from
+//!
+//! - other targets than CPU, and modules to be partitioned, where such a call would mean one device;
+//! - the entry computation, and instructions of the input (only loops that this run made are changed);
+//! - gathers of several readers, which XLA keeps in memory anyway;
+//! - tables that are products, which a kernel may join with sums behind the gather, or that memory rounds.
 //!
 //! Source: `xla/service/instruction_fusion.cc`; `xla/codegen/emitters/computation_partitioner.cc`; `xla/service/call_inliner.cc`.
 

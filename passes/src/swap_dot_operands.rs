@@ -22,8 +22,12 @@
 //! Sound because each number is the sum of the same products. Grade: hlo-exact, since they may be summed in another order; only loops that keep less than
 //! every bit anyway are changed.
 //!
-//! Stays away from other targets than CPU, from instructions of the input (only loops that this run made are changed; `dot-operands` swaps operands of
-//! the input where that saves memory), from the entry computation, from products of which packing is a small part, and from modules to be partitioned.
+//! Stays away from
+//!
+//! - other targets than CPU, and modules to be partitioned;
+//! - the entry computation, and instructions of the input (only loops that this run made are changed; `dot-operands` swaps operands of the input
+//!   where that saves memory);
+//! - products of which packing is a small part.
 //!
 //! Source: `xla/backends/cpu/ynn_support.cc`, `xla/hlo/transforms/simplifiers/algebraic_simplifier.cc`; the times are measured.
 
