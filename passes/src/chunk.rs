@@ -20,10 +20,10 @@
 //! reduction, a contraction or a transform, which `--exactness=bitwise` leaves in memory instead. It is hlo-exact, too, when the loop parts a
 //! product of floats from a sum, which compilers join into one operation where they share a kernel.
 //!
-//! A block has the largest power of two (or divisor) of rows whose values fit a thousandth of the program's arguments and outputs, but
-//! at least 1 MiB and at most 64 MiB; `--chunk-bytes` sets another limit. Where several scatters share a loop on CPU, which runs them side by side
-//! block by block, it is at least 4 MiB or a sixteenth. Rows behind the last full block are applied behind the loop.
-//! Scatters of equal row count that share producers and do not depend on each other share a loop.
+//! A block of such a loop has the largest power of two (or divisor) of rows whose values fit a thousandth of the program's arguments and outputs,
+//! but at least 1 MiB and at most 64 MiB; `--chunk-bytes` sets another limit. Where several scatters share a loop on CPU, which runs them side by
+//! side block by block, it is at least 4 MiB or a sixteenth. Rows behind the last full block are applied behind the loop. Scatters of equal row
+//! count that share producers and do not depend on each other share a loop.
 //!
 //! An `add` behind a scatter of floats is taken into the loop, because XLA would take it into the scatter; where that is not
 //! certain, the grade is hlo-exact.
@@ -45,16 +45,16 @@
 //! in the two loops. The more memory is spared, the more of it may be computed again, as long as that costs less than the memory traffic that is spared,
 //! or with products little more: `docs/how-it-works.md#what-a-rewrite-may-cost` has the bounds. Where a `--budget` is missed there is none.
 //!
-//! A block is a sixteenth of arguments and outputs, between 4 and 64 MiB. Fewer, larger blocks are made where starting iterations, adding to
-//! accumulators or reading whole operands would cost more than 30 % of the work itself. That share is 15 % on CPU for products in programs below 1
-//! GiB, and 10 % on GPU. No loop is made where that is not possible. `--chunk-bytes` overrides all of this.
+//! A block of a loop that is grown so takes a sixteenth of arguments and outputs, between 4 and 64 MiB. Fewer, larger blocks are made where starting
+//! iterations, adding to accumulators or reading whole operands would cost more than 30 % of the work itself. That share is 15 % on CPU for products
+//! in programs below 1 GiB, and 10 % on GPU. No loop is made where that is not possible. `--chunk-bytes` overrides all of this.
 //!
 //! On XLA:TPU blocks are whole tiles of 1024 rows and there are at most 4096 of them; on XLA:GPU, which takes time to compile for each iteration, at
 //! most 16384. XLA:TPU cannot slice beyond row 2,147,483,647, and copies what is cut at a dimension shorter than a tile: no loops there.
 //!
 //! On CPU, programs that need less than 32 MiB beside arguments and results win no time by needing less. Their blocks are larger, so that iterations
 //! take a tenth of the work itself; gains below a quarter of all memory are left, and rows of a batch are not put back block by block. This does not
-//! hold if a `--budget` is missed, `--chunk-bytes` is given or `--min-saving` is below 1 MiB.
+//! hold if a `--budget` is missed, or `--objective=memory` or `--chunk-bytes` is given.
 //!
 //! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, and from gains
 //! below a twentieth of all memory. Remarks say why a chance is missed:

@@ -1,7 +1,7 @@
 //! Says which arguments and values every device holds a full copy of, what that costs, and how to shard them.
 //!
-//! Waste: `pmap` with `in_axes=None`, `shard_map` with `PartitionSpec()`, or an argument without a sharding put a full copy of an array on
-//! every device. With 4 devices on one host, 256 MiB of inputs take 1 GiB.
+//! Waste: `pmap` with `in_axes=None`, `shard_map` with `PartitionSpec()`, or an argument without a sharding put a full copy of an array on every
+//! device. On four devices of one host, such inputs take four times their bytes.
 //!
 //! ```text
 //! %x = f32[64,1024,1024] parameter(1), sharding={replicated}
