@@ -4,6 +4,7 @@
 """
 import datetime
 import pathlib
+import shlex
 import subprocess
 import sys
 import zlib
@@ -44,7 +45,7 @@ def build():
 def this_command():
     """The script and its arguments; of paths outside of the repository only the name, since they say nothing elsewhere."""
     script = pathlib.Path(sys.argv[0]).resolve().relative_to(REPOSITORY)
-    return " ".join(["python", str(script), *map(plain, sys.argv[1:])])
+    return shlex.join(["python", str(script), *map(plain, sys.argv[1:])])
 
 
 def plain(argument):
