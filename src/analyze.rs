@@ -1,5 +1,7 @@
 //! `--analyze`: the memory of a module as text on standard output.
 
+// Tests: `tests/cli.rs`.
+
 use std::cmp::Ordering;
 
 use hlo_memory::{Bytes, Target};

@@ -1,5 +1,7 @@
 //! What a compiler says of the forms of a module, and what came of it.
 
+// Tests: `tests/judge.rs`.
+
 use hlo_memory::Bytes;
 
 /// What a compiler says of a module.

@@ -1,5 +1,7 @@
 //! The library's two calls: rewrite a module, or only say how much memory it needs.
 
+// Tests: `tests/corpus.rs`, `tests/referee.rs`.
+
 use hlo_ir::proto::BufferAssignment;
 use hlo_ir::{Diagnostic, Module, Span, text, verify};
 use hlo_memory::{Bytes, Details, Estimate, EstimateError, ModelEstimator, Target};

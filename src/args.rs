@@ -1,5 +1,7 @@
 //! The command line: [`RawArgs`] is what was typed, [`Args`] what it means.
 
+// Tests: `tests/cli.rs`.
+
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;

@@ -4,6 +4,8 @@
 //! model of memory, the time by the roofline of `hlo_passes::run_time`. Forms that another one beats in both are left out. A run with the peak of a point as
 //! its budget ends at that point or lower.
 
+// Tests: `tests/judge.rs`.
+
 use hlo_ir::Module;
 use hlo_memory::{Bytes, Estimate, ModelEstimator};
 use hlo_passes::manager::{Observer, Rewrite};

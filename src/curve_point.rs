@@ -1,5 +1,7 @@
 //! A point of the curve of memory against time.
 
+// Tests: `tests/judge.rs`.
+
 use hlo_memory::Bytes;
 use hlo_passes::Grade;
 

@@ -1,5 +1,7 @@
 //! The command line's thread of work: arguments, input, the library call, output, exit code.
 
+// Tests: `tests/cli.rs`.
+
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 

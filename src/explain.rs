@@ -1,5 +1,7 @@
 //! `--explain NAME`: the page of a pass, or what a grade, the code of a remark or a term of the glossary means, from the tables of the documentation.
 
+// Tests: `tests/cli.rs`.
+
 use crate::pipeline::{self, PipelineError};
 
 /// Pages whose tables say what the word in their first column means.

@@ -1,5 +1,7 @@
 //! Turns a panic into the message and the exit code of an internal error.
 
+// Tests: `tests/mutated.rs`.
+
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 
 use crate::Exit;

@@ -1,5 +1,7 @@
 //! Reads a module, text or binary, compressed or not, from a file or from standard input.
 
+// Tests: `tests/inputs.rs`.
+
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};

@@ -4,6 +4,8 @@
 //! a budget the first form stays that the compiler finds within it: the original, then what the model finds for the budget, then what it finds for less
 //! as the compiler's figures ask for.
 
+// Tests: `tests/judge.rs`.
+
 use hlo_ir::Module;
 use hlo_memory::{Bytes, Estimate};
 use hlo_passes::Options;

@@ -1,5 +1,7 @@
 //! The model as judge: its own bytes and its own time, where a user bounds the time (`--max-slowdown` without `--judge xla`).
 
+// Tests: `tests/judge.rs`.
+
 use hlo_ir::Module;
 use hlo_memory::ModelEstimator;
 use hlo_passes::{Options, estimate_and_time};

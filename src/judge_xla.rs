@@ -1,5 +1,7 @@
 //! `--judge` and `--max-slowdown`: who decides, and the target's compiler as judge, by the Python package, which compiles from shapes without a device.
 
+// Tests: `tests/judge.rs`.
+
 use std::io;
 use std::path::Path;
 use std::process::Output;

@@ -1,5 +1,7 @@
 //! The machine that runs the result: what `--target` may name, and the description that `--machine` reads.
 
+// Tests: `tests/python.rs`.
+
 use std::path::Path;
 
 use clap::builder::PossibleValue;

@@ -1,6 +1,8 @@
 //! What is said on standard error, and in which form: for people with the line of the input, or for programs as lines of JSON
 //! (`docs/messages.md` describes them).
 
+// Tests: `tests/forms.rs`.
+
 use std::io::{self, Write as _};
 
 use hlo_ir::{Diagnostic, Span, text};

@@ -1,6 +1,8 @@
 //! Writes results so that a file is either the whole new text or untouched: everything goes to a temporary file in the same folder, and
 //! renaming it comes last, when nothing else can fail any more.
 
+// Tests: `tests/cli.rs`.
+
 use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};

@@ -1,5 +1,7 @@
 //! Which passes run: the standard pipeline, or the list given with `--passes`.
 
+// Tests: `tests/corpus.rs`.
+
 use hlo_passes::Pass;
 use hlo_passes::manager::{self, UnknownPass};
 

@@ -1,5 +1,7 @@
 //! Why a run did not do its work, and how that is said.
 
+// Tests: `tests/errors.rs`.
+
 use std::fmt;
 
 use hlo_ir::Diagnostic;

@@ -1,5 +1,7 @@
 //! A line on the terminal for runs that take longer than a second; nothing anywhere else.
 
+// Tests: `tests/cli.rs`.
+
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};

@@ -1,5 +1,7 @@
 //! Shows problems of the input the way compilers do: message, file, line and column, the line itself and a caret.
 
+// Tests: `tests/errors.rs`.
+
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};

@@ -1,5 +1,7 @@
 //! What a run leaves behind: files, products on standard output, a summary, and the exit code.
 
+// Tests: `tests/cli.rs`, `tests/forms.rs`.
+
 use std::borrow::Cow;
 
 use hlo_ir::text::{self, Style};

@@ -1,5 +1,7 @@
 //! What packagers install beside the command: completions for shells, and the manual page. Both are made from the declaration of the flags.
 
+// Tests: `tests/cli.rs`.
+
 use std::io;
 
 use clap::CommandFactory as _;

@@ -1,5 +1,7 @@
 //! The short summary that ends a rewriting run on standard error.
 
+// Tests: `tests/cli.rs`.
+
 use hlo_memory::{Bytes, Estimate};
 use hlo_passes::manager::{Remark, RemarkKind, Rewrite, RunReport};
 use hlo_passes::{Machine, PassKind};

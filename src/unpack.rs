@@ -1,5 +1,7 @@
 //! Unpacks gzip and zstd input, told by its first bytes, up to a bound that an archive of HLO does not reach.
 
+// Tests: `tests/inputs.rs`.
+
 use std::fmt;
 use std::io::{self, Read};
 

@@ -1,5 +1,7 @@
 //! What the compiler said, for people (lines of the summary) and for programs (a part of the JSON report).
 
+// Tests: `tests/judge.rs`.
+
 use hlo_memory::Bytes;
 use serde::Serialize;
 

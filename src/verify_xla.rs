@@ -1,5 +1,7 @@
 //! `--verify-with-xla`: runs the original and the rewritten module on the same data, by the Python package's referee.
 
+// Tests: `tests/python.rs`.
+
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;

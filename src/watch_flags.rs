@@ -1,5 +1,7 @@
 //! The flags that bound a run or show what goes on in it.
 
+// Tests: `tests/cli_watch.rs`.
+
 use std::path::PathBuf;
 
 use clap::Args;

@@ -1,5 +1,7 @@
 //! Follows a run for the user: the line on the terminal, `--print-after`, `--dump-dir`, and the tables of `--time-passes` and `--stats`.
 
+// Tests: `tests/cli_watch.rs`.
+
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};

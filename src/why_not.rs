@@ -1,5 +1,7 @@
 //! `--why-not PASS`: what a pass did with a module and what kept it from more, as text on standard output.
 
+// Tests: `tests/cli_watch.rs`.
+
 use hlo_passes::Pass;
 
 use crate::Optimized;

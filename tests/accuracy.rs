@@ -1,4 +1,6 @@
 //! Rewritten programs are as accurate as their originals, by XLA:CPU and double precision: blocks of 16 bits, NaN and infinities, initial values, single rows.
+//!
+//! Pins `passes/src/chunk/faithful.rs`, `passes/src/flow/exactness.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,7 @@
 //! The command line's contract: what goes where, which exit code, and that files are written whole or not at all.
+//!
+//! Pins `src/driver.rs`, `src/args.rs`, `src/output.rs`, `src/results.rs`, `src/summary.rs`, `src/shell.rs`, `src/explain.rs`, `src/analyze.rs`,
+//! `src/progress.rs`, `memory/src/bytes.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,6 @@
 //! The flags that bound a run or show what goes on in it: budget, limit on rewrites, dumps, tables, and why a pass did not do more.
+//!
+//! Pins `src/watcher.rs`, `src/watch_flags.rs`, `src/why_not.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

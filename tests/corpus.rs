@@ -1,4 +1,6 @@
 //! The whole tool on the whole corpus: what it rewrites (as diffs), the laws that hold for every input, and XLA's recorded byte counts.
+//!
+//! Pins `src/api.rs`, `src/pipeline.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

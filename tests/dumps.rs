@@ -1,4 +1,6 @@
 //! XLA dump folders, made by XLA itself: which module is read, XLA's own figure beside ours, and our assignment in XLA's own formats.
+//!
+//! Pins `src/folder/mod.rs`, `src/report/xla.rs`, `memory/src/assignment/report.rs`, `memory/src/assignment/from_proto.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,6 @@
 //! What a person sees when something is wrong: the rendered message and the exit code of every kind of error.
+//!
+//! Pins `src/render.rs`, `src/problem.rs`, `src/usage_error.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

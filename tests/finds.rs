@@ -1,5 +1,7 @@
 //! Inputs that once broke a law, as the fuzz targets found them; the name of a file says which target's and what was wrong. Each is tried
 //! on every law, since what broke one may break another.
+//!
+//! Pins `fuzz/src/lib.rs`.
 
 #[allow(dead_code, unreachable_pub, reason = "a library there, a part of this test here")]
 #[path = "../fuzz/src/lib.rs"]

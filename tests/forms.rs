@@ -1,4 +1,6 @@
 //! The forms that modules and messages come in: text and binary, one module and several, long and short, for people and for programs.
+//!
+//! Pins `src/messages.rs`, `src/results.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,6 @@
 //! More freedom never ends higher: over the corpus, and over the programs that once broke it, a weaker grade or a budget never leaves a higher peak.
+//!
+//! Pins `passes/src/manager/search.rs`.
 
 mod common;
 

@@ -1,4 +1,6 @@
 //! The rules of the house that no compiler checks: how long files and functions may be, and that every file says what it is for.
+//!
+//! Pins `CONTRIBUTING.md`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -7,6 +9,10 @@ mod chains;
 mod common;
 #[path = "house/imports.rs"]
 mod imports;
+#[path = "house/manifests.rs"]
+mod manifests;
+#[path = "house/pins.rs"]
+mod pins;
 
 use std::fs;
 use std::path::{Path, PathBuf};

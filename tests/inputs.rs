@@ -1,4 +1,6 @@
 //! What people hand to the command: compressed files, snapshots, dump folders of every make, and files that hold no HLO at all.
+//!
+//! Pins `src/input.rs`, `src/unpack.rs`, `src/foreign/mod.rs`, `src/folder/mod.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,6 @@
-//! Pins `src/judge.rs`: which form of a module is kept when a compiler has the last word. The compilers here are the model with an error of their own.
+//! Which form of a module is kept when a compiler has the last word. The compilers here are the model with an error of their own.
+//!
+//! Pins `src/judge.rs`, `src/judge_model.rs`, `src/judge_xla.rs`, `src/answer.rs`, `src/verdict.rs`, `src/curve.rs`, `src/curve_point.rs`.
 
 mod common;
 

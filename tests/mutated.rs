@@ -1,6 +1,8 @@
 //! Texts of the corpus, damaged: whatever comes out is read or refused with a message at a place, in computing time that its length excuses.
 //!
 //! `HLO_OPT_MUTATIONS=100000 cargo test --test mutated` tries more of them; the same number always means the same texts.
+//!
+//! Pins `ir/src/text/mod.rs`, `src/guard.rs`.
 
 #[path = "mutated/damage.rs"]
 mod damage;

@@ -2,6 +2,8 @@
 //! they are estimated, rewritten, taken apart and printed.
 //!
 //! `HLO_OPT_ODD=5000 cargo test --test odd` tries more of them; the same number always means the same modules.
+//!
+//! Pins `memory/src/guard.rs`, `passes/src/manager.rs`.
 
 #[allow(dead_code, unreachable_pub, reason = "a library there, a part of this test here")]
 #[path = "../fuzz/src/lib.rs"]

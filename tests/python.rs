@@ -1,4 +1,6 @@
 //! The Python package: installed the way users install it, then tested by its own tests (`python/tests`) with every supported JAX.
+//!
+//! Pins `python/src/lib.rs`, `src/verify_xla.rs`, `src/machine_flags.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

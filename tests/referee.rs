@@ -1,4 +1,6 @@
 //! XLA itself as the judge: it compiles what we wrote, says how many bytes it needs, and runs both programs on the same data.
+//!
+//! Pins `src/api.rs`, `ir/src/text/print.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

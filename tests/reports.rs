@@ -1,4 +1,6 @@
 //! The report files: the JSON form obeys its schema on the whole corpus and says what the text form says.
+//!
+//! Pins `src/report/mod.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

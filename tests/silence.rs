@@ -1,5 +1,7 @@
 //! No large buffer is passed over in silence: for each one above a hundredth of the peak that is no part of the floor there is a rewrite or a remark
 //! about the instruction that it stems from.
+//!
+//! Pins `passes/src/manager/peak_remarks.rs`.
 
 mod common;
 

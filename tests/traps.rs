@@ -1,5 +1,7 @@
 //! The traps of planning loops over blocks that show on floats and in a running process only: XLA runs both forms. The others are
 //! tested in `passes/tests/traps.rs`.
+//!
+//! Pins `passes/src/chunk.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,6 @@
 //! Modules behind XLA's optimizations, taken apart: XLA takes them back, they compute the same, and rewrites reach the same peaks.
+//!
+//! Pins `passes/src/unfuse.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

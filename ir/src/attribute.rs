@@ -3,6 +3,8 @@
 //! One table ([`KEYS`]) names every key this crate understands and the form of its value. A key that is not in the table, or a
 //! value that does not have the expected form, is kept as [`AttrValue::Raw`] text and printed back verbatim.
 
+// Tests: `ir/tests/generated.rs`.
+
 use std::sync::{Arc, LazyLock};
 
 use indexmap::IndexMap;

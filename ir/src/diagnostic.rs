@@ -1,5 +1,7 @@
 //! What went wrong and where; rendering with the source text happens at the edge of the tool.
 
+// Tests: `ir/tests/messages.rs`.
+
 /// A half-open range of byte offsets in the input text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Span {

@@ -4,6 +4,8 @@
 //! or thrown away. Applying it appends the new entities, redirects uses, drops what became dead *through the patch*, and puts the lists
 //! back into definition-before-use order; text the patch does not touch keeps its place.
 
+// Tests: `ir/tests/graph.rs`.
+
 mod rebase;
 mod same;
 

@@ -1,5 +1,7 @@
 //! Views of a module as a graph: users, orders, callers. Computed on demand, never stored in the module.
 
+// Tests: `ir/tests/graph.rs`.
+
 use petgraph::graph::DiGraph;
 use smallvec::SmallVec;
 

@@ -1,6 +1,8 @@
 //! A structural hash of a module: equal for equal programs, whatever the names and ids. The pass manager compares it with what a
 //! pass claims to have changed.
 
+// Tests: `ir/tests/graph.rs`.
+
 use std::hash::{Hash, Hasher};
 
 use crate::arena::SideTable;

@@ -1,5 +1,7 @@
 //! Modules, computations and instructions, read-only from outside this crate: [`crate::edit`] is the one way to change them.
 
+// Tests: `ir/tests/graph.rs`.
+
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 

@@ -1,5 +1,7 @@
 //! Shapes and layouts, and how they are written in HLO text.
 
+// Tests: `ir/tests/generated.rs`.
+
 use std::fmt::{self, Display as _};
 use std::sync::Arc;
 

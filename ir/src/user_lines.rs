@@ -3,6 +3,8 @@
 //! JAX records the whole call stack, whose innermost frame is often a line of a library (`flax/linen/linear.py`). What the user can change is the innermost
 //! frame outside of installed packages; the library's own line is a detail beside it.
 
+// Tests: `ir/tests/user_lines.rs`.
+
 use smol_str::SmolStr;
 
 use crate::{InstructionId, Module, SourceLine};

@@ -1,4 +1,6 @@
 //! Every file of the corpus: reading and printing gives the same bytes, and the module is legal.
+//!
+//! Pins `ir/src/text/mod.rs`, `ir/src/text/print.rs`, `ir/src/verify/mod.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

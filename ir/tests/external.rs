@@ -1,6 +1,8 @@
 //! Dumps of other people, which are not part of the repository: where `../shared/external-hlo` exists beside it (or `HLO_OPT_DUMPS` names a
 //! folder of the same form), every piece that XLA reads is parsed, printed as a fixed point and verified without false alarm.
 //! `tests/referee/dumps.py` asks XLA about the same files.
+//!
+//! Pins `ir/src/text/mod.rs`, `ir/src/verify/mod.rs`.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

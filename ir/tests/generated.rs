@@ -1,4 +1,6 @@
 //! Properties of parser, printer and verifier over generated modules and damaged texts.
+//!
+//! Pins `ir/src/text/mod.rs`, `ir/src/text/print.rs`, `ir/src/verify/mod.rs`, `ir/src/attribute.rs`, `ir/src/shape.rs`.
 
 #[path = "generated/modules.rs"]
 mod modules;

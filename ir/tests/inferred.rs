@@ -1,5 +1,7 @@
 //! Shapes that a text leaves out: `inferred/*.hlo`, with the module as it is printed as a snapshot. XLA's parser reads file and
 //! snapshot as the same module (jaxlib 0.10.2).
+//!
+//! Pins `ir/src/infer/mod.rs`.
 
 use std::fs;
 

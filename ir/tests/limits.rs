@@ -1,4 +1,6 @@
 //! Texts made to break a parser: deep nesting, huge numbers, many names. Each ends in a message, or is read in linear time.
+//!
+//! Pins `ir/src/text/mod.rs`, `ir/src/text/shape.rs`, `ir/src/text/lex.rs`.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! What is said about bad input. `rejected/*.hlo` are texts that cannot be read, `illegal/*.hlo` texts that can be read but break an
 //! invariant, which their first line names: `// V10`. A file dropped into a folder is a test; its messages are a snapshot.
+//!
+//! Pins `ir/src/text/errors.rs`, `ir/src/verify/mod.rs`, `ir/src/diagnostic.rs`.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,5 +1,7 @@
 //! Small texts with what XLA's own parser says about each ("ok", "error" or "abort", jaxlib 0.10.2), and where this parser and
 //! verifier judge otherwise on purpose.
+//!
+//! Pins `ir/src/text/mod.rs`, `ir/src/verify/mod.rs`.
 
 use std::fs;
 

@@ -1,4 +1,6 @@
 //! Dumps as protocol buffers: every file of the corpus goes through bytes and comes back, and damaged bytes are refused or read.
+//!
+//! Pins `ir/src/proto/mod.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! Print styles: what each leaves out, and that each can be read again as a legal module that computes the same.
+//!
+//! Pins `ir/src/text/style.rs`, `ir/src/text/print.rs`.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Call stacks as libraries leave them: whose line an instruction is said to stem from, where libraries call the user's own functions back and stand in other
 //! folders than those of a plain installation.
+//!
+//! Pins `ir/src/user_lines.rs`.
 
 use hlo_ir::text;
 

@@ -1,5 +1,7 @@
 //! A number of bytes: saturating arithmetic, one way to print it.
 
+// Tests: `tests/cli.rs`.
+
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};

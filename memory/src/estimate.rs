@@ -1,5 +1,7 @@
 //! What every estimate of a module's memory says, and the interface behind which estimators are interchangeable.
 
+// Tests: `memory/tests/corpus.rs`.
+
 use std::borrow::Cow;
 use std::cell::RefCell;
 

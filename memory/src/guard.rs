@@ -2,6 +2,8 @@
 //!
 //! A program that its compiler takes must never be refused over its figures, so the estimate falls back on rules that ask for less.
 
+// Tests: `tests/odd.rs`.
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

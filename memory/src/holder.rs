@@ -1,5 +1,7 @@
 //! A buffer that is alive at the peak: what it is for, and who reads it next.
 
+// Tests: `memory/tests/attribution.rs`.
+
 use hlo_ir::{InstructionId, StackFrame};
 use smol_str::SmolStr;
 

@@ -7,6 +7,8 @@
 //! This is a bound of the model by reason, not by proof: a change moves what follows it to other steps of the schedule. `passes` compares
 //! it with full estimates over the corpus.
 
+// Tests: `passes/src/manager/scope.rs`.
+
 use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::{InstructionId, Module};
 

@@ -1,5 +1,7 @@
 //! Sizes of shapes as XLA counts them: dense on CPU and GPU, in tiles on TPU. Every other module asks here.
 
+// Tests: `memory/tests/live_range.rs`.
+
 use hlo_ir::shape::{ArrayShape, Shape, UNBOUNDED};
 
 use crate::{Bytes, Target};

@@ -1,5 +1,7 @@
 //! Which compiler a scheduled module comes from, read off what only that compiler writes.
 
+// Tests: `memory/tests/live_range.rs`.
+
 use hlo_ir::{AttrKey, Instruction, Module, Shape};
 
 use crate::Target;

@@ -1,4 +1,6 @@
 //! Attribution: sums that must agree with the figures on every scheduled program of the corpus, and small programs whose answer is known.
+//!
+//! Pins `memory/src/attribution/mod.rs`, `memory/src/holder.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! Control dependencies wherever a module may hold them: in branches, calls, fusions, combiners, conditions and nested loops, onto values that simplification
 //! removes. Totals are XLA:CPU's own (jaxlib 0.10.2).
+//!
+//! Pins `memory/src/cpu/graph/convert.rs`, `memory/src/cpu/copies/mod.rs`.
 
 use hlo_memory::{Model, Target, estimate};
 

@@ -1,4 +1,7 @@
 //! The rough model of other compilers on programs of one kind each; the bytes are those that XLA:GPU (H100) and XLA:TPU (v5e) report.
+//!
+//! Pins `memory/src/cpu/fusion/device.rs`, `memory/src/cpu/fusion/repeated.rs`, `memory/src/cpu/fusion/rows.rs`, `memory/src/cpu/fusion/stored.rs`,
+//! `memory/src/cpu/tiles/mod.rs`.
 
 use hlo_memory::{Bytes, Estimate, Model, Target, estimate};
 

@@ -1,4 +1,6 @@
 //! What XLA:CPU writes out, drops or keeps before it fuses, on programs small enough to be read: our total against its own (jaxlib 0.10.2).
+//!
+//! Pins `memory/src/cpu/front/expand/mod.rs`, `memory/src/cpu/front/loops/dead.rs`.
 
 use hlo_memory::{Model, Target, estimate};
 

@@ -1,5 +1,7 @@
 //! Legal modules that are written as programs seldom are: control dependencies, results that stand alone in a tuple, scans, decompositions. XLA:CPU's
 //! own totals (jaxlib 0.10.2), or what they are known to miss.
+//!
+//! Pins `memory/src/cpu/front/untuple.rs`, `memory/src/cpu/front/caveats.rs`.
 
 use hlo_memory::{Estimate, Model, Target, estimate};
 

@@ -1,4 +1,6 @@
 //! Scheduled modules of GPUs and TPUs: which target a module shows, what its arrays take, and what is not in main memory.
+//!
+//! Pins `memory/src/target.rs`, `memory/src/size.rs`.
 
 use hlo_ir::Module;
 use hlo_memory::{Bytes, Estimate, Model, Target, estimate, target_of};

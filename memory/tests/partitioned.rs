@@ -1,4 +1,6 @@
 //! Programs for four devices: what each device needs, against XLA's own report of the same modules.
+//!
+//! Pins `memory/src/cpu/front/spmd/mod.rs`, `memory/src/cpu/combine.rs`.
 
 use std::path::Path;
 

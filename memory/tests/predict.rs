@@ -1,4 +1,6 @@
 //! The unscheduled modules of the corpus: our prediction against the bytes XLA reported for them.
+//!
+//! Pins `memory/src/cpu/mod.rs`, `memory/src/hash.rs`.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,8 @@
 //! The rules of buffer assignment one by one, on modules small enough to work out by hand.
+//!
+//! Pins `memory/src/assignment/mod.rs`, `memory/src/assignment/classes.rs`, `memory/src/assignment/sharing.rs`, `memory/src/assignment/greedy.rs`,
+//! `memory/src/assignment/in_place.rs`, `memory/src/assignment/aliases.rs`, `memory/src/assignment/combine.rs`, `memory/src/assignment/timeline.rs`,
+//! `memory/src/assignment/allocation.rs`.
 
 use hlo_ir::Module;
 use hlo_memory::assignment::{Allocation, AllocationKind, assign};

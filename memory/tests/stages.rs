@@ -1,4 +1,7 @@
 //! Each stage of the XLA:CPU model against XLA's own dumps before and after it, for the small programs of `stages/`.
+//!
+//! Pins `memory/src/cpu/ynn/mod.rs`, `memory/src/cpu/fusion/mod.rs`, `memory/src/cpu/wrapper.rs`, `memory/src/cpu/copies/mod.rs`,
+//! `memory/src/cpu/hoist.rs`, `memory/src/cpu/tuples.rs`, `memory/src/cpu/schedule.rs`, `memory/src/cpu/donors.rs`.
 
 #[path = "../examples/stage/canon.rs"]
 mod canon;

@@ -1,4 +1,7 @@
 //! The rough model of XLA:TPU on programs of one rule each; the bytes of temporaries are those that XLA:TPU (v5e, libtpu of jax 0.10.2) reports.
+//!
+//! Pins `memory/src/cpu/fusion/tpu.rs`, `memory/src/cpu/front/narrow.rs`, `memory/src/cpu/front/expand/one_hot.rs`, `memory/src/cpu/tiles/rows.rs`,
+//! `memory/src/cpu/schedule.rs`.
 
 use hlo_ir::Opcode;
 use hlo_memory::{Target, estimate, estimate_and};

@@ -13,23 +13,24 @@
 //! of their operands that takes, is decided by dimension flow with one rule per opcode, not by the look of the program. A value
 //! without a rule stands in memory and is read block by block.
 //!
-//! Sound because each row of indices and updates is computed by the same operations from the same rows, and updates are applied in their
-//! original order: the blocks cut the first row dimension of the indices (or a batching dimension) and run from front to back. Grade: bitwise while the loop
-//! holds integer work, data movement and elementwise operations; hlo-exact when it holds a float reduction, a contraction or a
-//! transform, which `--exactness=bitwise` leaves in memory instead, and when it parts a product of floats from a sum, which compilers
-//! join into one operation where they share a kernel.
+//! Sound because each row of indices and updates is computed by the same operations from the same rows, and updates are applied in their original
+//! order. The blocks cut the first row dimension of the indices (or a batching dimension) and run from front to back.
 //!
-//! A block has the largest power of two (or divisor) of rows whose values fit a thousandth of the program's arguments and outputs, but
-//! at least 1 MiB and at most 64 MiB; `--chunk-bytes` sets another limit. Where several scatters share a loop on CPU, which runs them side by side
-//! block by block, it is at least 4 MiB or a sixteenth. Rows behind the last full block are applied behind the loop.
-//! Scatters of equal row count that share producers and do not depend on each other share a loop.
+//! Grade: bitwise while the loop holds integer work, data movement and elementwise operations. It is hlo-exact when the loop holds a float
+//! reduction, a contraction or a transform, which `--exactness=bitwise` leaves in memory instead. It is hlo-exact, too, when the loop parts a
+//! product of floats from a sum, which compilers join into one operation where they share a kernel.
+//!
+//! A block of such a loop has the largest power of two (or divisor) of rows whose values fit a thousandth of the program's arguments and outputs,
+//! but at least 1 MiB and at most 64 MiB; `--chunk-bytes` sets another limit. Where several scatters share a loop on CPU, which runs them side by
+//! side block by block, it is at least 4 MiB or a sixteenth. Rows behind the last full block are applied behind the loop. Scatters of equal row
+//! count that share producers and do not depend on each other share a loop.
 //!
 //! An `add` behind a scatter of floats is taken into the loop, because XLA would take it into the scatter; where that is not
 //! certain, the grade is hlo-exact.
 //!
-//! Scatters are not the only large consumers. Loops are also grown from the largest values outwards: everything that flows along with one
-//! of their dimensions is computed on blocks (elementwise operations, products along batch and free dimensions, reductions over other
-//! dimensions, gathers, sorts of rows, `while` loops that treat every row alone, ...), and ends in
+//! Scatters are not the only large consumers. Loops are also grown from the largest values outwards, and everything that flows along with one of
+//! their dimensions is computed on blocks. These are elementwise operations, products along batch and free dimensions, reductions over other
+//! dimensions, gathers, sorts of rows, `while` loops that treat every row alone, and others. Such a loop ends in
 //!
 //! - a scatter: sound because updates keep their order, as above;
 //! - an array that is needed whole, into which each block is written (`dynamic-update-slice`): sound because each row is written exactly once, by the
@@ -44,22 +45,24 @@
 //! in the two loops. The more memory is spared, the more of it may be computed again, as long as that costs less than the memory traffic that is spared,
 //! or with products little more: `docs/how-it-works.md#what-a-rewrite-may-cost` has the bounds. Where a `--budget` is missed there is none.
 //!
-//! A block is a sixteenth of arguments and outputs, between 4 and 64 MiB; fewer, larger blocks are made
-//! where starting iterations, adding to accumulators or reading whole operands would cost more than 30 % of the work itself (15 % on CPU for
-//! products in programs below 1 GiB, 10 % on GPU), and no loop is made where that is not possible. `--chunk-bytes` overrides all of this.
+//! A block of a loop that is grown so takes a sixteenth of arguments and outputs, between 4 and 64 MiB. Fewer, larger blocks are made where starting
+//! iterations, adding to accumulators or reading whole operands would cost more than 30 % of the work itself. That share is 15 % on CPU for products
+//! in programs below 1 GiB, and 10 % on GPU. No loop is made where that is not possible. `--chunk-bytes` overrides all of this.
 //!
 //! On XLA:TPU blocks are whole tiles of 1024 rows and there are at most 4096 of them; on XLA:GPU, which takes time to compile for each iteration, at
 //! most 16384. XLA:TPU cannot slice beyond row 2,147,483,647, and copies what is cut at a dimension shorter than a tile: no loops there.
 //!
-//! On CPU, programs that need less than 32 MiB beside arguments and results win no time by needing less: their blocks are larger, so that iterations take
-//! a tenth of the work itself, gains below a quarter of all memory are left, and rows of a batch are not put back block by block (unless a `--budget` is
-//! missed, `--chunk-bytes` is given or `--min-saving` is below 1 MiB).
+//! On CPU, programs that need less than 32 MiB beside arguments and results win no time by needing less. Their blocks are larger, so that iterations
+//! take a tenth of the work itself; gains below a quarter of all memory are left, and rows of a batch are not put back block by block. This does not
+//! hold if a `--budget` is missed, or `--objective=memory` or `--chunk-bytes` is given.
 //!
-//! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, and
-//! from gains below a twentieth of all memory. Remarks say why a chance is missed: `call` (callers compute an operand; inline-calls
-//! helps), `control` (control dependencies), `dynamic-shape`, `exactness` (see above), `granule` (no block size fits all values),
-//! `sharded` (the rows may lie across devices), `outer-product`, `short-rows` and `wide-rows` (on TPU), `small-gain`, or the rule of dimension flow that failed, such as `concatenated`,
-//! `sorted`, `reshape` or `window`.
+//! Stays away from scheduled modules, from scatters whose operands already stand in memory, from those whose rows fit one block, and from gains
+//! below a twentieth of all memory. Remarks say why a chance is missed:
+//!
+//! - `call` (callers compute an operand; inline-calls helps), `control` (control dependencies), `dynamic-shape`;
+//! - `exactness` (see above), `granule` (no block size fits all values), `sharded` (the rows may lie across devices), `small-gain`;
+//! - on TPU `outer-product`, `short-rows` and `wide-rows`;
+//! - or the rule of dimension flow that failed, such as `concatenated`, `sorted`, `reshape` or `window`.
 
 // Tests: `passes/tests/chunk.rs`, `passes/tests/chunk_across_devices.rs`, `passes/tests/chunk_batches.rs`, `passes/tests/chunk_corpus.rs`,
 // `passes/tests/chunk_grades.rs`, `passes/tests/chunk_manual.rs`, `passes/tests/chunk_planner.rs`, `passes/tests/chunk_situations.rs`,

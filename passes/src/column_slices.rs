@@ -18,10 +18,13 @@
 //! a start that is out of bounds. What lies between block and slices computes each element from those at its place (or at a transposed one), so
 //! it computes the same of each column: integers, or floats that are chosen or moved, never rounded. Grade: bitwise.
 //!
-//! Stays away from other targets than CPU, from instructions of the input (only loops that this run made are changed), from slices with gaps, from
-//! neighbours that are put side by side again (XLA reads the block for these), from blocks that someone reads whole or that wait for anything but
-//! their operands, from floats that are rounded (their bits may depend on the function they stand in), and from modules to be partitioned, where the
-//! columns could be on several devices.
+//! Stays away from
+//!
+//! - other targets than CPU, and modules to be partitioned, where the columns could be on several devices;
+//! - instructions of the input (only loops that this run made are changed);
+//! - slices with gaps, and neighbours that are put side by side again (XLA reads the block for these);
+//! - blocks that someone reads whole or that wait for anything but their operands;
+//! - floats that are rounded (their bits may depend on the function they stand in).
 //!
 //! Source: the code of the kernels in XLA's dumps (`*.ir-with-opt.ll`).
 

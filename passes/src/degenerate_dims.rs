@@ -1,8 +1,8 @@
 //! Sums blocks of one row without the dimension that has one element.
 //!
-//! Waste, of run time: XLA:CPU hands a sum to a library together with what is summed, which takes 10 to 60 times as long for what is computed when
-//! any dimension has one element: 31.6 ms for `f32[1,64,512,64]`, 0.5 ms for `f32[64,512,64]` (a sum of an array in memory takes as long
-//! either way). The gradient of a mixture's density, a loop over the last dimension of eight, ran at 0.25 of the speed it has now.
+//! Waste, of run time: XLA:CPU hands a sum to a library together with what is summed. The library takes many times as long for what is computed when
+//! any dimension has one element, such as `f32[1,64,512,64]` instead of `f32[64,512,64]`. A sum of an array in memory takes as long either way. The
+//! gradient of a mixture's density, a loop over the last dimension of eight, ran at a quarter of the speed it has now.
 //!
 //! ```text
 //! %x = f32[512,64,1] get-tuple-element(%s)              =>   %x = f32[512,64,1] get-tuple-element(%s)

@@ -29,10 +29,14 @@
 //! computes addresses of several components in the narrow type and gets them wrong. For XLA:GPU nothing is rewritten (`fused-on-target`):
 //! it computes indices inside the scatter, and never holds the copy.
 //!
-//! Stays away, with a remark, if a value may lie where the indices differ (`range-unknown` if the program wraps it around, `clamped` if it
-//! moves it into the bounds, `computed` if it changes even an index in bounds, which no promise covers), if the components come from several arrays (`several-sources`), are a part of the columns (`column-subset`) or repeat one
-//! (`repeated-column`), and if the array does not hold its rows one after the other (`index-layout`): it would have to be copied, and
-//! nothing would be gained. It leaves scheduled modules and dynamic shapes alone, without a remark.
+//! Stays away, with a remark,
+//!
+//! - if a value may lie where the indices differ: `range-unknown` if the program wraps it around, `clamped` if it moves it into the bounds,
+//!   `computed` if it changes even an index in bounds, which no promise covers;
+//! - if the components come from several arrays (`several-sources`), are a part of the columns (`column-subset`) or repeat one (`repeated-column`);
+//! - if the array does not hold its rows one after the other (`index-layout`): it would have to be copied, and nothing would be gained.
+//!
+//! It leaves scheduled modules and dynamic shapes alone, without a remark.
 
 // Tests: `passes/tests/direct_index.rs`.
 

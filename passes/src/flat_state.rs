@@ -10,20 +10,23 @@
 //! %r = f32[9,4] get-tuple-element(%p), index=0                %r = f32[9,4] get-tuple-element(%w), index=1
 //! ```
 //!
-//! The elements of inner tuples become elements of the state, in their order: in the tuple that the loop begins with, in the parameters of body
-//! and condition, in the root of the body, and where the result is read. There, and inside the loops, an element of a tuple that stands in the same
-//! computation is that operand, calls that take a tuple of the state are inlined, and operations that change nothing (a reshape to the same
-//! shape, a concatenation of one operand) are looked through. What needs a tuple as a whole gets one built of the elements. A loop without inner
-//! tuples is written this way too where a call takes its whole state, or where its result is put together and taken apart again.
+//! The elements of inner tuples become elements of the state, in their order: in the tuple that the loop begins with, in the parameters of body and
+//! condition, in the root of the body, and where the result is read. There, and inside the loops, an element of a tuple that stands in the same
+//! computation is that operand. Calls that take a tuple of the state are inlined, and operations that change nothing (a reshape to the same shape, a
+//! concatenation of one operand) are looked through. What needs a tuple as a whole gets one built of the elements. A loop without inner tuples is
+//! written this way too where a call takes its whole state, or where its result is put together and taken apart again.
 //!
 //! Sound because a tuple is nothing but its elements, and because a call computes what its body computes on the operands. Parameters and results of
 //! the program keep their shapes, so donated buffers keep their places. Grade: bitwise.
 //!
 //! In the default pipeline all loops are changed together, and only if a rewrite then gains; named in `--passes`, they always are.
 //!
-//! Stays away from scheduled modules, and from loops with a sharding on a tuple (`sharded`), with control edges at tuples or elements of them
-//! (`control`), whose body or condition has other callers (`shared-body`), whose compiler's settings name elements by number (`backend-config`), and
-//! whose body also reads the tuple that it returns (`whole-state`).
+//! Stays away from scheduled modules, and from loops
+//!
+//! - with a sharding on a tuple (`sharded`) or control edges at tuples or elements of them (`control`);
+//! - whose body or condition has other callers (`shared-body`);
+//! - whose compiler's settings name elements by number (`backend-config`);
+//! - whose body also reads the tuple that it returns (`whole-state`).
 
 // Tests: `passes/tests/flat_state.rs`.
 

@@ -10,14 +10,14 @@
 //!                                                   loop:  use(block_h[3 - t])
 //! ```
 //!
-//! The state at the beginning of each block is kept, a checkpoint, and the second loop becomes a loop over blocks: each runs its steps again, with stacks of as many
-//! rows as a block has steps, and then does the steps of the second loop that read them. The length of a block is the one with which checkpoints and rows of a
-//! block take least, about the square root of the steps where both are alike; steps that are left over are written apart. With blocks of one step no loop
-//! stands inside: a layer is computed again in front of its gradient. Blocks may be divided again.
+//! The state at the beginning of each block is kept, a checkpoint, and the second loop becomes a loop over blocks. Each block runs its steps again,
+//! with stacks of as many rows as it has steps, and then does the steps of the second loop that read them. The length of a block is the one with
+//! which checkpoints and rows of a block take least, about the square root of the steps where both are alike. Steps that are left over are written
+//! apart. With blocks of one step no loop stands inside: a layer is computed again in front of its gradient. Blocks may be divided again.
 //!
-//! Sound because a step that begins with the same values computes the same ones, by the same operations, none of which has a side effect; because the loops count
-//! from 0 in steps of one; because every row was written in its step and is read, as a whole row, in the steps in opposite order, so that
-//! the rows of a block are read together; and because nothing else reads the stacks. Grade: bitwise if no float operation is run again, else hlo-exact: a compiler may
+//! Sound because a step that begins with the same values computes the same ones, by the same operations, none of which has a side effect. The loops
+//! count from 0 in steps of one. Every row was written in its step and is read, as a whole row, in the steps in opposite order, so that the rows of
+//! a block are read together. Nothing else reads the stacks. Grade: bitwise if no float operation is run again, else hlo-exact: a compiler may
 //! contract a multiply and an add in one kernel and not in the other.
 //!
 //! Stays away from scheduled modules, from programs that XLA has yet to divide, from stacks that anything else reads or that are read in another order, and from rows

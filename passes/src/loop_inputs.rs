@@ -10,21 +10,30 @@
 //! ```
 //!
 //! The loop gets what the value is computed from in its place, and so does every loop inside it that the value is handed to. All such values of a
-//! loop are offered as one change, beside each of them alone. Sound because the loops hand the value on untouched and read nothing of it but such
-//! rows, and because each row is computed by the same operations from the same rows of what stands in memory (dimension flow), at the start that
-//! `dynamic-slice` clamps. XLA cannot move it back in front of the loop: the row depends on a number that the loop changes. Grade: bitwise, or
-//! hlo-exact where floats come out of what is computed anew and a compiler may join that with what the loop does with them: a product, sum or
-//! conversion, floats that are spread out, joined, padded, counted, reshaped or transposed, and any computation that a reduction or product of
-//! floats reads.
+//! loop are offered as one change, beside each of them alone.
 //!
-//! Rows may be read more than once (a block loop in a training loop), so only movement of data and elementwise operations without polynomials or
-//! roots are computed anew, at most 64 of them, and only where they read no more bytes for a row than the row has: the loop then moves no more
-//! memory than before. Where each row is taken once, in one place, and is large, made of much or beside products or loops of the step, sums, products of many
-//! rows and costly functions are computed there too, if nothing else reads them: each of them is made once as before. Rows that lie scattered in
-//! memory, less than 256 bytes in a piece, are read by one loop once and by no loop again and again. Stays away from floats of less than 32 bits
-//! that are computed (memory rounds them, a fusion need not), from values of less than a hundredth of all memory, from programs so small that
-//! memory costs them no time (see `chunk`), from loops whose value anything else reads, from loops that share their bodies or carry shardings, and from
-//! scheduled modules.
+//! Sound because the loops hand the value on untouched and read nothing of it but such rows, and because each row is computed by the same operations
+//! from the same rows of what stands in memory (dimension flow), at the start that `dynamic-slice` clamps. XLA cannot move it back in front of the
+//! loop: the row depends on a number that the loop changes.
+//!
+//! Grade: bitwise, or hlo-exact where floats come out of what is computed anew and a compiler may join that with what the loop does with them. That
+//! holds for products, sums and conversions, for floats that are spread out, joined, padded, counted, reshaped or transposed, and for any
+//! computation that a reduction or product of floats reads.
+//!
+//! Rows may be read more than once (a block loop in a training loop). So only movement of data and elementwise operations without polynomials or
+//! roots are computed anew, at most 64 of them. They must read no more bytes for a row than the row has: the loop then moves no more memory than
+//! before.
+//!
+//! A row may be taken once, in one place, and be large, made of much or beside products or loops of the step. Then sums, products of many rows and
+//! costly functions are computed there too, if nothing else reads them: each of them is made once as before. Rows that lie scattered in memory, less
+//! than 256 bytes in a piece, are read by one loop once and by no loop again and again.
+//!
+//! Stays away from
+//!
+//! - scheduled modules, and programs so small that memory costs them no time (see `chunk`);
+//! - floats of less than 32 bits that are computed (memory rounds them, a fusion need not);
+//! - values of less than a hundredth of all memory;
+//! - loops whose value anything else reads, and loops that share their bodies or carry shardings.
 
 // Tests: `passes/tests/loop_inputs.rs`, `passes/tests/loop_inputs_once.rs`.
 

@@ -10,17 +10,18 @@
 //! ```
 //!
 //! Which rows are stacked is chosen anew (`cut.rs`): the fewest bytes from which all rows that are read follow, by elementwise operations and data
-//! movement, from rows of stacks, from what the loop only forwards, from the row that the step reads of an array it forwards, and from the number
-//! of the step. A value that has no stack yet gets one where that takes fewer bytes: what a step begins with instead of all that it computes, the
-//! sums of rows instead of what they are spread to. What a step begins with is what the step before made: row `t - 1` of that, or, in the first
-//! step, what the loop begins with. So a recurrent network stacks its state once, and not before and behind each step. The operations are written
-//! anew at every place that reads a row of a dropped stack; what the reading loop does not carry yet takes the place of such a stack in its state.
-//! Which row that is does not matter: row `t` of each stack comes from step `t`.
+//! movement. They follow from rows of stacks, from what the loop only forwards, from the row that the step reads of an array it forwards, and from
+//! the number of the step. A value that has no stack yet gets one where that takes fewer bytes: what a step begins with instead of all that it
+//! computes, the sums of rows instead of what they are spread to. What a step begins with is what the step before made: row `t - 1` of that, or, in
+//! the first step, what the loop begins with. So a recurrent network stacks its state once, and not before and behind each step. The operations are
+//! written anew at every place that reads a row of a dropped stack; what the reading loop does not carry yet takes the place of such a stack in its
+//! state. Which row that is does not matter: row `t` of each stack comes from step `t`.
 //!
-//! Sound because the loop counts from 0 to the length of the stacks in steps of one and writes row `t` in step `t`, or all rows from the last to
-//! the first, so that every row was written; because every reader takes one whole row; and because the operations have no side effect. Grade:
-//! bitwise if no float operation is written anew and no row of floats is read elsewhere than before, else hlo-exact: a compiler may contract a
-//! multiply and an add that it did not see together before, or another one than before in a kernel that reads its operands from elsewhere.
+//! Sound because every row was written: the loop counts from 0 to the length of the stacks in steps of one and writes row `t` in step `t`, or all
+//! rows from the last to the first. Every reader takes one whole row, and the operations have no side effect.
+//!
+//! Grade: bitwise if no float operation is written anew and no row of floats is read elsewhere than before, else hlo-exact. A compiler may contract
+//! a multiply and an add that it did not see together before, or another one than before in a kernel that reads its operands from elsewhere.
 //!
 //! Where the loop keeps only a mask of one byte per element (`relu`), the mask stays: keeping the product instead would take four times as much.
 //! Dots are computed again where the loops take little longer for it: scores of attention, not layers. The search measures the time of the whole program

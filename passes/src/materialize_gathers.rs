@@ -1,8 +1,8 @@
 //! Gathers once, into memory of its own, what one kernel would gather for several places.
 //!
 //! Waste, of run time: XLA:CPU fuses a gather into its reader if there is just one, and looks up each number again for every place that the reader's
-//! result is put to. The gradient of a linear interpolation in three dimensions spent 45 ms in a kernel for a quarter of what took
-//! 2.8 ms before there was a loop.
+//! result is put to. The gradient of a linear interpolation in three dimensions took many times as long in such a kernel as before there
+//! was a loop.
 //!
 //! ```text
 //! %g = f32[4096] gather(%table, %rows)              =>   %g = f32[4096] gather(%table, %rows)
@@ -15,9 +15,12 @@
 //!
 //! Sound because a call computes what its body computes. Calls marked `inlineable="false"` are not inlined by XLA. Grade: bitwise.
 //!
-//! Stays away from other targets than CPU, from instructions of the input (only loops that this run made are changed), from the entry computation, from
-//! gathers of several readers, which XLA keeps in memory anyway, from tables that are products, which a kernel may join with sums behind the gather,
-//! or that memory rounds, and from modules to be partitioned, where such a call would mean one device.
+//! Stays away from
+//!
+//! - other targets than CPU, and modules to be partitioned, where such a call would mean one device;
+//! - the entry computation, and instructions of the input (only loops that this run made are changed);
+//! - gathers of several readers, which XLA keeps in memory anyway;
+//! - tables that are products, which a kernel may join with sums behind the gather, or that memory rounds.
 //!
 //! Source: `xla/service/instruction_fusion.cc`; `xla/codegen/emitters/computation_partitioner.cc`; `xla/service/call_inliner.cc`.
 

@@ -16,9 +16,12 @@
 //!
 //! Sound because a call computes what its body computes. Calls marked `inlineable="false"` are not inlined by XLA. Grade: bitwise.
 //!
-//! Stays away from other targets than CPU, from instructions of the input (only loops that this run made are changed), from the entry computation, from
-//! blocks that wait for anything but their operands, from complex numbers, whose product is a sum of two products of which a vectorized kernel rounds
-//! another one first (random seed 9,001,745), and from modules to be partitioned, where such a call would mean one device.
+//! Stays away from
+//!
+//! - other targets than CPU, and modules to be partitioned, where such a call would mean one device;
+//! - the entry computation, and instructions of the input (only loops that this run made are changed);
+//! - blocks that wait for anything but their operands;
+//! - complex numbers, whose product is a sum of two products of which a vectorized kernel rounds another one first.
 //!
 //! Source: the code of the kernels in XLA's dumps (`*.ir-with-opt.ll`); `xla/service/call_inliner.cc`.
 

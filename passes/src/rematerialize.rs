@@ -26,8 +26,11 @@
 //! waits only for values that are not computed from it. Grade: bitwise if no float operation is made again, else hlo-exact: a compiler may contract a multiply and an add
 //! in one kernel and not in the other.
 //!
-//! Stays away from scheduled modules, from values that are results, loops, calls of libraries and exchanges between devices, from what follows from parameters by elementwise
-//! operations in less time than reading it takes, which XLA computes where it is used, and from computations across which less than a hundredth of all memory waits.
+//! Stays away from
+//!
+//! - scheduled modules, and computations across which less than a hundredth of all memory waits;
+//! - values that are results, loops, calls of libraries and exchanges between devices;
+//! - what follows from parameters by elementwise operations in less time than reading it takes, which XLA computes where it is used.
 
 // Tests: `passes/tests/rematerialize.rs`.
 

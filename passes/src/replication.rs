@@ -1,19 +1,21 @@
 //! Says which arguments and values every device holds a full copy of, what that costs, and how to shard them.
 //!
-//! Waste: `pmap` with `in_axes=None`, `shard_map` with `PartitionSpec()`, or an argument without a sharding put a full copy of an array on
-//! every device. With 4 devices on one host, 256 MiB of inputs take 1 GiB.
+//! Waste: `pmap` with `in_axes=None`, `shard_map` with `PartitionSpec()`, or an argument without a sharding put a full copy of an array on every
+//! device. On four devices of one host, such inputs take four times their bytes.
 //!
 //! ```text
 //! %x = f32[64,1024,1024] parameter(1), sharding={replicated}
 //!                                       =>   jax.jit(f, in_shardings=(None, NamedSharding(mesh, PartitionSpec("d"))))
 //! ```
 //!
-//! This pass rewrites nothing: how an argument is laid out over devices is a contract with the caller. Each remark (`replicated`) names the
-//! array, its bytes on one device and on all of them, and the first dimension that an axis of the mesh divides, with the line to write and
-//! the bytes that every device would save; then what every other dimension and axis would save. Where a body of manual code (`shard_map`, `pmap`) reads the array as a whole, the remark says so:
-//! the body must then fetch what it needs from other devices. `partly-replicated` says the same of an array that is cut along some axes of
-//! the mesh and copied along others (`last_tile_dim_replicate`, axes that Shardy's annotation leaves out). `no-axis` says that no dimension can be divided. Both the annotations of GSPMD and those of Shardy
-//! are read. Sound because nothing changes. Grade: bitwise.
+//! This pass rewrites nothing: how an argument is laid out over devices is a contract with the caller. Each remark (`replicated`) names the array,
+//! its bytes on one device and on all of them, and the first dimension that an axis of the mesh divides, with the line to write and the bytes that
+//! every device would save. What every other dimension and axis would save follows. Where a body of manual code (`shard_map`, `pmap`) reads the
+//! array as a whole, the remark says so: the body must then fetch what it needs from other devices.
+//!
+//! `partly-replicated` says the same of an array that is cut along some axes of the mesh and copied along others (`last_tile_dim_replicate`, axes
+//! that Shardy's annotation leaves out). `no-axis` says that no dimension can be divided. Both the annotations of GSPMD and those of Shardy are
+//! read. Sound because nothing changes. Grade: bitwise.
 //!
 //! Stays away from modules for one device, and from arrays smaller than `--min-saving`.
 

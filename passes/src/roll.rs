@@ -18,20 +18,28 @@
 //! by the loop. The copies may meet in a chain of `add`, `multiply`, `maximum`, `minimum`, `and`, `or` or `xor`, in a
 //! `concatenate`, in the results of the program, or in the last value.
 //!
-//! Sound because every step runs the instructions of its copy on the same operands, and the chain runs from the first copy to the last
-//! with its operands in their places. A chain that begins with the first copy's own value starts from the neutral element (-0.0 for
-//! sums of floats), which changes no bits. Grade: bitwise; hlo-exact where a float product meets a sum at the border of the loop or near
-//! something that depends on the step, because there the compiler may decide anew whether to contract the two; hlo-exact also where a sum
-//! takes in a scatter into zeros, because XLA merges the two if nothing else reads the scatter, and where a reduction follows on what leaves the
-//! loop, because XLA:CPU hands it to a library together with what is computed before it; where a small reduction of floats leaves a step, which
-//! XLA sums in another order in one kernel with its equals; where a float of 16 bits does, which XLA:CPU rounds only where it goes to memory; and where a
-//! step computes floats with a constant of its own, which XLA joins with others or folds while it is known.
+//! Sound because every step runs the instructions of its copy on the same operands, and the chain runs from the first copy to the last with its
+//! operands in their places. A chain that begins with the first copy's own value starts from the neutral element (-0.0 for sums of floats), which
+//! changes no bits.
+//!
+//! Grade: bitwise. It is hlo-exact where the compiler may decide anew how to compute floats:
+//!
+//! - a product meets a sum at the border of the loop or near something that depends on the step: the two may be contracted or not;
+//! - a sum takes in a scatter into zeros: XLA merges the two if nothing else reads the scatter;
+//! - a reduction follows on what leaves the loop: XLA:CPU hands it to a library together with what is computed before it;
+//! - a small reduction leaves a step: XLA sums it in another order in one kernel with its equals;
+//! - a float of 16 bits leaves a step: XLA:CPU rounds it only where it goes to memory;
+//! - a step computes with a constant of its own: XLA joins it with others or folds it while it is known.
 //!
 //! Stays away from scheduled modules and from instructions with side effects or control dependencies. Remarks say why copies stay:
-//! `differs` (an instruction does something else in one copy), `separate-arrays` (copies read arrays of their own, which would have
-//! to be stacked), `residuals` (later work reads what each copy computed, so the loop would store it all), `repeated` (some copies
-//! share work, or are equal, so that XLA does it once), `depends` (the copies need each other's results out of order), `sharded` (the values lie across devices),
-//! `hoisted-copy` (XLA:TPU would convert the whole stack that the loop reads to bf16 before it).
+//!
+//! - `differs`: an instruction does something else in one copy;
+//! - `separate-arrays`: copies read arrays of their own, which would have to be stacked;
+//! - `residuals`: later work reads what each copy computed, so the loop would store it all;
+//! - `repeated`: some copies share work, or are equal, so that XLA does it once;
+//! - `depends`: the copies need each other's results out of order;
+//! - `sharded`: the values lie across devices;
+//! - `hoisted-copy`: XLA:TPU would convert the whole stack that the loop reads to bf16 before it.
 
 // Tests: `passes/tests/roll.rs`.
 

@@ -21,9 +21,9 @@
 //! waits for the other operand. *Recomputation*, on XLA:CPU: the large value behind an `opt-barrier` waits for the latest value in it. *Copies*: of
 //! independent pieces of the same work, each waits for the one before.
 //!
-//! Sound because a `select` or a barrier forwards every bit, and because a value is never tied to something computed from it. Grade: bitwise; hlo-exact
-//! where the tie comes between a float product and a sum, or reads a product or a scatter into zeros that a sum takes in, because there
-//! the compiler may decide anew whether to make one operation of the two; also where a reduction follows on what is waited for.
+//! Sound because a `select` or a barrier forwards every bit, and because a value is never tied to something computed from it. Grade: bitwise. It is
+//! hlo-exact where the tie comes between a float product and a sum, or reads a product or a scatter into zeros that a sum takes in: there the
+//! compiler may decide anew whether to make one operation of the two. It is hlo-exact, too, where a reduction follows on what is waited for.
 //!
 //! Stays away from scheduled modules, and from equal pieces, which XLA computes once (`repeated`). Every change is kept only if the estimate
 //! of the default schedule falls. On XLA:TPU pieces with products are left alone, which it runs one after the other by itself.

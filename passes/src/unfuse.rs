@@ -25,10 +25,13 @@
 //! In the default pipeline a module is unfused only if a rewrite of its plain form then needs fewer bytes than the compiler's own form;
 //! named in `--passes`, it always is.
 //!
-//! Stays away from modules without schedule and fusions, which are plain already, and refuses whole modules that hold what has no plain
-//! form: custom calls that are not typed FFI calls (`custom-call`), operations split in a start and an end (`async`), opcodes it does not
-//! know (`unknown-opcode`), programs of several devices (`partitioned`), dynamic sizes (`dynamic-shape`), bitcasts within a byte
-//! (`sub-byte`) or between arrays of different sizes (`padded-bitcast`), fusions without a body (`no-callee`), control edges between side effects (`control`), and bodies that would grow beyond two million instructions (`too-large`).
+//! Stays away from modules without schedule and fusions, which are plain already, and refuses whole modules that hold what has no plain form:
+//!
+//! - custom calls that are not typed FFI calls (`custom-call`), and opcodes it does not know (`unknown-opcode`);
+//! - operations split in a start and an end (`async`), and control edges between side effects (`control`);
+//! - programs of several devices (`partitioned`), and dynamic sizes (`dynamic-shape`);
+//! - bitcasts within a byte (`sub-byte`) or between arrays of different sizes (`padded-bitcast`);
+//! - fusions without a body (`no-callee`), and bodies that would grow beyond two million instructions (`too-large`).
 
 // Tests: `passes/tests/unfuse.rs`.
 

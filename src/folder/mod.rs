@@ -1,5 +1,7 @@
 //! XLA dump folders (`--xla_dump_to`): which modules are in them, which text of a module is wanted, and what XLA itself says beside it.
 
+// Tests: `tests/dumps.rs`, `tests/inputs.rs`.
+
 mod names;
 
 use std::collections::BTreeMap;

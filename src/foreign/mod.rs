@@ -1,5 +1,7 @@
 //! Recognizes what people hand to the tool that is no HLO, by its first bytes or words, and says what to do with it.
 
+// Tests: `tests/inputs.rs`.
+
 mod message;
 mod words;
 

@@ -2,6 +2,8 @@
 //!
 //! Reports never compute: every figure was found by the memory model or by the pass manager.
 
+// Tests: `tests/reports.rs`.
+
 mod html;
 mod json;
 mod json_details;

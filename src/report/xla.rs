@@ -3,6 +3,8 @@
 //!
 //! Source: `BufferAllocation::ToString` and `BufferAllocation::MemoryUsageReport` (xla/service/buffer_assignment.cc).
 
+// Tests: `tests/dumps.rs`.
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

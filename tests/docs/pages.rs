@@ -49,8 +49,13 @@ pub(crate) fn is_generated(page: &Path) -> bool {
 
 /// Relative links of a page: the file from the root of the repository, and the anchor.
 pub(crate) fn links(page: &Path) -> Vec<(PathBuf, Option<String>)> {
+    links_of(page, &read(page))
+}
+
+/// Relative links of a text that stands in the place of a page.
+pub(crate) fn links_of(page: &Path, text: &str) -> Vec<(PathBuf, Option<String>)> {
     let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
-    let source = without_code(&read(page));
+    let source = without_code(text);
     let mut found = Vec::new();
     for target in link.captures_iter(&source).map(|link| link.get(1).unwrap().as_str()) {
         if target.contains("://") {

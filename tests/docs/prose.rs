@@ -20,7 +20,7 @@ pub(crate) fn sentences(page: &str) -> Vec<String> {
 }
 
 /// Paragraphs and items of lists.
-fn units(page: &str) -> Vec<String> {
+pub(crate) fn units(page: &str) -> Vec<String> {
     let item = Regex::new(r"^\s*([-*]|\d+\.)\s+").unwrap();
     let mut units = vec![String::new()];
     let (mut fenced, mut blank) = (false, true);

@@ -15,6 +15,7 @@ from importlib.metadata import version
 sys.dont_write_bytecode = True
 
 import random_jobs  # noqa: E402
+import stamp  # noqa: E402
 import xla  # noqa: E402
 import child  # noqa: E402
 from hlo_opt.xla import accuracy, truth  # noqa: E402
@@ -26,7 +27,7 @@ on normal data of three scales, and how many NaN and infinities are lost when on
 
     target/referee-venv/bin/python tests/referee/accuracy.py --tool target/release/hlo-opt > docs/measured/accuracy.md
 
-with jaxlib {jaxlib}, XLA:CPU, on commit {commit}. Exit code 1 if a rewritten form is off by more than twice the original's error, or loses a NaN or infinity.
+with jaxlib {jaxlib}, XLA:CPU. Exit code 1 if a rewritten form is off by more than twice the original's error, or loses a NaN or infinity.
 
 Where the library of XLA:CPU computes a reduction and what surrounds it, `bf16` between two operations is not rounded there. Blocks compute these operations in `f32` too, and so does what
 the library had computed together with them behind the loop ([grades](../grades.md)). The gradient of an attention of `bf16` and `f16` is off as far as shown before any rewrite.
@@ -70,21 +71,16 @@ def main():
     parser.add_argument("--tool", required=True)
     options = parser.parse_args()
     xla.import_quietly()
-    print(PAGE.format(jaxlib=version("jaxlib"), commit=commit()))
-    print("| Program | Type | Blocks | " + " | ".join(f"scale {scale}" for scale in accuracy.SCALES) + " | NaN lost |")
-    print("|---|---|---|" + "---|" * (len(accuracy.SCALES) + 1))
+    print(PAGE.format(jaxlib=version("jaxlib")))
+    scales = " | ".join(f"scale {scale}" for scale in accuracy.SCALES)
+    table = stamp.Table(f"| Program | Type | Blocks | {scales} | NaN lost |\n|---|---|---|{'---|' * (len(accuracy.SCALES) + 1)}")
     with tempfile.TemporaryDirectory() as folder:
-        bad = [row(options.tool, folder, name, dtype) for name in FAMILIES for dtype in ("bfloat16", "float16")]
+        bad = [row(table, options.tool, folder, name, dtype) for name in FAMILIES for dtype in ("bfloat16", "float16")]
+    table.end()
     sys.exit(1 if any(bad) else 0)
 
 
-def commit():
-    """The commit that this file stands in."""
-    command = ["git", "-C", os.path.dirname(os.path.abspath(__file__)), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def row(tool, folder, name, dtype):
+def row(table, tool, folder, name, dtype):
     """Prints the lines of one family; whether one of them is worse than allowed."""
     before = os.path.join(folder, "before.hlo")
     found = child.run(lower, (name, dtype, before))
@@ -104,7 +100,7 @@ def row(tool, folder, name, dtype):
             raise SystemExit(f"{name}: {answer['error']}")
         cells = [f"{one['own']:.2e}, {one['new']:.2e}" for one in answer["rows"]]
         short = {"bfloat16": "bf16", "float16": "f16"}[dtype]
-        print(f"| {name} | {short} | {way} | " + " | ".join(cells) + f" | {answer['lost']} |", flush=True)
+        table.row(f"| {name} | {short} | {way} | {' | '.join(cells)} | {answer['lost']} |")
         # Thousands of numbers: their largest error is no single draw, so no unit in the last place is granted.
         bad |= bool(answer["lost"]) or any(one["new"] > truth.ALLOWED * one["own"] for one in answer["rows"])
     return bad

@@ -1,6 +1,6 @@
 """The table of program families: XLA's bytes before and after hlo-opt and of a hand-written form, equality and run time.
 
-    families.py --tool FILE [--only REGEX] [--bytes-only] [--out DIR]
+    families.py --tool FILE [--only REGEX] [--bytes-only] [--markdown] [--out DIR]
 
 Bytes are XLA:CPU's own, at full size, compiled from shapes. Equality and run time are those of the reduced programs on data: `ratio` is
 original / rewritten, interleaved in one run, so above 1 the rewritten program is faster. Every program goes through the default pipeline
@@ -16,8 +16,12 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+import stamp  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = "{:24} {:>10} {:>10} {:>10} {:>10}  {:11} {:>9} {:>6}"
+HEAD = """| Family (`tests/referee/family_programs.py`), MiB by XLA | Before | After | Floor | Grade | Run time, original / rewritten |
+|---|---|---|---|---|---|"""
 MOST_ERROR = {"bitwise": 0.0, "hlo-exact": 1e-5, "reassociate": 1e-4}
 
 
@@ -26,6 +30,7 @@ def main():
     parser.add_argument("--tool", required=True, help="the hlo-opt binary")
     parser.add_argument("--only", default="", metavar="REGEX")
     parser.add_argument("--bytes-only", action="store_true", help="run nothing on data")
+    parser.add_argument("--markdown", action="store_true", help="as docs/measured/families.md has it")
     parser.add_argument("--out", metavar="DIR", help="keep the modules there")
     options = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -38,11 +43,16 @@ def main():
 def table(options, out):
     from family_programs import PROGRAMS
 
-    print(COLUMNS.format("program", "before", "after", "by hand", "floor", "grade", "error", "ratio"), "(MiB)")
+    if options.markdown:
+        options.table = stamp.Table(HEAD)
+    else:
+        print(COLUMNS.format("program", "before", "after", "by hand", "floor", "grade", "error", "ratio"), "(MiB)")
     bad = 0
     for name, program in PROGRAMS.items():
         if re.search(options.only, name):
             bad |= row(options, out, name, program)
+    if options.markdown:
+        options.table.end()
     return bad
 
 
@@ -55,8 +65,14 @@ def row(options, out, name, program):
     worst = max(grades, key=list(MOST_ERROR).index, default="-")
     error, ratio, wrong = ("", "", False) if options.bytes_only else on_data(options, out, name, program)
     floor = sum(figures[0][key] for key in ("argument_bytes", "output_bytes")) - figures[0]["alias_bytes"]
-    cells = [*(mib(figure.get("total_bytes")) for figure in (*figures, hand)), mib(floor), worst, error, ratio]
-    print(COLUMNS.format(name, *cells), flush=True)
+    totals = [figure.get("total_bytes") for figure in figures]
+    if options.markdown:
+        shown = f"{name} (`--budget`)" if budget(name, 0) else name
+        cells = [shown, *("-" if total is None else f"{total / 2**20:,.1f}" for total in (*totals, floor)), worst if grades else "untouched", ratio or "-"]
+        options.table.row(f"| {' | '.join(cells)} |")
+    else:
+        cells = [*map(mib, (*totals, hand.get("total_bytes"))), mib(floor), worst, error, ratio]
+        print(COLUMNS.format(name, *cells), flush=True)
     return wrong or figures[1]["total_bytes"] > figures[0]["total_bytes"]
 
 

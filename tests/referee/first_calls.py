@@ -16,6 +16,8 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import stamp  # noqa: E402
+
 WAYS = "jax.jit", "hlo_opt.jit"
 
 
@@ -24,7 +26,7 @@ def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     pattern = sys.argv[2] if len(sys.argv) > 2 else "."
     ratios = []
-    print("| Program | jax.jit, s | hlo_opt.jit, s | ratio | kept | original compiled |\n|---|---|---|---|---|---|")
+    table = stamp.Table("| Program | jax.jit, s | hlo_opt.jit, s | ratio | kept | original compiled |\n|---|---|---|---|---|---|")
     for name in PROGRAMS:
         if not re.search(pattern, name):
             continue
@@ -36,7 +38,8 @@ def main():
                 times[way].append(float(taken))
         plain, ours = (statistics.median(times[way]) for way in WAYS)
         ratios.append(ours / plain)
-        print(f"| {name} | {plain:.2f} | {ours:.2f} | {ours / plain:.2f} | {kept.strip()} |", flush=True)
+        table.row(f"| {name} | {plain:.2f} | {ours:.2f} | {ours / plain:.2f} | {kept.strip()} |")
+    table.end()
     print(f"\n{len(ratios)} programs: geometric mean {statistics.geometric_mean(ratios):.2f}, largest {max(ratios):.2f}.")
 
 

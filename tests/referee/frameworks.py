@@ -8,13 +8,14 @@ installed or imported, which is said.
 """
 import argparse
 import collections
-import datetime
 import json
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+
+import stamp
 
 HERE = pathlib.Path(__file__).resolve().parent
 NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch/XLA"}
@@ -27,26 +28,28 @@ HEADER = """# Programs of TensorFlow and PyTorch/XLA
 
 Programs of both frameworks (`tests/referee/frameworks`), compiled and run on the CPU by the XLA inside the framework: as they are, and rewritten by the two levels
 of `--exactness` ([recipes](../frameworks.md)). Bytes are those of the framework's XLA (`memory-usage-report`), differences of results the largest over the largest
-number, `same` where all bits are equal, `-` where nothing was rewritten. The last column is the model's word for the same three. Made on {date} by
+number, `same` where all bits are equal, `-` where nothing was rewritten. The last column is the model's word for the same three. Made by
 
     python tests/referee/frameworks.py > docs/measured/frameworks.md
-
-| Framework | Program | as it is, MiB | hlo-exact, MiB | results | reassociate, MiB | results | model, MiB |
+"""
+HEAD = """| Framework | Program | as it is, MiB | hlo-exact, MiB | results | reassociate, MiB | results | model, MiB |
 |---|---|---|---|---|---|---|---|"""
 
 
 def main():
     options = arguments()
-    print(HEADER.format(date=datetime.date.today()), flush=True)
+    print(HEADER)
+    table = stamp.Table(HEAD)
     wrong, count = [], collections.Counter()
     for framework in options.frameworks or NAMES:
         python = environment(framework, options)
         for name in programs(framework):
             found = one(python, framework, name)
             said = judged(found)
-            print(f"| {NAMES[framework]} {found.get('version', '')} | {name.replace('_', ' ')} | {' | '.join(cells(found, said))} |", flush=True)
+            table.row(f"| {NAMES[framework]} {found.get('version', '')} | {name.replace('_', ' ')} | {' | '.join(cells(found, said))} |")
             wrong += [f"{framework} {name}: {said}"] if said else []
             count[framework] += "forms" in found and any(form["bytes"] * MORE < found["before"] for form in found["forms"])
+    table.end()
     wrong += [f"{framework}: no program takes less memory" for framework in options.frameworks or NAMES if not count[framework]]
     print("\n" + ("All results agree." if not wrong else "\n".join(wrong)))
     for text in wrong:

@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 
 import device_rewrites  # noqa: E402
 import families  # noqa: E402
+import stamp  # noqa: E402
 import xla  # noqa: E402
 from hlo_opt.xla import child  # noqa: E402
 
@@ -28,11 +29,12 @@ def main():
     options = arguments()
     xla.import_quietly()
     answers = {target: device_rewrites.Answers(made(options.folder / target) / "answers.json", target) for target in TARGETS}
-    print(table_row(HEADER), table_row(["---"] * len(HEADER)), sep="\n")
+    table = stamp.Table(f"{table_row(HEADER)}\n{table_row(['---'] * len(HEADER))}")
     for name in SHOWN:
         if re.search(options.only, name):
             cells = [cell for target in TARGETS for cell in on_device(options, name, target, answers[target])]
-            print(table_row([*on_cpu(name), *cells]), flush=True)
+            table.row(table_row([*on_cpu(name), *cells]))
+    table.end()
 
 
 def arguments():

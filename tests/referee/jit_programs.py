@@ -7,7 +7,6 @@ program's own shapes, for which nothing is allocated; results are compared on ra
 """
 import argparse
 import collections
-import datetime
 import json
 import os
 import pathlib
@@ -20,6 +19,7 @@ import warnings
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import stamp  # noqa: E402
 import user_programs  # noqa: E402
 
 # For one program, both sizes.
@@ -32,9 +32,9 @@ What memory issues of JAX and XLA report, as small programs, sent through `hlo_o
 Bytes are XLA:CPU's for the full size, compiled from shapes; results are those of the same program at a reduced size on random data
 (indices out of bounds included) beside `jax.jit`, with every saving taken however small, and the grades of what was rewritten there (the reduced
 program may have other chances than the full one). `noise`: on such data `jax.jit` itself is far from the results in double precision. Every
-program has a process of its own and {limit} minutes. Made on {date}.
-
-| Program | jax.jit | hlo_opt.jit | floor | what runs | results |
+program has a process of its own and {limit} minutes.
+"""
+HEAD = """| Program | jax.jit | hlo_opt.jit | floor | what runs | results |
 |---|---|---|---|---|---|"""
 
 
@@ -45,7 +45,8 @@ def main():
     parser.add_argument("files", nargs="?", default=r"^(r\d|patterns)", metavar="PATTERN")
     parser.add_argument("names", nargs="?", default=".", metavar="NAMES")
     options = parser.parse_args()
-    print(HEADER.format(jax=importlib.metadata.version("jax"), limit=LIMIT // 60, date=datetime.date.today()), flush=True)
+    print(HEADER.format(jax=importlib.metadata.version("jax"), limit=LIMIT // 60))
+    table = stamp.Table(HEAD)
     rows = []
     for path in user_programs.files(options.folder, options.files):
         for flags in user_programs.flags_of(path):
@@ -53,7 +54,8 @@ def main():
             for place, name in enumerate(answers[0] if answers else [f"{path.stem}: {ended}"]):
                 if re.search(options.names, name):
                     rows.append(cells(name, *ask("--one", path, flags, str(place))))
-                    print(f"| {' | '.join(rows[-1])} |", flush=True)
+                    table.row(f"| {' | '.join(rows[-1])} |")
+    table.end()
     print(summary(rows))
 
 

@@ -6,7 +6,6 @@ NAMES is a pattern. Each program (library_programs.py) runs three times in proce
 taken however small. Needs the installed package and the libraries of `tests/referee/libraries.txt` in one environment.
 """
 import argparse
-import datetime
 import importlib.metadata
 import json
 import os
@@ -21,6 +20,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import library_programs  # noqa: E402
+import stamp  # noqa: E402
 
 LIMIT = 600
 # Results of any grade agree within this share of the largest number, unless a program makes differences grow from step to step.
@@ -34,9 +34,9 @@ small (`at_least=0`, `min_saving=1`, blocks of 64 KiB), with the weakest grade o
 
     python tests/referee/libraries.py > docs/measured/libraries.md
 
-with jax {jax} on {date}.
-
-| Library | Program | as it is, MiB | installed, MiB | seconds | programs rewritten | results | with every saving | fallbacks |
+with jax {jax}.
+"""
+HEAD = """| Library | Program | as it is, MiB | installed, MiB | seconds | programs rewritten | results | with every saving | fallbacks |
 |---|---|---|---|---|---|---|---|---|"""
 
 
@@ -48,12 +48,14 @@ def main():
     if options.one:
         return one(*options.one)
     chosen = {name: library for name, (library, _) in library_programs.PROGRAMS.items() if re.search(options.names, name)}
-    print(HEADER.format(jax=importlib.metadata.version("jax"), date=datetime.date.today(), count=len(set(chosen.values()))), flush=True)
+    print(HEADER.format(jax=importlib.metadata.version("jax"), count=len(set(chosen.values()))))
+    table = stamp.Table(HEAD)
     failed = 0
     for name, library in chosen.items():
         cells, is_good = row(name)
         failed += not is_good
-        print(f"| {library} | {name.replace('_', ' ')} | {' | '.join(cells)} |", flush=True)
+        table.row(f"| {library} | {name.replace('_', ' ')} | {' | '.join(cells)} |")
+    table.end()
     print(f"\n{len(chosen)} programs, {failed} of which failed or gave other results.")
     return 1 if failed else 0
 

@@ -22,6 +22,7 @@ import child  # noqa: E402
 from as_large import as_large  # noqa: E402
 import jobs  # noqa: E402
 import partitioned  # noqa: E402
+import stamp  # noqa: E402
 import xla  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -155,7 +156,7 @@ def write(file, target, rows):
     begin, end = f"<!-- loops:begin {target} -->", f"<!-- loops:end {target} -->"
     head, rest = text.split(begin)
     _, tail = rest.split(end)
-    file.write_text(head + begin + "\n" + "\n".join(rows) + "\n" + end + tail, encoding="utf-8")
+    file.write_text(head + begin + "\n" + "\n".join(rows) + "\n\n" + stamp.stamp("\n".join(rows).splitlines()) + "\n" + end + tail, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
 import hlo_opt  # noqa: E402
+import stamp  # noqa: E402
 from hlo_opt import jax_partitioned  # noqa: E402
 
 GRADES = "hlo-exact", "reassociate"
@@ -31,10 +32,11 @@ def main():
     sys.modules["programs"] = programs
     source.loader.exec_module(programs)
     known = getattr(programs, "PROGRAMS", None) or programs.PROGS
-    print("| program | floor | XLA | hlo-exact | `reassociate` | collectives, each as often as it runs | FLOPs | model |\n|---|---|---|---|---|---|---|---|")
+    table = stamp.Table("| program | floor | XLA | hlo-exact | `reassociate` | collectives, each as often as it runs | FLOPs | model |\n|---|---|---|---|---|---|---|---|")
     for name, make in known.items():
         if not options.only or name in options.only.split(","):
-            print(row(name, make(options.small), options), flush=True)
+            table.row(row(name, make(options.small), options))
+    table.end()
 
 
 def parser():

@@ -21,7 +21,11 @@ import tempfile
 
 sys.dont_write_bytecode = True
 
+import stamp  # noqa: E402
+
 REPOSITORY = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+HEAD = """| Target | Programs | Arguments equal | With temporaries of 1 MiB | within 0.1 % | 1 % | 5 % | 20 % | over by more | under by more |
+|---|---|---|---|---|---|---|---|---|---|"""
 BOUNDS = (0.001, 0.01, 0.05, 0.20)
 MIB = 1 << 20
 Row = collections.namedtuple("Row", "target name compiler ours arguments")
@@ -36,8 +40,12 @@ def main():
         rows += filter(None, (row(record, options) for record in records if "temp" in record))
     if not rows:
         sys.exit("no records with texts: nothing was compared")
+    if options.markdown:
+        options.table = stamp.Table(HEAD)
     for target in sorted({row.target for row in rows}):
         show(target, [row for row in rows if row.target == target], options)
+    if options.markdown:
+        options.table.end()
 
 
 def arguments():
@@ -46,7 +54,7 @@ def arguments():
     parser.add_argument("--text", required=True, help="folder with PLATFORM.NAME.FORM.txt.gz")
     parser.add_argument("--tool", default=os.path.join(REPOSITORY, "target", "release", "hlo-opt"))
     parser.add_argument("--least", type=float, default=1, help="MiB of temporaries from which programs are compared")
-    parser.add_argument("--markdown", action="store_true", help="the summary as rows of a Markdown table")
+    parser.add_argument("--markdown", action="store_true", help="the summary as a Markdown table")
     return parser.parse_args()
 
 
@@ -85,7 +93,7 @@ def show(target, rows, options):
     over = sum(row.ours > row.compiler * (1 + BOUNDS[-1]) for row in large)
     under = sum(row.ours < row.compiler * (1 - BOUNDS[-1]) for row in large)
     if options.markdown:
-        print(f"| {target} | {len(rows)} | {same_arguments} | {len(large)} | {' | '.join(map(str, within))} | {over} | {under} |")
+        options.table.row(f"| {target} | {len(rows)} | {same_arguments} | {len(large)} | {' | '.join(map(str, within))} | {over} | {under} |")
         return
     print(f"{target}: {len(rows)} programs, argument bytes equal in {same_arguments}; {len(large)} with temporaries; "
           + ", ".join(f"{count} within {bound:.1%}" for bound, count in zip(BOUNDS, within))

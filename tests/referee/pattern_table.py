@@ -25,6 +25,7 @@ from hlo_opt.xla import child, compiler, jobs  # noqa: E402
 from pattern_targets import FORMS, KEPT, RECIPES, REGROUPED  # noqa: E402
 
 import families  # noqa: E402
+import stamp  # noqa: E402
 
 COLUMNS = "{:34} {:>11} {:>11} {:>11} {:>11}  {:11} {:5} {:>7} {:>6}"
 MARKDOWN = "| {} | {} | {} | {} | {} | {} | {} | {} | {} |"
@@ -46,8 +47,7 @@ def main():
     os.environ["JAX_PLATFORMS"] = "cpu"
     compiler.import_quietly()
     if options.markdown:
-        show(options, *(cell.capitalize() for cell in HEADER))
-        print("|---" * len(HEADER) + "|", flush=True)
+        options.table = stamp.Table(f"{MARKDOWN.format(*(cell.capitalize() for cell in HEADER))}\n{'|---' * len(HEADER)}|")
     else:
         print(COLUMNS.format(*HEADER), "(MiB)", flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -55,13 +55,18 @@ def main():
         options.out.mkdir(parents=True, exist_ok=True)
         options.ratios = []
         worse = [row(options, *each) for each in rows(options) if re.search(options.only, each[0])]
+    if options.markdown:
+        options.table.end()
     if options.ratios:
         print(f"\n{len(options.ratios)} ratios: geometric mean {statistics.geometric_mean(options.ratios):.2f}, lowest {min(options.ratios):.2f}")
     sys.exit(1 if any(worse) else 0)
 
 
 def show(options, *cells):
-    print((MARKDOWN if options.markdown else COLUMNS).format(*cells), flush=True)
+    if options.markdown:
+        options.table.row(MARKDOWN.format(*cells))
+    else:
+        print(COLUMNS.format(*cells), flush=True)
 
 
 def rows(options):

@@ -19,6 +19,7 @@ import tempfile
 sys.dont_write_bytecode = True
 
 import device_rewrites  # noqa: E402
+import stamp  # noqa: E402
 import xla  # noqa: E402
 
 GRADES = "hlo-exact", "reassociate"
@@ -50,12 +51,13 @@ def main():
     (options.folder / "rewritten").mkdir(exist_ok=True)
     compiler = device_rewrites.Answers(options.folder / "answers.json", options.target)
     programs = []
-    print("| program | form | floor | XLA | model | error margin | time |\n|---|---|---|---|---|---|---|")
+    table = stamp.Table("| program | form | floor | XLA | model | error margin | time |\n|---|---|---|---|---|---|---|")
     for before in sorted(options.folder.glob("*.hlo")):
         programs.append([])
         for row in rows(before, compiler, options):
             programs[-1].append(row)
-            print(f"| {' | '.join(row.cells())} |", flush=True)
+            table.row(f"| {' | '.join(row.cells())} |")
+    table.end()
     print(f"\n{summary([row for program in programs for row in program if row.total is not None])}\n")
     print("\n".join(distance(programs, form) for form in (FIRST, *GRADES)))
 

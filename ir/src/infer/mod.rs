@@ -4,6 +4,8 @@
 //! Source of the rules: xla/service/shape_inference.cc. Layouts are not part of the rules; where the result has the shape of an
 //! operand, the operand's layout comes along.
 
+// Tests: `ir/tests/inferred.rs`.
+
 mod control;
 mod elementwise;
 mod indexed;

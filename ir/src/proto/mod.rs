@@ -21,6 +21,8 @@
 //! assert_eq!(text::print(&decoded.module), source);
 //! ```
 
+// Tests: `ir/tests/proto.rs`.
+
 mod asynchronous;
 mod attributes;
 mod buffers;

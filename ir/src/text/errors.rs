@@ -1,5 +1,7 @@
 //! Every message of the parser, one function each.
 
+// Tests: `ir/tests/messages.rs`.
+
 use super::lex::Problem;
 use crate::diagnostic::shortened;
 use crate::{Diagnostic, ElementType, Opcode, Span};

@@ -3,6 +3,8 @@
 //! Every parser takes the rest of the text and returns what it read with the new rest, so the place of a token is the
 //! difference of two slices and needs no bookkeeping.
 
+// Tests: `ir/tests/limits.rs`.
+
 use std::borrow::Cow;
 
 use nom::error::{ErrorKind, ParseError};

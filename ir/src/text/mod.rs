@@ -30,6 +30,8 @@
 //! Known gaps against XLA: a module is not renumbered or renamed on reading; a near miss of a known opcode is an error
 //! even if a later XLA should know it.
 
+// Tests: `ir/tests/corpus.rs`, `ir/tests/external.rs`, `ir/tests/generated.rs`, `ir/tests/limits.rs`, `ir/tests/probes.rs`, `tests/mutated.rs`.
+
 mod attribute;
 mod computation;
 mod errors;

@@ -1,5 +1,7 @@
 //! The printer: writes a module the way XLA's dumps are written, in the style it was read in.
 
+// Tests: `ir/tests/corpus.rs`, `ir/tests/generated.rs`, `ir/tests/styles.rs`, `tests/referee.rs`.
+
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 //!
 //! Dumps repeat the same few shape texts many times, so every text is parsed once and shared afterwards.
 
+// Tests: `ir/tests/limits.rs`.
+
 use std::sync::Arc;
 
 use indexmap::IndexMap;

@@ -1,5 +1,7 @@
 //! Print styles: which parts of a module are written, and under which names.
 
+// Tests: `ir/tests/styles.rs`.
+
 use smol_str::format_smolstr;
 
 use super::print;

@@ -24,6 +24,8 @@
 //! - **V15** Attributes are well-formed; `input_output_alias` and `buffer_donor` name existing arrays, each once, of the same size.
 //! - **V16** `entry_computation_layout` has the shapes of the entry's parameters and root.
 
+// Tests: `ir/tests/corpus.rs`, `ir/tests/external.rs`, `ir/tests/generated.rs`, `ir/tests/messages.rs`, `ir/tests/probes.rs`.
+
 mod asynchronous;
 mod attributes;
 mod calls;

@@ -2,6 +2,8 @@
 //!
 //! Source: `HloAliasAnalysis` (xla/hlo/analysis/hlo_alias_analysis.cc).
 
+// Tests: `memory/tests/rules.rs`.
+
 use hlo_ir::{AttrKey, Instruction, InstructionId, Opcode};
 
 use super::csr::Csr;

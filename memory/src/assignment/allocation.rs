@@ -2,6 +2,8 @@
 //!
 //! Source: `BufferAllocation` (xla/service/buffer_assignment.h).
 
+// Tests: `memory/tests/rules.rs`.
+
 use super::shape_positions::ShapePosition;
 use super::values::ValueId;
 

@@ -3,6 +3,8 @@
 //! Source: `GatherComputationsByAllocationType` (xla/service/buffer_assignment.cc), `GetInstructionCallContext`
 //! (xla/service/call_graph.cc).
 
+// Tests: `memory/tests/rules.rs`.
+
 use hlo_ir::arena::Id;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
 use smallvec::SmallVec;

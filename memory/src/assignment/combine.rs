@@ -2,6 +2,8 @@
 //!
 //! Source: `BufferAssignment::CombineTempAllocations` (xla/service/buffer_assignment.cc).
 
+// Tests: `memory/tests/rules.rs`.
+
 use super::allocation::{Block, Kind, Slice};
 use super::packing::ALIGNMENT;
 

@@ -3,6 +3,8 @@
 //! Sizes and places are XLA's; which value stands where and how long it lives comes from the module, so that peak, timeline and holders can
 //! be told. Source of the fields: `BufferAssignmentProto` (xla/service/hlo.proto).
 
+// Tests: `tests/dumps.rs`.
+
 use std::collections::BTreeMap;
 
 use hlo_ir::proto::{Allocation, BufferAssignment, LogicalBuffer};

@@ -4,6 +4,8 @@
 //! Source: `BufferAssigner::AssignBuffersForComputations`, `AssignSingleHloBuffer`, `MaybeAssignBuffer` and
 //! `BufferAssigner::LiveRangeInterferes` (xla/service/buffer_assignment.cc).
 
+// Tests: `memory/tests/rules.rs`.
+
 use std::cmp::Reverse;
 
 use hlo_ir::arena::Id;

@@ -3,6 +3,8 @@
 //! Source: `HloDataflowAnalysis::GetInPlaceInputOutputPairs` (xla/hlo/analysis/hlo_dataflow_analysis.cc), with the bitcasts that
 //! XLA:CPU looks through (xla/hlo/analysis/alias_info.cc).
 
+// Tests: `memory/tests/rules.rs`.
+
 use hlo_ir::shape::Dims;
 use hlo_ir::{AttrKey, AttrValue, Instruction, InstructionId, Module, Opcode, ScatterDims, Shape};
 use smallvec::SmallVec;

@@ -9,6 +9,8 @@
 //! 5. `given`: all of this by XLA itself, as far as a binary dump says it;
 //! 6. `combine`: one block of temporaries; `timeline`, `figures`, `holders` and `report`: what to say about it.
 
+// Tests: `memory/tests/corpus.rs`, `memory/tests/robust.rs`, `memory/tests/rules.rs`.
+
 pub(crate) mod aliases;
 mod allocation;
 pub(crate) mod classes;

@@ -3,6 +3,8 @@
 //! Source: `BufferAssignment::ToString` (xla/service/buffer_assignment.cc), `HloLiveRange::ToString` and `ComputePeakMemoryMoment`
 //! (xla/hlo/utils/hlo_live_range.cc).
 
+// Tests: `tests/dumps.rs`.
+
 use hlo_ir::shape::Dims;
 use hlo_ir::{InstructionId, Shape};
 

@@ -3,6 +3,8 @@
 //! Source: `AliasInfo::MayAlias` and `HloDataflowAnalysis::CanShareOperandBufferWithUser`
 //! (xla/hlo/analysis/alias_info.cc, xla/hlo/analysis/hlo_dataflow_analysis.cc), without the hints of a GPU back end.
 
+// Tests: `memory/tests/rules.rs`.
+
 use hlo_ir::{AttrKey, Instruction, InstructionId, Module, Opcode, Shape};
 
 use super::flow::Flow;

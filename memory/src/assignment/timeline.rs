@@ -2,6 +2,8 @@
 //!
 //! Values that share memory count once. Constants and the entry parameters that no output reuses are there for the whole run.
 
+// Tests: `memory/tests/rules.rs`.
+
 use super::allocation::{Block, Kind};
 use super::ranges::{Ranges, Time};
 use super::values::ValueId;

@@ -3,6 +3,8 @@
 //!
 //! The figures are read off a finished assignment; nothing here decides where anything is stored.
 
+// Tests: `memory/tests/attribution.rs`.
+
 mod collect;
 mod groups;
 mod points;

@@ -3,6 +3,8 @@
 //! Source: `CpuAllReduceCombiner`, which is `AllReduceCombiner` (xla/hlo/transforms/collectives/all_reduce_combiner.cc) with the limits of
 //! `CpuCompiler`; `CombineInstructionsByKey` (xla/service/collective_combiner_utils.h).
 
+// Tests: `memory/tests/partitioned.rs`.
+
 use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Opcode, Shape};
 use smol_str::SmolStr;
 

@@ -2,6 +2,8 @@
 //!
 //! Source: `OptimizeInputOutputBufferAlias` (xla/hlo/transforms/simplifiers/optimize_input_output_buffer_alias.cc).
 
+// Tests: `memory/tests/stages.rs`.
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 

@@ -2,6 +2,8 @@
 //!
 //! Source: `SmallWhileLoopHoistingPass` (xla/service/cpu/small_while_loop_hoisting_pass.cc).
 
+// Tests: `memory/tests/stages.rs`.
+
 use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Opcode, Payload};
 
 use super::graph::Graph;

@@ -15,6 +15,8 @@
 //!
 //! Source: `CpuCompiler::RunHloPasses` (xla/service/cpu/cpu_compiler.cc).
 
+// Tests: `memory/tests/predict.rs`.
+
 mod combine;
 mod copies;
 mod dce;

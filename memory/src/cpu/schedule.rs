@@ -3,6 +3,8 @@
 //!
 //! Source: `BFScheduler`, `DefaultMemoryScheduler` (xla/hlo/transforms/simplifiers/hlo_memory_scheduler.cc).
 
+// Tests: `memory/tests/stages.rs`, `memory/tests/tpu.rs`.
+
 mod buffers;
 mod depth;
 mod list;

@@ -2,6 +2,8 @@
 //!
 //! Source: `TupleSimplifier` (xla/hlo/transforms/simplifiers/tuple_simplifier.cc).
 
+// Tests: `memory/tests/stages.rs`.
+
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 
 use super::graph::Graph;

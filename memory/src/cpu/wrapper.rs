@@ -2,6 +2,8 @@
 //!
 //! Source: `FusionWrapper` (xla/service/cpu/fusion_wrapper.cc), `FusionWrapperBase` (xla/codegen/emitters/fusion_wrapper_base.cc).
 
+// Tests: `memory/tests/stages.rs`.
+
 use hlo_ir::{ComputationId, ElementType, InstructionId, Opcode};
 use smol_str::format_smolstr;
 

@@ -5,6 +5,8 @@
 //!
 //! Source: `CopyInsertion::RunImpl` (xla/service/copy_insertion.cc).
 
+// Tests: `memory/tests/control.rs`, `memory/tests/stages.rs`.
+
 mod add;
 mod deep;
 mod lists;

@@ -1,5 +1,7 @@
 //! What a module contains that the model does not know, in words for the report.
 
+// Tests: `memory/tests/legal.rs`.
+
 use super::expand::is_philox;
 
 use hlo_ir::{Instruction, InstructionId, Module, Opcode, Shape};

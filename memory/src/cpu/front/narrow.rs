@@ -2,6 +2,8 @@
 //!
 //! Read off what the compiler makes of training steps, not off its sources, which are not public. `operand_precision={high,highest}` keeps f32.
 
+// Tests: `memory/tests/tpu.rs`.
+
 use hlo_ir::{AttrKey, ElementType, Opcode};
 
 use super::build::share;

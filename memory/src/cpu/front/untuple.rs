@@ -4,6 +4,8 @@
 //!
 //! Source: `ConvertReduceOp` and its like (xla/hlo/translate/mhlo_to_hlo), which make tuples of two and more.
 
+// Tests: `memory/tests/legal.rs`.
+
 use std::fmt::Write as _;
 
 use hlo_ir::attribute::find;

@@ -3,6 +3,8 @@
 //! Read off what the compiler reports for some 130 programs, not off its cost model: kernels of scatters compute indices and updates on the
 //! fly, and those of products convert their operands.
 
+// Tests: `memory/tests/devices.rs`.
+
 use hlo_ir::{ComputationId, ElementType, InstructionId, Opcode, ScatterDims};
 
 use super::super::graph::Graph;

@@ -3,6 +3,8 @@
 //! Source: `InstructionFusion` (xla/service/instruction_fusion.cc) with the decisions of `CpuInstructionFusion`
 //! (xla/service/cpu/cpu_instruction_fusion.cc).
 
+// Tests: `memory/tests/stages.rs`.
+
 mod conflict;
 mod cost;
 mod device;

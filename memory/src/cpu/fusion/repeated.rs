@@ -3,6 +3,8 @@
 //! XLA:CPU stores the result of each of these operations instead. Source: what XLA:GPU and XLA:TPU make of a gradient of distances, where an exponential, a
 //! quotient and a root are combined before they meet eight coordinates.
 
+// Tests: `memory/tests/devices.rs`.
+
 use hlo_ir::{ArrayShape, ComputationId, InstructionId, Opcode};
 use smallvec::SmallVec;
 

@@ -5,6 +5,8 @@
 //! (xla/service/gpu/model/gpu_indexing_performance_model.cc), for which a row that does not fit into registers takes forever. What it saves is
 //! reading the rows again, so that a reduction joins where the kernel reads all that is reduced anyway.
 
+// Tests: `memory/tests/devices.rs`.
+
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 use smallvec::SmallVec;

@@ -3,6 +3,8 @@
 //! Source: `PriorityFusionQueue::CalculateProducerPriority` (xla/service/gpu/transforms/priority_fusion.cc) compares the time of a producer and its consumers with that
 //! of the consumers that make it themselves, which for elementwise work is their memory traffic.
 
+// Tests: `memory/tests/devices.rs`.
+
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Opcode};
 use smallvec::SmallVec;

@@ -4,6 +4,8 @@
 //! the fly and goes on with what follows; values are computed again in each kernel that reads them, however long that takes; nothing is computed
 //! from a reduction or a gather in the same kernel; a gather reads memory.
 
+// Tests: `memory/tests/tpu.rs`.
+
 use hlo_ir::{InstructionId, Opcode};
 
 use super::super::graph::Graph;

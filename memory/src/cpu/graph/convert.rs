@@ -1,5 +1,7 @@
 //! From a module to the graph and back.
 
+// Tests: `memory/tests/control.rs`.
+
 use std::sync::OnceLock;
 
 use crate::hash::{IndexMap, IndexSet};

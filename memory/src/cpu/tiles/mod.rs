@@ -4,6 +4,8 @@
 //! forty times as large. For arguments and results the compiler takes the pair of dimensions that pads least (202 of 202 compiled shapes). [`mod@rows`]
 //! has what it keeps in rows all the same.
 
+// Tests: `memory/tests/devices.rs`.
+
 mod rows;
 
 use hlo_ir::shape::{ArrayShape, Layout, Shape, ShapeRef};

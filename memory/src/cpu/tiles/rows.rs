@@ -3,6 +3,8 @@
 //!
 //! Read off the compiler's modules: an embedding of 64 columns takes twice its bytes there, one of 32 columns four times.
 
+// Tests: `memory/tests/tpu.rs`.
+
 use hlo_ir::shape::Layout;
 use hlo_ir::{AttrKey, InstructionId, Opcode, Shape};
 

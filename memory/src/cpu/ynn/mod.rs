@@ -2,6 +2,8 @@
 //!
 //! Source: `LibraryRewriter` (xla/backends/cpu/transforms/library_rewriter.cc).
 
+// Tests: `memory/tests/stages.rs`.
+
 pub(crate) mod support;
 
 use std::collections::VecDeque;

@@ -1,5 +1,7 @@
 //! Operations that XLA:CPU writes out in terms of simpler ones before it simplifies, and what XLA:GPU makes of convolutions.
 
+// Tests: `memory/tests/expanded.rs`.
+
 mod all_to_all;
 mod bitcast;
 mod compare;

@@ -3,6 +3,8 @@
 //! Read off the compiler's modules; its sources are not public. What reads the result makes it on the fly then. The rows are batch dimensions, and the
 //! updates have a dimension more, of one element; without that dimension the compiler scatters.
 
+// Tests: `memory/tests/tpu.rs`.
+
 use hlo_ir::shape::Dims;
 use hlo_ir::{Opcode, ScatterDims};
 

@@ -6,6 +6,8 @@
 //!
 //! Source: `TryRemoveDeadWhileParams` (xla/service/while_loop_simplifier.cc).
 
+// Tests: `memory/tests/expanded.rs`.
+
 use crate::hash::IndexMap;
 use hlo_ir::{AttrKey, Opcode};
 use smallvec::SmallVec;

@@ -8,6 +8,8 @@
 //! Source: `SpmdPartitioner` (xla/service/spmd/spmd_partitioner.cc), behind Shardy's export of manual computations
 //! (xla/service/spmd/shardy/sdy_round_trip).
 
+// Tests: `memory/tests/partitioned.rs`.
+
 mod factors;
 mod operation;
 mod partition;
