@@ -8,6 +8,7 @@ use hlo_memory::Target;
 use indexmap::{IndexMap, IndexSet};
 
 use super::sink::Sink;
+use crate::bounds;
 use crate::flow::{
     Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, exactness_on_blocks, float_product, is_float_sum,
     is_fusible, producer, pull,
@@ -442,20 +443,18 @@ pub(super) fn row_loop(module: &Module, value: InstructionId, dim: usize) -> Opt
 
 /// Whether a value depends on constants only and is small: it is then computed again wherever it is needed.
 pub(super) fn is_constant(module: &Module, inst: InstructionId, frames: &mut Frames, frame: usize) -> bool {
-    const MOST_ELEMENTS: u64 = 1024;
-    const MOST_INSTRUCTIONS: usize = 16;
     let mut work = vec![Value { inst, frame }];
     let mut seen = 0;
     while let Some(Value { inst, frame }) = work.pop() {
         let Value { inst, frame } = frames.resolve(module, inst, frame);
         let instruction = module.instruction(inst);
-        let small = instruction.array().is_some_and(|a| a.elements().is_some_and(|elements| elements <= MOST_ELEMENTS));
+        let small = instruction.array().is_some_and(|a| a.elements().is_some_and(|elements| elements <= bounds::ELEMENTS));
         let plain = instruction.opcode.is_elementwise()
             || matches!(instruction.opcode, Opcode::Constant | Opcode::Iota | Opcode::Broadcast | Opcode::Reshape);
         seen += 1;
         if !small
             || !plain
-            || seen > MOST_INSTRUCTIONS
+            || seen > bounds::CONE
             || instruction.attribute(&AttrKey::ControlPredecessors).is_some()
         {
             return false;

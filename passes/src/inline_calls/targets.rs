@@ -7,7 +7,7 @@ use indexmap::IndexSet;
 use smallvec::SmallVec;
 
 use super::body;
-use crate::{Context, Finding, Grade, Outcome};
+use crate::{Context, Finding, Grade, Outcome, bounds};
 
 /// A scatter or gather and the calls to inline for it, in text order.
 pub(super) struct Target {
@@ -25,9 +25,6 @@ impl Target {
     }
 }
 
-/// Instructions looked at for all sinks together; what lies behind is not offered.
-const MOST_WORK: usize = 2_000_000;
-
 /// For every scatter and gather of at least `min_saving` bytes the calls in its operands and, if it stands in a called computation, the
 /// calls around it and in their operands. Sinks that need the same calls share one target.
 pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
@@ -37,7 +34,7 @@ pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
     }
     let inside = largest_inside(module);
     let mut search =
-        Search { module, callers: graph::callers(module), places: places(module), inside, work_left: MOST_WORK };
+        Search { module, callers: graph::callers(module), places: places(module), inside, work_left: bounds::MODULE };
     let mut seen = IndexSet::new();
     let mut targets = Vec::new();
     for (sink, inst) in module.live_instructions() {

@@ -7,10 +7,9 @@ use hlo_memory::{Bytes, size};
 use indexmap::{IndexMap, IndexSet};
 
 use super::readers::Taken;
+use crate::bounds;
 use crate::flow::{OperandFlow, Rows, is_rounded, is_slow, pull};
 
-/// Most operations to compute a row again: index arithmetic needs a dozen or two.
-const MOST_OPERATIONS: usize = 64;
 /// Most elements of something that is computed again as a whole for every row.
 const MOST_WHOLE: u64 = 64;
 /// Fewest bytes beside each other that are worth reading again and again: with 64 a loop of eight rounds took 1.4 times as long.
@@ -61,7 +60,7 @@ impl Cone {
         let makes = cone.nodes.first().is_some_and(|(_, node)| *node != Node::Leaf);
         // A float of 16 bits that is computed may lose its rounding in a fusion; as a leaf it would be rounded.
         let rounded = cone.leaves().any(|(id, _)| is_rounded(module, id));
-        (makes && !rounded && cone.anew().count() <= MOST_OPERATIONS).then_some(cone)
+        (makes && !rounded && cone.anew().count() <= bounds::CONE).then_some(cone)
     }
 
     /// The same where each row is computed once: what is costly and read by something else too stays in memory.
