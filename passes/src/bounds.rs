@@ -27,3 +27,18 @@ pub(crate) const MODULE: usize = 1_000_000;
 
 /// Other ways that are tried where one did not help, each of which takes as long as the first. Which of them helps was seen to be among the first two or three.
 pub(crate) const TRIES: usize = 8;
+
+/// Ways that are followed to their end to compare them, each of which is a search of its own.
+pub(crate) const ALTERNATIVES: usize = 2;
+
+/// Instructions of a module for which there is time to look at every pair of them, or to search several times: a second.
+pub(crate) const SMALL: usize = 2000;
+
+/// Instructions that the estimates of a step or of a descent look at before the search begins to spare some. Each takes ten to twenty microseconds, so that is two to four seconds.
+pub(crate) const SHORT: usize = 200_000;
+
+/// Instructions that all estimates of a run look at: some minutes at worst.
+pub(crate) const ESTIMATES: usize = 16_000_000;
+
+/// Rewrites of one run: far above what modules need, low enough that a pass which never settles is noticed.
+pub(crate) const STEPS: usize = 512;

@@ -40,7 +40,6 @@ use crate::flow::{is_real, is_rounded, is_slow, picks, reduces};
 use crate::speed::{self, Change, New, Words, is_plain_block};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
-
 const WORDS: Words = Words {
     grade: Grade::Bitwise,
     places: ["a block", "blocks"],

@@ -38,6 +38,7 @@ use std::collections::BTreeMap;
 use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode, graph};
 use hlo_memory::{Bytes, size};
 
+use crate::objective::NEGLIGIBLE;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use cone::{Cone, Making};
 use emit::Input;
@@ -79,7 +80,8 @@ fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec
         return Vec::new();
     }
     // Real models hand a loop dozens of small arrays, and each would be a step of the search of its own.
-    let least = Bytes(context.estimate.total_with_scratch().get() / 100).max(context.options.min_saving).max(Bytes(1));
+    let least =
+        Bytes(context.estimate.total_with_scratch().get() / NEGLIGIBLE).max(context.options.min_saving).max(Bytes(1));
     let worth = |bytes: &Bytes| *bytes >= least;
     let elements = initial.operands.iter().enumerate();
     let (mut found, mut others) = (Vec::new(), Vec::new());

@@ -46,6 +46,7 @@ use hlo_memory::{Bytes, size};
 use crate::MAX_SLOWDOWN;
 use crate::cost::Costs;
 use crate::loops::{self, Order, Readers, Stack, Stacks};
+use crate::objective::NEGLIGIBLE;
 use crate::recompute::bits::exact;
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use cut::Prices;
@@ -134,7 +135,7 @@ impl Change {
 
     /// Whether this saves clearly more than another change, by a hundredth.
     fn beats(&self, other: Option<&Self>) -> bool {
-        other.is_none_or(|other| self.saved.0 > other.saved.0 + other.saved.0 / 100)
+        other.is_none_or(|other| self.saved.0 > other.saved.0 + other.saved.0 / NEGLIGIBLE)
     }
 }
 

@@ -3,6 +3,11 @@
 /// How many times as slow a program may become where nobody asks for memory at the cost of run time: what `--max-slowdown` promises (docs/getting-started.md).
 pub const MAX_SLOWDOWN: f64 = 1.05;
 
+/// A part of a peak, as a divisor, that is worth time: a twentieth, as much as a run may be slower for memory.
+pub(crate) const MATTERS: u64 = 20;
+/// A part of a peak, as a divisor, that matters to nobody. Estimates are off by about as much (docs/measured/scoreboard.md).
+pub(crate) const NEGLIGIBLE: u64 = 100;
+
 /// What rewrites may cost, as far as no budget says it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Objective {

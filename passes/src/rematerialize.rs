@@ -38,6 +38,7 @@ mod layers;
 use hlo_ir::ComputationId;
 use hlo_memory::Bytes;
 
+use crate::objective::NEGLIGIBLE;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use choose::Plan;
 use layers::Layers;
@@ -78,7 +79,7 @@ const PARTS: [usize; 3] = [4, 2, 1];
 
 /// What can be done in a computation, for each worth of memory at which it is more than for the one before.
 fn in_computation(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
-    let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / 100));
+    let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / NEGLIGIBLE));
     let Some(layers) = Layers::of(context, computation, least) else { return Vec::new() };
     let worths = if context.misses_goal() { &WORTHS[..] } else { &WORTHS_WITHOUT_BUDGET };
     let mut plans: Vec<Plan> = worths.iter().filter_map(|&worth| choose::plan(context, &layers, worth)).collect();

@@ -448,15 +448,12 @@ pub(super) fn is_constant(module: &Module, inst: InstructionId, frames: &mut Fra
     while let Some(Value { inst, frame }) = work.pop() {
         let Value { inst, frame } = frames.resolve(module, inst, frame);
         let instruction = module.instruction(inst);
-        let small = instruction.array().is_some_and(|a| a.elements().is_some_and(|elements| elements <= bounds::ELEMENTS));
+        let small =
+            instruction.array().is_some_and(|a| a.elements().is_some_and(|elements| elements <= bounds::ELEMENTS));
         let plain = instruction.opcode.is_elementwise()
             || matches!(instruction.opcode, Opcode::Constant | Opcode::Iota | Opcode::Broadcast | Opcode::Reshape);
         seen += 1;
-        if !small
-            || !plain
-            || seen > bounds::CONE
-            || instruction.attribute(&AttrKey::ControlPredecessors).is_some()
-        {
+        if !small || !plain || seen > bounds::CONE || instruction.attribute(&AttrKey::ControlPredecessors).is_some() {
             return false;
         }
         work.extend(instruction.operands.iter().map(|&inst| Value { inst, frame }));

@@ -3,6 +3,7 @@
 use hlo_memory::{Bytes, Target};
 
 use crate::Machine;
+use crate::bounds;
 
 /// The blocks of a loop: `count` blocks of `rows` rows, then `rest` rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -88,14 +89,14 @@ impl Limits {
 
     /// Blocks of `rows` rows, or of slightly fewer or more where the rest would be too small.
     fn split(&self, rows: i64) -> Option<BlockSize> {
-        /// A block that is one granule smaller leaves a rest that is larger by the number of blocks, so two or three tries do.
-        const TRIES: i64 = 8;
+        // A block that is one granule smaller leaves a rest that is larger by the number of blocks, so two or three tries do.
+        let tries = bounds::TRIES as i64;
         let fits = |rows: &i64| {
             let rest = self.rows % rows;
             *rows >= self.fewest && *rows < self.rows && (rest == 0 || rest >= self.fewest)
         };
-        let fewer = (0..TRIES).map(|step| rows - step * self.granule).take_while(|&rows| rows > 0);
-        let more = (1..TRIES).map(|step| rows + step * self.granule).take_while(|&rows| rows <= self.rows / 2);
+        let fewer = (0..tries).map(|step| rows - step * self.granule).take_while(|&rows| rows > 0);
+        let more = (1..tries).map(|step| rows + step * self.granule).take_while(|&rows| rows <= self.rows / 2);
         let rows = fewer.chain(more).find(fits)?;
         Some(BlockSize { rows, count: self.rows / rows, rest: self.rows % rows })
     }

@@ -9,7 +9,6 @@ use hlo_ir::{ElementType, Opcode};
 
 use crate::bounds;
 
-
 /// What a function does on an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Image {

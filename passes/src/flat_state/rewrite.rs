@@ -10,7 +10,6 @@ use super::loops::{Loops, may_inline};
 use super::tree::{Tree, flat};
 use crate::{Reason, bounds};
 
-
 /// Writes every loop with a flat state.
 pub(super) fn flatten(module: &Module, patch: &mut Patch, loops: &Loops) -> Result<(), Reason> {
     let mut added = 0;

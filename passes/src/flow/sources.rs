@@ -13,7 +13,6 @@ use smallvec::SmallVec;
 use super::{Frames, Value, adds_floats, keeps_product};
 use crate::bounds;
 
-
 /// Of what a value is made; `None` where that is not known.
 type MadeOf<'a> = dyn Fn(InstructionId) -> Option<Vec<InstructionId>> + 'a;
 

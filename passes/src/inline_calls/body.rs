@@ -7,7 +7,6 @@ use indexmap::IndexSet;
 
 use crate::{Reason, bounds};
 
-
 /// Why a call may not be inlined, or `None`.
 pub(crate) fn obstacle(module: &Module, call: InstructionId) -> Option<Reason> {
     let inst = module.instruction(call);

@@ -8,7 +8,6 @@ use crate::bounds;
 use crate::flow::Value;
 use crate::loops::Stacks;
 
-
 /// A value as it was some steps before the one whose row is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Moment {

@@ -5,6 +5,7 @@ use hlo_ir::{InstructionId, Module, hash, verify};
 use hlo_memory::{Bytes, Estimate};
 
 use super::RunError;
+use crate::objective::NEGLIGIBLE;
 use crate::{Finding, Options, PassKind};
 
 /// Who makes a change and what is claimed about it.
@@ -62,8 +63,6 @@ fn dishonest(module: &Module, claim: Claim, message: &'static str) -> RunError {
 /// Memory of library calls, in bytes, for which XLA's own figure, which leaves it out, may rise: for less, whoever looks at that figure should not
 /// see a worse one.
 const WORTH_A_RISE: Bytes = Bytes(32 << 20);
-/// What XLA's own figure may rise otherwise, as a divisor: blocks that stand for much more in a library call.
-const SHARE_OF_RISE: u64 = 100;
 
 /// What decides between two programs: whether XLA's own figure rises, the total, the area under the timeline above a level, then all of it; lower is
 /// better.
@@ -99,7 +98,7 @@ impl Score {
 
 /// Whether XLA's own figure is larger than for the input, and what library calls take not so much smaller that it is worth it.
 pub(super) fn rises(estimate: &Estimate, input: &Estimate) -> bool {
-    let most = input.total + Bytes(input.total.get() / SHARE_OF_RISE);
+    let most = input.total + Bytes(input.total.get() / NEGLIGIBLE);
     estimate.total > most && estimate.hidden_scratch + WORTH_A_RISE > input.hidden_scratch
 }
 

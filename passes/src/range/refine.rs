@@ -70,7 +70,8 @@ impl Ranges<'_> {
         if let Some(again) = again {
             range = range.intersect(&again);
         }
-        for constraint in constraints.iter().filter(|constraint| self.same(constraint.id, value.id, bounds::BRANCHING)) {
+        for constraint in constraints.iter().filter(|constraint| self.same(constraint.id, value.id, bounds::BRANCHING))
+        {
             range = range.intersect(&constraint.allowed);
         }
         range

@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 
 use crate::bounds;
 
-
 /// A set of integers that holds every value an element can have, and perhaps more.
 ///
 /// Intervals are closed, sorted, and neither touch nor overlap.

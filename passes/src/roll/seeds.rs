@@ -14,10 +14,9 @@ use super::lockstep::{Copies, Failure, worth_a_loop};
 use super::scope::Scope;
 use super::sequence::neutral;
 use super::{FEWEST_COPIES, Rolled, bytes, is_heavy};
+use crate::bounds;
 use crate::{Context, Finding, Grade, Outcome, Reason};
 
-/// How often copies that do not line up are tried again with those that do.
-const MOST_TRIMS: usize = 8;
 /// Values looked at, as a multiple of the size of the computation: a bound on time that real programs stay far below.
 const WORK_PER_INSTRUCTION: usize = 100;
 /// Instructions on the way to a value that are hashed to find the same place of another copy: few find the first copies of a
@@ -71,7 +70,7 @@ fn line_up(
     let module = context.module;
     let mut values = seed.values.as_slice();
     let mut missed = None;
-    for _ in 0..MOST_TRIMS {
+    for _ in 0..bounds::TRIES {
         let mut copies = Copies::new(values.len());
         let grown = copies.grow(module, isomorphism, values.to_vec());
         *work = work.saturating_sub(values.len() * (copies.columns.len() + 1));

@@ -9,7 +9,8 @@ use hlo_memory::{Bytes, Estimate};
 use super::super::RunError;
 use super::super::memoized::Answer;
 use super::alike::are_alike;
-use super::{Candidate, MOST_STEPS, PATIENCE, Score, Search, trial_cache};
+use super::{Candidate, Score, Search, trial_cache};
+use crate::bounds;
 use crate::{Outcome, PassKind};
 
 /// What was found so far among the candidates of a state.
@@ -57,7 +58,7 @@ impl Search<'_> {
     /// The rewrite with the best score of all that are steps forward and not among those that are `known`: an enabling change leaves
     /// what they save as it was.
     pub(super) fn best(&mut self, known: &[(usize, Patch)]) -> Result<Option<(Score, Candidate)>, RunError> {
-        if self.steps.len() >= MOST_STEPS {
+        if self.steps.len() >= bounds::STEPS {
             self.limited = true;
             return Ok(None);
         }
@@ -104,7 +105,8 @@ impl Search<'_> {
         if most.is_some_and(|most| found.now.total - most > found.goal() || most < self.least()) {
             return Worth::PassedOver;
         }
-        if most.is_some() && best.is_some() && found.in_vain >= PATIENCE {
+        // Those behind so many that were no better are left for the next step.
+        if most.is_some() && best.is_some() && found.in_vain >= bounds::TRIES {
             return Worth::Last;
         }
         // It does the same in less time.

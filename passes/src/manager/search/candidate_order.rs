@@ -12,11 +12,8 @@ use indexmap::IndexMap;
 
 use super::Candidate;
 use super::trial_cache::label;
+use crate::bounds;
 use crate::manager::scope::is_large;
-
-/// Instructions looked at when every candidate of a step is estimated; below this a step takes a second or two. (Above another bound,
-/// [`is_large`], candidates are judged by what they touch.)
-const SHORT: usize = 50_000;
 
 /// What candidates saved when they were last tried.
 #[derive(Default)]
@@ -50,7 +47,8 @@ impl PastSavings {
         instructions: usize,
     ) -> (Vec<(Candidate, T)>, bool) {
         let count = candidates.len();
-        let lazy = count.saturating_mul(instructions) > SHORT && !is_large(count, instructions);
+        // Above another bound, candidates are judged by what they touch.
+        let lazy = count.saturating_mul(instructions) > bounds::SHORT && !is_large(count, instructions);
         if lazy {
             candidates.sort_by_cached_key(|(candidate, _)| match self.of(candidate) {
                 None => (false, Reverse(candidate.finding.wasted)),
@@ -93,7 +91,7 @@ mod tests {
             let (ordered, lazy) = savings.order(all.clone(), instructions);
             (ordered.iter().map(|(candidate, ())| candidate.finding.instruction).collect::<Vec<_>>(), lazy)
         };
-        assert_eq!(order(SHORT / 2), (vec![ids[2], ids[1], ids[0]], true));
+        assert_eq!(order(bounds::SHORT / 2), (vec![ids[2], ids[1], ids[0]], true));
         assert_eq!(order(3), (ids.clone(), false), "all are tried in short steps");
         assert_eq!(order(1_000_000), (ids.clone(), false), "long ones have bounds");
         let outdone = |candidate: usize, saved| savings.is_outdone(&all[candidate].0, &all[0].0, Bytes(saved));
