@@ -37,8 +37,8 @@ pub(crate) const SMALL: usize = 2000;
 /// Instructions that the estimates of a step or of a descent look at before the search begins to spare some. Each takes ten to twenty microseconds, so that is two to four seconds.
 pub(crate) const SHORT: usize = 200_000;
 
-/// Instructions that all estimates of a run look at: some minutes at worst.
-pub(crate) const ESTIMATES: usize = 16_000_000;
+/// Instructions that all estimates of a run look at, some minutes at worst, or a search that does little with each of them, some seconds.
+pub(crate) const WORK: usize = 16_000_000;
 
 /// Rewrites of one run: far above what modules need, low enough that a pass which never settles is noticed.
 pub(crate) const STEPS: usize = 512;

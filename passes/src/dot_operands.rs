@@ -33,9 +33,6 @@ use crate::objective::NEGLIGIBLE;
 use crate::swapped_dot::{self, Side};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 
-/// How many times as large the operand is as what is transposed in its place, at least.
-const LARGER: u64 = 4;
-
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DotOperands;
@@ -90,7 +87,7 @@ fn finding(module: &Module, products: &[(InstructionId, Bytes)]) -> Option<Findi
 fn copied_bytes(module: &Module, inst: &Instruction) -> Option<Bytes> {
     let (left, right) = Side::both(module, inst)?;
     let result = size::array_size(inst.array()?)?;
-    let less = left.bytes.get() / LARGER >= right.bytes.get().saturating_add(result.get());
+    let less = left.bytes.get() >= right.bytes.get().saturating_add(result.get());
     (less && contracts_in_front(inst)).then_some(left.bytes)
 }
 

@@ -36,10 +36,10 @@ mod readers;
 use std::collections::BTreeMap;
 
 use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode, graph};
-use hlo_memory::{Bytes, size};
+use hlo_memory::{Bytes, Target, size};
 
 use crate::objective::NEGLIGIBLE;
-use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
+use crate::{Condition, Context, Finding, Grade, Machine, Outcome, Pass, PassKind};
 use cone::{Cone, Making};
 use emit::Input;
 use readers::{Loops, Reader};
@@ -150,25 +150,23 @@ fn cheap(module: &Module, reader: &Reader, value: InstructionId) -> Option<BTree
     Some(cones)
 }
 
-/// Fewest bytes of a row that are worth the kernels that compute it alone: in a loop whose steps take long anyway, and in others.
-const LEAST_ROW: u64 = 64 << 10;
-const LEAST_LONG_ROW: u64 = 1 << 20;
-/// The same for what a row is summed up from. (Rows of distances, 8,192 of 1 MiB ran at 0.77 to 1.46 of their speed, 16,384 of 2 MiB at 1.04 to 1.31.)
-const LEAST_SUMMED: u64 = 2 << 20;
-
 /// How rows are computed that cost more, if each is taken once, in one place of a loop whose steps take long, by what they do or for the row alone.
 fn once(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
     let module = context.module;
     let [taken] = reader.all_taken()[..] else { return None };
     let row = size::shape_size(module.shape(taken.slice))?;
     let alone = context.users.get(value).len() == 1 && reader.reads_once(module, value, taken);
-    let least = if takes_long(module, reader.body) { LEAST_ROW } else { LEAST_LONG_ROW };
+    // Kernels that compute it alone are started for each row; steps that take long anyway hide most of that. What a row is summed up from takes twice as much to hide it.
+    // (Rows of distances, 8,192 of 1 MiB ran at 0.77 to 1.46 of their speed, 16,384 of 2 MiB at 1.04 to 1.31.) On other machines it was not measured.
+    let machine = Machine::of(Target::Cpu);
+    let least = if takes_long(module, reader.body) { machine.least_kernel() } else { machine.moved_while_starting() };
     if !alone {
         return None;
     }
     let cone = Cone::once(module, context.users, value, taken.dim)?;
-    let large = row.get() >= least || cone.largest_part(module, taken).get() >= LEAST_SUMMED;
-    (large && cone.has_small_wholes(module, taken)).then(|| BTreeMap::from([(taken.dim, cone)]))
+    let large = row >= least
+        || cone.largest_part(module, taken) >= machine.moved_while_starting() + machine.moved_while_starting();
+    (large && cone.has_small_wholes(context, taken)).then(|| BTreeMap::from([(taken.dim, cone)]))
 }
 
 /// Whether a step has a loop of its own, or a product.

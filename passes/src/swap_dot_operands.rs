@@ -28,22 +28,17 @@
 //! Source: `xla/backends/cpu/ynn_support.cc`, `xla/hlo/transforms/simplifiers/algebraic_simplifier.cc`; the times are measured.
 
 use hlo_ir::{Instruction, Module};
-use hlo_memory::Bytes;
+use hlo_memory::Target;
 
 use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
 use crate::swapped_dot::{self, Side};
-use crate::{Context, Finding, Grade, Pass, PassKind};
+use crate::{Context, Finding, Grade, Machine, Pass, PassKind};
 
-/// Bytes of the smallest array that is worth two more kernels for the result, if the library then makes the product.
-const LEAST: Bytes = Bytes(256 << 10);
-/// And if it is Eigen all the same.
-const LEAST_PACKED: Bytes = Bytes(1 << 20);
 /// With more columns on the other side, packing is a small part of the work: a quarter with 256 of them, a tenth with 1,024.
 const MOST_COLUMNS: i64 = 512;
-/// How many times as many columns the packed operand has as the other one, which is packed instead.
-const WIDER: i64 = 2;
-/// How many times as deep the sum is as what is transposed behind it is wide.
-const DEEPER: i64 = 4;
+/// How many times as much is spared as is done instead: columns of the packed operand and of the other one, which is packed then, and how deep the sum is and
+/// what is transposed behind it wide.
+const MUCH: i64 = 4;
 
 const WORDS: Words = Words {
     grade: Grade::HloExact,
@@ -92,15 +87,16 @@ fn is_slow(module: &Module, inst: &Instruction) -> bool {
 
 /// Whether the library would take the right operand as a left one, and what is transposed behind the product is a small part of it.
 fn is_missed(right: &Side, left: &Side) -> bool {
-    right.in_rows && right.bytes >= LEAST && right.depth / DEEPER >= left.columns
+    // The library spares a microsecond for each KiB, two more kernels for the result take twenty.
+    right.in_rows && right.bytes >= Machine::of(Target::Cpu).least_kernel() && right.depth / MUCH >= left.columns
 }
 
 /// Whether most of the time of a product goes into packing the left operand, and would not with operands swapped.
 fn is_packed(left: &Side, right: &Side) -> bool {
-    left.bytes >= LEAST_PACKED
-        && left.columns / WIDER >= right.columns
+    left.bytes >= Machine::of(Target::Cpu).moved_while_starting()
+        && left.columns / MUCH >= right.columns
         && right.columns <= MOST_COLUMNS
-        && left.depth / DEEPER >= right.columns
+        && left.depth / MUCH >= right.columns
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ impl<'a> Search<'a> {
         let before = statistics.estimates.measure(|| estimator.estimate(module))?;
         let is_timed = options.target != Target::Cpu || passes.iter().any(|pass| pass.is_timed());
         let seconds_before = (is_timed && !module.is_scheduled()).then(|| estimator.seconds(module)).flatten();
-        let trials = (bounds::ESTIMATES / size).max(1);
+        let trials = (bounds::WORK / size).max(1);
         Ok(Self {
             origins: Origins::new(module),
             inlined_size: scope::inlined_size(module),

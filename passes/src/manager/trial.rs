@@ -5,7 +5,7 @@ use hlo_ir::{InstructionId, Module, hash, verify};
 use hlo_memory::{Bytes, Estimate};
 
 use super::RunError;
-use crate::objective::NEGLIGIBLE;
+use crate::objective::{MATTERS, NEGLIGIBLE};
 use crate::{Finding, Options, PassKind};
 
 /// Who makes a change and what is claimed about it.
@@ -60,10 +60,6 @@ fn dishonest(module: &Module, claim: Claim, message: &'static str) -> RunError {
     RunError::Dishonest { pass: claim.pass, instruction: module.instruction(claim.instruction).name.clone(), message }
 }
 
-/// Memory of library calls, in bytes, for which XLA's own figure, which leaves it out, may rise: for less, whoever looks at that figure should not
-/// see a worse one.
-const WORTH_A_RISE: Bytes = Bytes(32 << 20);
-
 /// What decides between two programs: whether XLA's own figure rises, the total, the area under the timeline above a level, then all of it; lower is
 /// better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -98,8 +94,10 @@ impl Score {
 
 /// Whether XLA's own figure is larger than for the input, and what library calls take not so much smaller that it is worth it.
 pub(super) fn rises(estimate: &Estimate, input: &Estimate) -> bool {
+    // For less memory of library calls, which that figure leaves out, whoever looks at it should not see a worse one.
+    let worth_it = Bytes(input.total_with_scratch().get() / MATTERS);
     let most = input.total + Bytes(input.total.get() / NEGLIGIBLE);
-    estimate.total > most && estimate.hidden_scratch + WORTH_A_RISE > input.hidden_scratch
+    estimate.total > most && estimate.hidden_scratch + worth_it > input.hidden_scratch
 }
 
 #[cfg(test)]

@@ -8,10 +8,7 @@ use hlo_memory::{Bytes, Estimate, Target};
 use super::super::RunError;
 use super::{Candidate, Score, Search, Step};
 use crate::bounds;
-use crate::objective::MATTERS;
-
-/// Memory from which on values are computed again for it: below, a program fits any machine and had better be fast.
-const WORTH_REPEATS: Bytes = Bytes(128 << 20);
+use crate::objective::{AT_HAND, MATTERS};
 
 /// Where a descent, or a change for speed, began.
 pub(super) struct Checkpoint {
@@ -67,8 +64,7 @@ impl Search<'_> {
 
     /// Lets rewrites compute large values again from now on, where much memory is left. Whether it does.
     pub(super) fn allow_repeats(&mut self) -> bool {
-        let worth =
-            self.is_small() && self.now.total_with_scratch() >= WORTH_REPEATS && self.options.target == Target::Cpu;
+        let worth = self.is_small() && self.now.total_with_scratch() >= AT_HAND && self.options.target == Target::Cpu;
         if worth {
             self.repeats = true;
             self.findings.forget();
