@@ -106,7 +106,8 @@ fn shares_little(context: &Context<'_>, [(sink, one), (_, other)]: [(&Sink, &Reg
         let opcode = module.instruction(op).opcode;
         is_fusible(opcode) && !is_transcendental(opcode) && !rounded.contains(&op)
     };
-    bytes < rows * LINE && computed().all(cheap)
+    let arithmetic = computed().count() as f64 * context.options.machine().arithmetic_traffic();
+    computed().all(cheap) && bytes as f64 + rows as f64 * arithmetic < (rows * LINE) as f64
 }
 
 /// Bytes of one update of a scatter.

@@ -1,8 +1,8 @@
 //! From clusters of loops to findings: block sizes, refusals, and what is said about a rewrite.
 
 use hlo_ir::{ComputationId, InstructionId};
-use hlo_memory::{Bytes, Target};
 use hlo_memory::size::shape_size;
+use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
 use super::build::{Built, build};

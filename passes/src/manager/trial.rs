@@ -2,11 +2,11 @@
 
 use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::{InstructionId, Module, hash, verify};
-use hlo_memory::{Bytes, Estimate};
+use hlo_memory::{Bytes, Estimate, Target};
 
 use super::RunError;
-use crate::objective::{MATTERS, NEGLIGIBLE};
-use crate::{Finding, Options, PassKind};
+use crate::objective::NEGLIGIBLE;
+use crate::{Finding, Machine, Options, PassKind};
 
 /// Who makes a change and what is claimed about it.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,8 @@ impl Score {
 /// Whether XLA's own figure is larger than for the input, and what library calls take not so much smaller that it is worth it.
 pub(super) fn rises(estimate: &Estimate, input: &Estimate) -> bool {
     // For less memory of library calls, which that figure leaves out, whoever looks at it should not see a worse one.
-    let worth_it = Bytes(input.total_with_scratch().get() / MATTERS);
+    // An allocator keeps so much from run to run.
+    let worth_it = Machine::of(Target::Cpu).malloc_cache;
     let most = input.total + Bytes(input.total.get() / NEGLIGIBLE);
     estimate.total > most && estimate.hidden_scratch + worth_it > input.hidden_scratch
 }
