@@ -11,7 +11,7 @@ pub(crate) const MATTERS: u64 = 20;
 pub(crate) const NEGLIGIBLE: u64 = 100;
 
 /// Memory that is at hand wherever programs run: those that need less had better be fast, unless somebody asks for memory.
-pub(crate) const AT_HAND: Bytes = Bytes(256 << 20);
+pub(crate) const AT_HAND: Bytes = Bytes(128 << 20);
 
 /// What rewrites may cost, as far as no budget says it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -45,7 +45,8 @@ pub(super) fn worth<'l>(context: &Context<'_>, loops: impl Iterator<Item = (&'l 
     let conflicting = loops.filter(|(sinks, region)| conflicting_bytes(context, sinks, region).is_some());
     let places = |sinks: &[&Sink]| sinks.iter().map(|sink| sink.rows.max(1) as u64).max().unwrap_or(1) * updates(sinks);
     let bytes = conflicting.map(|(sinks, _)| places(sinks).saturating_mul(PAYS)).fold(0, u64::saturating_add);
-    if asks_for_memory(context) { Bytes::ZERO } else { AT_HAND.min(Bytes(bytes)) }
+    // Turns may take twice the time, for which there is no reason below twice as much memory.
+    if asks_for_memory(context) { Bytes::ZERO } else { (AT_HAND + AT_HAND).min(Bytes(bytes)) }
 }
 
 /// Updates of a row.

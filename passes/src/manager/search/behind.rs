@@ -6,7 +6,7 @@ use hlo_ir::edit::Patch;
 use hlo_memory::{Bytes, Estimate};
 
 use super::super::RunError;
-use super::{Candidate, Score, Search, candidate_order};
+use super::{Candidate, Score, Search, trial_cache};
 use crate::PassKind;
 use crate::bounds;
 use crate::objective::NEGLIGIBLE;
@@ -59,7 +59,7 @@ impl Search<'_> {
         plain: Score,
         measured: &[(usize, Patch)],
     ) -> Result<Option<Candidate>, RunError> {
-        let key = candidate_order::key(&change);
+        let key = trial_cache::key(&change);
         if !self.is_small() && self.in_vain.contains(&key) {
             return Ok(None);
         }
