@@ -17,13 +17,13 @@
 //! Grade: bitwise.
 //!
 //! In the default pipeline a call is inlined only in the operands of a large scatter or gather, or around one, or if such calls together take or
-//! make a sixteenth of all temporaries, or on the way from one large value to another, and only if a rewrite then gains; named in `--passes`, it
+//! make a twentieth of all temporaries, or on the way from one large value to another, and only if a rewrite then gains; named in `--passes`, it
 //! inlines every call it may.
 //!
 //! Stays away from scheduled modules (the call is then a decision of the compiler) and from calls that say `inlineable="false"` (bodies
 //! of manually sharded code), are composites, carry a sharding or control predecessors, run on another thread, hold a side effect
 //! (collectives are none, if what holds them is called at one place), or
-//! would grow the module by more than 100,000 instructions.
+//! would grow the module by more than 1,000,000 instructions.
 
 // Tests: `passes/tests/inline_calls.rs`.
 

@@ -18,7 +18,7 @@
 //! floats reads.
 //!
 //! Rows may be read more than once (a block loop in a training loop), so only movement of data and elementwise operations without polynomials or
-//! roots are computed anew, at most 64 of them, and only where they read no more bytes for a row than the row has: the loop then moves no more
+//! roots are computed anew, no more of them than take as long as writing a number and reading it, and only where they read no more bytes for a row than the row has: the loop then moves no more
 //! memory than before. Where each row is taken once, in one place, and is large, made of much or beside products or loops of the step, sums, products of many
 //! rows and costly functions are computed there too, if nothing else reads them: each of them is made once as before. Rows that lie scattered in
 //! memory, less than 256 bytes in a piece, are read by one loop once and by no loop again and again. Stays away from floats of less than 32 bits
@@ -122,7 +122,7 @@ fn ways(
 ) -> Vec<Found> {
     let module = context.module;
     let Some(reader) = loops.reader(site, element) else { return Vec::new() };
-    let cheap = cheap(module, &reader, value);
+    let cheap = cheap(context, &reader, value);
     let anew = |cones: &BTreeMap<usize, Cone>| cones.values().map(|cone| cone.anew().count()).sum::<usize>();
     let same = |once: &BTreeMap<usize, Cone>| cheap.as_ref().is_some_and(|cheap| anew(cheap) == anew(once));
     let once = once(context, &reader, value).filter(|once| !same(once));
@@ -135,7 +135,8 @@ fn ways(
 }
 
 /// How rows are computed that cost no more than to read them, by the dimension that is cut.
-fn cheap(module: &Module, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
+fn cheap(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
+    let (module, most) = (context.module, context.options.machine().operations_of_a_float());
     let mut cones: BTreeMap<usize, Cone> = BTreeMap::new();
     for taken in reader.all_taken() {
         if let std::collections::btree_map::Entry::Vacant(place) = cones.entry(taken.dim) {
@@ -143,7 +144,9 @@ fn cheap(module: &Module, reader: &Reader, value: InstructionId) -> Option<BTree
         }
         let cone = &cones[&taken.dim];
         let quick = reader.reads_once(module, value, taken) || cone.reads_in_runs(module, value, taken);
-        if !quick || !cone.reads_no_more(module, value, taken) {
+        // Rows that are read again and again are computed as often.
+        let few = cone.anew().count() <= most;
+        if !quick || !few || !cone.reads_no_more(module, value, taken) {
             return None;
         }
     }

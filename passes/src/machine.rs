@@ -192,6 +192,10 @@ impl Machine {
     pub fn transcendental_traffic(&self) -> f64 {
         self.bytes_per_second as f64 / self.transcendentals as f64
     }
+    /// Additions and the like that take as long as writing a float of 32 bits and reading it again.
+    pub(crate) fn operations_of_a_float(&self) -> usize {
+        (8.0 / self.arithmetic_traffic()) as usize
+    }
 }
 
 #[cfg(test)]

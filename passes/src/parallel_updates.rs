@@ -134,7 +134,7 @@ fn takes_work(module: &Module, users: &Users, block: InstructionId) -> bool {
         return false;
     }
     // Quick operations, such as a hash of counters, count where all of them take longer than a kernel of its own does to write a float and another to read it.
-    let (arithmetic, moved) = (Machine::of(Target::Cpu).arithmetic_traffic(), 2.0 * 4.0);
+    let most = Machine::of(Target::Cpu).operations_of_a_float();
     let mut kernel = IndexSet::from([(block, true)]);
     let mut operations = 0;
     let mut next = 0;
@@ -149,7 +149,7 @@ fn takes_work(module: &Module, users: &Users, block: InstructionId) -> bool {
             continue;
         }
         operations += usize::from(inst.opcode.is_elementwise());
-        if is_slow(module, id) || operations as f64 * arithmetic > moved {
+        if is_slow(module, id) || operations > most {
             return true;
         }
         kernel.extend(inst.operands.iter().map(|&operand| (operand, alone)));

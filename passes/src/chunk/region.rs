@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ConvDims, ElementType, InstructionId, Module, Opcode, graph};
-use hlo_memory::Target;
+use hlo_memory::size::array_size;
+use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
 use super::sink::Sink;
@@ -13,6 +14,8 @@ use crate::flow::{
     Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, exactness_on_blocks, float_product, is_float_sum,
     is_fusible, producer, pull,
 };
+use crate::machine::Machine;
+use crate::objective::NEGLIGIBLE;
 use crate::{Context, Grade};
 
 /// A block: some rows of one dimension of a value.
@@ -443,13 +446,14 @@ pub(super) fn row_loop(module: &Module, value: InstructionId, dim: usize) -> Opt
 
 /// Whether a value depends on constants only and is small: it is then computed again wherever it is needed.
 pub(super) fn is_constant(module: &Module, inst: InstructionId, frames: &mut Frames, frame: usize) -> bool {
+    // What each block computes again matters to nobody.
+    let most = Bytes(Machine::of(Target::Cpu).least_block().get() / NEGLIGIBLE);
     let mut work = vec![Value { inst, frame }];
     let mut seen = 0;
     while let Some(Value { inst, frame }) = work.pop() {
         let Value { inst, frame } = frames.resolve(module, inst, frame);
         let instruction = module.instruction(inst);
-        let small =
-            instruction.array().is_some_and(|a| a.elements().is_some_and(|elements| elements <= bounds::ELEMENTS));
+        let small = instruction.array().is_some_and(|a| array_size(a).is_some_and(|bytes| bytes <= most));
         let plain = instruction.opcode.is_elementwise()
             || matches!(instruction.opcode, Opcode::Constant | Opcode::Iota | Opcode::Broadcast | Opcode::Reshape);
         seen += 1;
