@@ -160,12 +160,12 @@ impl Planner<'_> {
 
     /// The size of a block by the rule of the pass, or `None` if all rows fit one block.
     fn block_size(&self, sinks: &[&Sink], region: &Region, row_bytes: u64) -> Option<BlockSize> {
+        // Fewest updates of a block where memory is recycled: an iteration takes some 60 microseconds, as long as 6,000 updates, a tenth of these.
+        const FEWEST_RECYCLED: i64 = 1 << 16;
         // Each reads a line of indices, one of updates and one of a table, and writes that back: those that move as much as the smallest block. Devices make many at a time.
         let on_cpu = self.context.options.target == Target::Cpu;
         let of_block = || (self.context.options.machine().least_block().get() / (4 * LINE)) as i64;
         let fewest_updates = if on_cpu { of_block() } else { 1 };
-        // The same where memory is recycled: an iteration takes some 60 microseconds, as long as 6,000 updates, a tenth of these.
-        const FEWEST_RECYCLED: i64 = 1 << 16;
         let Context { estimate, options, .. } = self.context;
         let by_rule = most_bytes(options.machine(), estimate.floor, sinks.len());
         let inner = sinks.iter().map(|sink| sink.inner).min().unwrap_or(1).max(1);
