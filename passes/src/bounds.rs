@@ -25,7 +25,7 @@ pub(crate) const PIECES: usize = 16;
 /// at about a KiB for each a GiB.
 pub(crate) const MODULE: usize = 1_000_000;
 
-/// Other ways that are tried where one did not help, each of which takes as long as the first. Which of them helps was seen to be among the first two or three.
+/// Other ways that are tried where one did not help, and answers that are kept or asked for at a time: what does not help takes at most eight times what helps.
 pub(crate) const TRIES: usize = 8;
 
 /// Ways that are followed to their end to compare them, each of which is a search of its own.
@@ -34,7 +34,8 @@ pub(crate) const ALTERNATIVES: usize = 2;
 /// Instructions of a module for which there is time to look at every pair of them, or to search several times: a second.
 pub(crate) const SMALL: usize = 2000;
 
-/// Instructions that the estimates of a step or of a descent look at before the search begins to spare some. Each takes ten to twenty microseconds, so that is two to four seconds.
+/// Instructions that the estimates of a descent look at before the search begins no other one: each takes ten to twenty microseconds, so that is two to four seconds. A step may
+/// look at an eighth of them before candidates have to come in the order of what they could save.
 pub(crate) const SHORT: usize = 200_000;
 
 /// Instructions that all estimates of a run look at, some minutes at worst, or a search that does little with each of them, some seconds.

@@ -13,12 +13,7 @@ const FIGURES: [[&str; 4]; 23] = [
     ["docs/limits.md", "15 % of the total on GPU", "memory/src/estimate.rs", "Target::Gpu => 15,"],
     ["docs/limits.md", "40 % on TPU", "memory/src/estimate.rs", "Target::Tpu => 40,"],
     ["docs/limits.md", "By more than 1 % it may only", "passes/src/objective.rs", "NEGLIGIBLE: u64 = 100;"],
-    [
-        "docs/limits.md",
-        "that saves 32 MiB or more",
-        "passes/src/machine.rs",
-        "malloc_cache: Bytes(32 * MIB),",
-    ],
+    ["docs/limits.md", "that saves 32 MiB or more", "passes/src/machine.rs", "malloc_cache: Bytes(32 * MIB),"],
     ["docs/limits.md", "more than 32 MiB at once", "passes/src/machine.rs", "malloc_cache: Bytes(32 * MIB),"],
     [
         "docs/limits.md",
@@ -27,12 +22,7 @@ const FIGURES: [[&str; 4]; 23] = [
         "(Bytes(all.get() / 4), \"a quarter\")",
     ],
     ["docs/limits.md", "for tables of 8 MiB", "passes/src/machine.rs", "cache: Bytes(4 * MIB),"],
-    [
-        "docs/limits.md",
-        "savings below 256 MiB",
-        "passes/src/objective.rs",
-        "AT_HAND: Bytes = Bytes(128 << 20);",
-    ],
+    ["docs/limits.md", "savings below 256 MiB", "passes/src/objective.rs", "AT_HAND: Bytes = Bytes(128 << 20);"],
     ["docs/limits.md", "below 16 bytes an update", "passes/src/chunk/cache_conflict.rs", "PAYS: u64 = 16;"],
     ["docs/limits.md", "add 30 % to the cost", "passes/src/chunk/seeded_planner/price.rs", " ALLOWANCE: f64 = 0.3;"],
     [
