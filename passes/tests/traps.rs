@@ -440,7 +440,7 @@ fn t12_whole_operands_are_counted_outside() {
     );
     let after = parse(&first(&program(&table), Grade::Bitwise));
     let constants = after.live_instructions().filter(|(_, inst)| {
-        inst.opcode == Opcode::Constant && inst.array().is_some_and(|array| array.elements() == Some(2048))
+        inst.opcode == Opcode::Constant && inst.array().is_some_and(|array| array.elements() == Some(4096))
     });
     assert_eq!(
         constants.map(|(_, inst)| inst.parent).collect::<Vec<_>>(),
