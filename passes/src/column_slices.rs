@@ -38,12 +38,10 @@ use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, Opcode, Shape};
 use indexmap::{IndexMap, IndexSet};
 
+use crate::bounds;
 use crate::flow::{is_real, is_rounded, is_slow, picks, reduces};
 use crate::speed::{self, Change, New, Words, is_plain_block};
 use crate::{Context, Finding, Grade, Pass, PassKind};
-
-/// Most instructions between a block and its slices: each is computed for each column.
-const MOST_BETWEEN: usize = 64;
 
 const WORDS: Words = Words {
     grade: Grade::Bitwise,
@@ -135,7 +133,7 @@ impl<'a> Columns<'a> {
         let mut seen = IndexSet::new();
         let apart = |&slice: &InstructionId| columns.is_known(slice, &mut seen) && !is_joined(module, users, slice);
         let all = columns.slices.iter().all(apart);
-        (all && columns.between.len() <= MOST_BETWEEN).then_some(columns)
+        (all && columns.between.len() <= bounds::CONE).then_some(columns)
     }
     /// Whether each element of `id` is computed from the elements at its place, or moved from a transposed one.
     fn is_place_by_place(&self, id: InstructionId) -> bool {

@@ -29,13 +29,9 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{DotDims, Instruction, InstructionId, Module};
 use hlo_memory::{Bytes, Target, size};
 
-use crate::swapped_dot::{self, Side};
+use crate::objective::NEGLIGIBLE;
+use crate::swapped_dot::{self, MUCH, Side};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
-
-/// How many times as large the operand is as what is transposed in its place, at least.
-const LARGER: u64 = 4;
-/// And what part of all memory it takes.
-const PART: u64 = 100;
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,7 +58,8 @@ impl Pass for DotOperands {
         if stays || options.exactness < Grade::HloExact {
             return Vec::new();
         }
-        let least = options.min_saving.max(Bytes(context.estimate.total_with_scratch().get() / PART)).max(Bytes(1));
+        let least =
+            options.min_saving.max(Bytes(context.estimate.total_with_scratch().get() / NEGLIGIBLE)).max(Bytes(1));
         let copied = |(id, inst): (InstructionId, &Instruction)| Some((id, copied_bytes(module, inst)?));
         let products = module.live_instructions().filter_map(copied).filter(|(_, bytes)| *bytes >= least);
         finding(module, &products.collect::<Vec<_>>()).into_iter().collect()
@@ -90,7 +87,7 @@ fn finding(module: &Module, products: &[(InstructionId, Bytes)]) -> Option<Findi
 fn copied_bytes(module: &Module, inst: &Instruction) -> Option<Bytes> {
     let (left, right) = Side::both(module, inst)?;
     let result = size::array_size(inst.array()?)?;
-    let less = left.bytes.get() / LARGER >= right.bytes.get().saturating_add(result.get());
+    let less = left.bytes.get() / MUCH >= right.bytes.get().saturating_add(result.get());
     (less && contracts_in_front(inst)).then_some(left.bytes)
 }
 

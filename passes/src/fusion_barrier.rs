@@ -6,7 +6,9 @@
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode};
-use hlo_memory::{Bytes, size};
+use hlo_memory::{Target, size};
+
+use crate::Machine;
 
 /// The attributes of a call of `body` that XLA does not inline, in the place of `inst`.
 pub(crate) fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec<Attribute> {
@@ -16,12 +18,9 @@ pub(crate) fn attributes_of_call(body: ComputationId, inst: &Instruction) -> Vec
     own.map(|(key, value)| Attribute::new(key, value)).into_iter().chain(source).collect()
 }
 
-/// Bytes of the smallest block that is worth a kernel of its own: less is computed in the time that starting one takes.
-pub(crate) const LEAST_KERNEL: Bytes = Bytes(64 << 10);
-
 /// Whether a block is large enough for a kernel of its own.
 pub(crate) fn is_worth_a_kernel(module: &Module, block: InstructionId) -> bool {
-    size::shape_size(module.shape(block)).is_some_and(|bytes| bytes >= LEAST_KERNEL)
+    size::shape_size(module.shape(block)).is_some_and(|bytes| bytes >= Machine::of(Target::Cpu).least_kernel())
 }
 
 /// Lets an instruction take an operand from a call that forwards it, which keeps what computes it out of the kernel that reads it.

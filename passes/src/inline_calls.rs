@@ -17,7 +17,7 @@
 //! Grade: bitwise.
 //!
 //! In the default pipeline a call is inlined in the operands of a large scatter or gather, or around one. It is also inlined if such calls together
-//! take or make a sixteenth of all temporaries, or on the way from one large value to another. All of this is kept only if a rewrite then gains.
+//! take or make a twentieth of all temporaries, or on the way from one large value to another. All of this is kept only if a rewrite then gains.
 //! Named in `--passes`, it inlines every call it may.
 //!
 //! Stays away from scheduled modules (the call is then a decision of the compiler) and from calls that
@@ -25,7 +25,7 @@
 //! - say `inlineable="false"` (bodies of manually sharded code), are composites, or run on another thread;
 //! - carry a sharding or control predecessors;
 //! - hold a side effect (collectives are none, if what holds them is called at one place);
-//! - would grow the module by more than 100,000 instructions.
+//! - would grow the module by more than 1,000,000 instructions.
 
 // Tests: `passes/tests/inline_calls.rs`.
 

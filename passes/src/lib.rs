@@ -3,6 +3,7 @@
 //! A [`Pass`] looks at a module and returns [`Finding`]s; it never changes, prints or reads anything. The [`manager`] applies the patches of
 //! findings, keeps those that lower the estimated peak and undoes the others. One file or folder per pass; its header is its manual.
 
+mod bounds;
 pub mod chunk;
 pub mod column_slices;
 mod cost;

@@ -21,8 +21,8 @@
 //! computation that a reduction or product of floats reads.
 //!
 //! Rows may be read more than once (a block loop in a training loop). So only movement of data and elementwise operations without polynomials or
-//! roots are computed anew, at most 64 of them. They must read no more bytes for a row than the row has: the loop then moves no more memory than
-//! before.
+//! roots are computed anew, no more of them than take as long as writing a number and reading it. They must read no more bytes for a row than the
+//! row has: the loop then moves no more memory than before.
 //!
 //! A row may be taken once, in one place, and be large, made of much or beside products or loops of the step. Then sums, products of many rows and
 //! costly functions are computed there too, if nothing else reads them: each of them is made once as before. Rows that lie scattered in memory, less
@@ -45,9 +45,10 @@ mod readers;
 use std::collections::BTreeMap;
 
 use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode, graph};
-use hlo_memory::{Bytes, size};
+use hlo_memory::{Bytes, Target, size};
 
-use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
+use crate::objective::NEGLIGIBLE;
+use crate::{Condition, Context, Finding, Grade, Machine, Outcome, Pass, PassKind};
 use cone::{Cone, Making};
 use emit::Input;
 use readers::{Loops, Reader};
@@ -88,7 +89,8 @@ fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec
         return Vec::new();
     }
     // Real models hand a loop dozens of small arrays, and each would be a step of the search of its own.
-    let least = Bytes(context.estimate.total_with_scratch().get() / 100).max(context.options.min_saving).max(Bytes(1));
+    let least =
+        Bytes(context.estimate.total_with_scratch().get() / NEGLIGIBLE).max(context.options.min_saving).max(Bytes(1));
     let worth = |bytes: &Bytes| *bytes >= least;
     let elements = initial.operands.iter().enumerate();
     let (mut found, mut others) = (Vec::new(), Vec::new());
@@ -129,7 +131,7 @@ fn ways(
 ) -> Vec<Found> {
     let module = context.module;
     let Some(reader) = loops.reader(site, element) else { return Vec::new() };
-    let cheap = cheap(module, &reader, value);
+    let cheap = cheap(context, &reader, value);
     let anew = |cones: &BTreeMap<usize, Cone>| cones.values().map(|cone| cone.anew().count()).sum::<usize>();
     let same = |once: &BTreeMap<usize, Cone>| cheap.as_ref().is_some_and(|cheap| anew(cheap) == anew(once));
     let once = once(context, &reader, value).filter(|once| !same(once));
@@ -142,7 +144,8 @@ fn ways(
 }
 
 /// How rows are computed that cost no more than to read them, by the dimension that is cut.
-fn cheap(module: &Module, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
+fn cheap(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
+    let (module, most) = (context.module, context.options.machine().operations_of_a_float());
     let mut cones: BTreeMap<usize, Cone> = BTreeMap::new();
     for taken in reader.all_taken() {
         if let std::collections::btree_map::Entry::Vacant(place) = cones.entry(taken.dim) {
@@ -150,18 +153,14 @@ fn cheap(module: &Module, reader: &Reader, value: InstructionId) -> Option<BTree
         }
         let cone = &cones[&taken.dim];
         let quick = reader.reads_once(module, value, taken) || cone.reads_in_runs(module, value, taken);
-        if !quick || !cone.reads_no_more(module, value, taken) {
+        // Rows that are read again and again are computed as often.
+        let few = cone.anew().count() <= most;
+        if !quick || !few || !cone.reads_no_more(module, value, taken) {
             return None;
         }
     }
     Some(cones)
 }
-
-/// Fewest bytes of a row that are worth the kernels that compute it alone: in a loop whose steps take long anyway, and in others.
-const LEAST_ROW: u64 = 64 << 10;
-const LEAST_LONG_ROW: u64 = 1 << 20;
-/// The same for what a row is summed up from. (Rows of distances, 8,192 of 1 MiB ran at 0.77 to 1.46 of their speed, 16,384 of 2 MiB at 1.04 to 1.31.)
-const LEAST_SUMMED: u64 = 2 << 20;
 
 /// How rows are computed that cost more, if each is taken once, in one place of a loop whose steps take long, by what they do or for the row alone.
 fn once(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
@@ -169,13 +168,17 @@ fn once(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<
     let [taken] = reader.all_taken()[..] else { return None };
     let row = size::shape_size(module.shape(taken.slice))?;
     let alone = context.users.get(value).len() == 1 && reader.reads_once(module, value, taken);
-    let least = if takes_long(module, reader.body) { LEAST_ROW } else { LEAST_LONG_ROW };
+    // Kernels that compute it alone are started for each row; steps that take long anyway hide most of that. What a row is summed up from takes twice as much to hide it.
+    // (Rows of distances, 8,192 of 1 MiB ran at 0.77 to 1.46 of their speed, 16,384 of 2 MiB at 1.04 to 1.31.) On other machines it was not measured.
+    let machine = Machine::of(Target::Cpu);
+    let least = if takes_long(module, reader.body) { machine.least_kernel() } else { machine.moved_while_starting() };
     if !alone {
         return None;
     }
     let cone = Cone::once(module, context.users, value, taken.dim)?;
-    let large = row.get() >= least || cone.largest_part(module, taken).get() >= LEAST_SUMMED;
-    (large && cone.has_small_wholes(module, taken)).then(|| BTreeMap::from([(taken.dim, cone)]))
+    let large = row >= least
+        || cone.largest_part(module, taken) >= machine.moved_while_starting() + machine.moved_while_starting();
+    (large && cone.has_small_wholes(context, taken)).then(|| BTreeMap::from([(taken.dim, cone)]))
 }
 
 /// Whether a step has a loop of its own, or a product.

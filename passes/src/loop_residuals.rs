@@ -47,7 +47,9 @@ use hlo_memory::{Bytes, size};
 use crate::MAX_SLOWDOWN;
 use crate::cost::Costs;
 use crate::loops::{self, Order, Readers, Stack, Stacks};
+use crate::objective::NEGLIGIBLE;
 use crate::recompute::bits::exact;
+use crate::recompute::cut::WORTHS;
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use cut::Prices;
 use grow::Outlets;
@@ -135,13 +137,9 @@ impl Change {
 
     /// Whether this saves clearly more than another change, by a hundredth.
     fn beats(&self, other: Option<&Self>) -> bool {
-        other.is_none_or(|other| self.saved.0 > other.saved.0 + other.saved.0 / 100)
+        other.is_none_or(|other| self.saved.0 > other.saved.0 + other.saved.0 / NEGLIGIBLE)
     }
 }
-
-/// How many times its usual price memory is worth, one after the other. What is worth 16 is every product of less than a thousand `f32`, what is worth 256 is
-/// everything that can be computed again.
-const WORTHS: [u64; 5] = [1, 4, 16, 64, 256];
 
 /// The change that saves most: any while bytes are `missing` to a budget, from there on those with which the loops take little longer. If none can be made as a whole,
 /// what can be of one without new stacks.

@@ -53,6 +53,11 @@ pub struct Operations {
 /// the traffic, so that is a quarter.
 pub(crate) const STARTING: f64 = 0.25;
 
+/// Bytes that a CPU takes from memory at once.
+pub(crate) const LINE: u64 = 64;
+/// Floats of 32 bits that a CPU computes with at once: 256 bits, in which LLVM computes on x86 unless told otherwise.
+pub(crate) const VECTOR: i64 = 8;
+
 const GIGA: u64 = 1_000_000_000;
 const TERA: u64 = 1000 * GIGA;
 const MIB: u64 = 1 << 20;
@@ -162,6 +167,14 @@ impl Machine {
         let bytes = (self.traffic(self.iteration + self.kernel) / STARTING).max(1.0) as u64;
         Bytes(bytes.next_power_of_two())
     }
+    /// Bytes of memory traffic that take as long as starting four kernels, or of a block that is worth one more kernel because of what it is spared: a power of two.
+    pub(crate) fn moved_while_starting(&self) -> Bytes {
+        Bytes(((self.traffic(self.kernel) / STARTING).max(1.0) as u64).next_power_of_two())
+    }
+    /// Bytes of a block that is worth a kernel of its own where computing it inside another one takes four times as long as moving it, as without vectors: a power of two.
+    pub(crate) fn least_kernel(&self) -> Bytes {
+        Bytes(((self.traffic(self.kernel) * STARTING).max(1.0) as u64).next_power_of_two())
+    }
     /// Bytes of memory traffic that take as long as one multiplication and addition of elements of this type.
     pub fn product_traffic(&self, element: ElementType) -> f64 {
         let rate = match element {
@@ -178,6 +191,10 @@ impl Machine {
     /// The same of an exponential and the like.
     pub fn transcendental_traffic(&self) -> f64 {
         self.bytes_per_second as f64 / self.transcendentals as f64
+    }
+    /// Additions and the like that take as long as writing a float of 32 bits and reading it again.
+    pub(crate) fn operations_of_a_float(&self) -> usize {
+        (8.0 / self.arithmetic_traffic()) as usize
     }
 }
 

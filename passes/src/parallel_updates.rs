@@ -31,15 +31,13 @@
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{ElementType, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_memory::Target;
 use indexmap::IndexSet;
 
 use crate::flow::{is_expensive, is_fusible, is_slow};
 use crate::fusion_barrier::{identity_call, is_worth_a_kernel, read_through_identity};
 use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
-use crate::{Context, Finding, Grade, Pass, PassKind};
-
-/// Operations on whole blocks that are worth a kernel of their own even if each is quick, such as a hash of counters.
-const MANY: usize = 32;
+use crate::{Context, Finding, Grade, Machine, Pass, PassKind};
 
 const WORDS: Words = Words {
     grade: Grade::Bitwise,
@@ -137,6 +135,8 @@ fn takes_work(module: &Module, users: &Users, block: InstructionId) -> bool {
     if !is_worth_a_kernel(module, block) {
         return false;
     }
+    // Quick operations, such as a hash of counters, count where all of them take longer than a kernel of its own does to write a float and another to read it.
+    let most = Machine::of(Target::Cpu).operations_of_a_float();
     let mut kernel = IndexSet::from([(block, true)]);
     let mut operations = 0;
     let mut next = 0;
@@ -151,7 +151,7 @@ fn takes_work(module: &Module, users: &Users, block: InstructionId) -> bool {
             continue;
         }
         operations += usize::from(inst.opcode.is_elementwise());
-        if is_slow(module, id) || operations > MANY {
+        if is_slow(module, id) || operations > most {
             return true;
         }
         kernel.extend(inst.operands.iter().map(|&operand| (operand, alone)));
@@ -261,8 +261,8 @@ ENTRY %main (x: f32[{block}0], r: {written}[{block}0]) -> {state} {{
             let links: String = (0..count).map(link).collect();
             format!("  %c0 = f32[20480] negate(%b)\n{links}  %y = f32[20480] reshape(%c{count})")
         };
-        assert!(!is_kept(&chain(MANY - 1)));
-        assert!(is_kept(&chain(MANY)));
+        assert!(!is_kept(&chain(31)));
+        assert!(is_kept(&chain(32)));
     }
 
     #[test]

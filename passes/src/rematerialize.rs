@@ -41,6 +41,8 @@ mod layers;
 use hlo_ir::ComputationId;
 use hlo_memory::Bytes;
 
+use crate::objective::NEGLIGIBLE;
+use crate::recompute::cut::WORTHS;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use choose::Plan;
 use layers::Layers;
@@ -72,19 +74,16 @@ impl Pass for Rematerialize {
     }
 }
 
-/// How many times its usual price memory is worth, one after the other: its price, and up to where everything is computed again that can be.
-const WORTHS: [f64; 5] = [1.0, 4.0, 16.0, 64.0, 256.0];
-/// The same where no budget is missed. Each is tried, and its time measured, also in a half and in a quarter of the segments: what takes too long in all of
+/// Where no budget is missed, each plan is tried, and its time measured, also in a half and in a quarter of the segments: what takes too long in all of
 /// them may not in some.
-const WORTHS_WITHOUT_BUDGET: [f64; 3] = [1.0, 4.0, 256.0];
 const PARTS: [usize; 3] = [4, 2, 1];
 
 /// What can be done in a computation, for each worth of memory at which it is more than for the one before.
 fn in_computation(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
-    let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / 100));
+    let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / NEGLIGIBLE));
     let Some(layers) = Layers::of(context, computation, least) else { return Vec::new() };
-    let worths = if context.misses_goal() { &WORTHS[..] } else { &WORTHS_WITHOUT_BUDGET };
-    let mut plans: Vec<Plan> = worths.iter().filter_map(|&worth| choose::plan(context, &layers, worth)).collect();
+    let mut plans: Vec<Plan> =
+        WORTHS.iter().filter_map(|&worth| choose::plan(context, &layers, worth as f64)).collect();
     plans.dedup_by(|later, earlier| later.saved <= earlier.saved);
     if !context.misses_goal() {
         plans = plans.iter().flat_map(|plan| PARTS.map(|of| plan.part(context, &layers, of))).collect();

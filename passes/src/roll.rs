@@ -69,8 +69,6 @@ use lockstep::{Copies, Role};
 
 /// Fewest copies that are worth a loop.
 const FEWEST_COPIES: usize = 3;
-/// Elements of a stack that XLA:TPU can hold as bf16 in its fast memory (100 MiB of 128); larger stacks are copied in main memory.
-const TPU_STACK: u64 = 50 << 20;
 
 /// The pass; see the module's text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -242,19 +240,22 @@ impl Rolled {
             );
             return Some(Reason { code: "residuals", message });
         }
-        let stack = (context.options.target == Target::Tpu).then(|| self.float_stack_read_for_a_dot(module))??;
+        let stack = (context.options.target == Target::Tpu).then(|| self.float_stack_read_for_a_dot(context))??;
         let name = &module.instruction(stack).name;
         let message = format!("XLA:TPU would convert all of `{name}` to bf16 before the loop, and keep the copy");
         Some(Reason { code: "hoisted-copy", message })
     }
 
     /// A large stack of floats that the loop would slice, while its body multiplies matrices.
-    fn float_stack_read_for_a_dot(&self, module: &Module) -> Option<InstructionId> {
+    fn float_stack_read_for_a_dot(&self, context: &Context<'_>) -> Option<InstructionId> {
+        let module = context.module;
+        // What a cache holds beside a result, it holds of `bf16` alone with as many elements.
+        let fast = context.options.machine().cache.get();
         let is_dot = |id: InstructionId| module.instruction(id).opcode == Opcode::Dot;
         self.copies.computed().find(|(_, column)| is_dot(column.ids[0]))?;
         let large = |id: &InstructionId| {
             let array = module.instruction(*id).array();
-            array.is_some_and(|array| array.element_type.is_float() && array.elements().is_none_or(|n| n >= TPU_STACK))
+            array.is_some_and(|array| array.element_type.is_float() && array.elements().is_none_or(|n| n >= fast))
         };
         let shared = self.copies.columns.iter().filter(|column| matches!(column.role, Role::Shared));
         shared.map(|column| column.ids[0]).find(large)

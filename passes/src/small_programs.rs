@@ -6,6 +6,7 @@
 
 use hlo_memory::Bytes;
 
+use crate::objective::MATTERS;
 use crate::{Context, Finding, Outcome, Pass, PassKind, Reason};
 
 /// What is said where it takes no loop.
@@ -55,7 +56,7 @@ pub(crate) fn least_gain(context: &Context<'_>, all: Bytes) -> (Bytes, &'static 
     if fits_malloc_cache(context) {
         (Bytes(all.get() / 4), "a quarter")
     } else {
-        (Bytes(all.get() / 20), "a twentieth")
+        (Bytes(all.get() / MATTERS), "a twentieth")
     }
 }
 

@@ -25,9 +25,8 @@
 
 use hlo_ir::graph::Users;
 use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
-use hlo_memory::size;
 
-use crate::fusion_barrier::{LEAST_KERNEL, read_through_identity};
+use crate::fusion_barrier::{is_worth_a_kernel, read_through_identity};
 use crate::speed::{self, Change, New, Words};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
@@ -89,7 +88,7 @@ fn sums_first_dimension(module: &Module, inst: &Instruction) -> bool {
         && array.rank() > 2
         && array.dims[0] > 1
         && combiner.is_some_and(|root| root.opcode == Opcode::Add)
-        && size::array_size(array) >= Some(LEAST_KERNEL)
+        && is_worth_a_kernel(module, terms)
 }
 
 /// Whether one factor is a number for each row, or for each row and some of the dimensions behind the second. XLA makes a quotient by such

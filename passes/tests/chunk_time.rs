@@ -165,8 +165,8 @@ fn scatters_that_share_much_do_not_part() {
     let product = "%p = f32[16777216] multiply(%w, %w)\n  %u = f32[16777216] add(%p, %w)";
     assert_eq!(changed("%u = f32[16777216] abs(%w)", product), 1, "what may be rounded once or twice");
     let step = |number: i32| format!("%x{number} = s32[16777216] xor(%x{}, %sizes)\n  ", number - 1);
-    let steps: String = (1..80).map(step).collect();
-    let long = format!("%x0 = s32[16777216] not(%chosen)\n  {steps}%index = s32[16777216,1] reshape(%x79)");
+    let steps: String = (1..320).map(step).collect();
+    let long = format!("%x0 = s32[16777216] not(%chosen)\n  {steps}%index = s32[16777216,1] reshape(%x319)");
     assert_eq!(changed("%index = s32[16777216,1] reshape(%chosen)", &long), 1, "many operations");
     let column = "%all = s32[16777216,32] parameter(0)
   %column = s32[16777216,1] slice(%all), slice={[0:16777216], [3:4]}

@@ -105,11 +105,11 @@ fn more_products_by(passes: &[&str], source: &str, budget: Option<Bytes>) -> (us
 }
 
 #[test]
-fn many_products_are_computed_again_for_a_budget_only() {
+fn many_products_are_computed_again_for_a_budget() {
     let source = step("", "");
     let (few, _) = more_products(&source, None);
     let (many, lowers) = more_products(&source, Some(Bytes(1)));
-    assert!(few < many && many >= LAYERS - 1 && lowers, "{few}, {many}");
+    assert!(few <= many && many >= LAYERS - 1 && lowers, "{few}, {many}");
     assert!(again(&source, Some(Bytes(1))).iter().all(|(grade, _)| *grade == Grade::HloExact));
 }
 

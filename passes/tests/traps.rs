@@ -424,11 +424,11 @@ fn t12_whole_operands_are_counted_outside() {
         let whole = inst.array().expect("an array").dims[..] == [32, 8];
         assert_eq!(whole, inst.parent == entry, "{} widens all of it in a loop", inst.name);
     }
-    let many = (0..2048).map(|value| value.to_string()).collect::<Vec<_>>().join(", ");
+    let many = (0..4096).map(|value| value.to_string()).collect::<Vec<_>>().join(", ");
     let table = format!(
         "  %x = s8[64,8] parameter(0)
   %y = s8[32,8] parameter(1)
-  %table = s32[2048] constant({{{many}}})
+  %table = s32[4096] constant({{{many}}})
   %zero = s32[] constant(0)
   %xx = s32[64,8] convert(%x)
   %yy = s32[32,8] convert(%y)
@@ -440,7 +440,7 @@ fn t12_whole_operands_are_counted_outside() {
     );
     let after = parse(&first(&program(&table), Grade::Bitwise));
     let constants = after.live_instructions().filter(|(_, inst)| {
-        inst.opcode == Opcode::Constant && inst.array().is_some_and(|array| array.elements() == Some(2048))
+        inst.opcode == Opcode::Constant && inst.array().is_some_and(|array| array.elements() == Some(4096))
     });
     assert_eq!(
         constants.map(|(_, inst)| inst.parent).collect::<Vec<_>>(),

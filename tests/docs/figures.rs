@@ -19,13 +19,8 @@ const FIGURES: &[[&str; 4]] = &[
     ],
     ["docs/limits.md", "15 % of the total on GPU", "memory/src/estimate.rs", "Target::Gpu => 15,"],
     ["docs/limits.md", "40 % on TPU", "memory/src/estimate.rs", "Target::Tpu => 40,"],
-    ["docs/limits.md", "By more than 1 % it may only", "passes/src/manager/trial.rs", "SHARE_OF_RISE: u64 = 100;"],
-    [
-        "docs/limits.md",
-        "that saves 32 MiB or more",
-        "passes/src/manager/trial.rs",
-        "WORTH_A_RISE: Bytes = Bytes(32 << 20);",
-    ],
+    ["docs/limits.md", "By more than 1 % it may only", "passes/src/objective.rs", "NEGLIGIBLE: u64 = 100;"],
+    ["docs/limits.md", "that saves 32 MiB or more", "passes/src/machine.rs", "malloc_cache: Bytes(32 * MIB),"],
     ["docs/limits.md", "more than 32 MiB at once", "passes/src/machine.rs", "malloc_cache: Bytes(32 * MIB),"],
     [
         "docs/limits.md",
@@ -34,12 +29,7 @@ const FIGURES: &[[&str; 4]] = &[
         "(Bytes(all.get() / 4), \"a quarter\")",
     ],
     ["docs/limits.md", "for tables of 8 MiB", "passes/src/machine.rs", "cache: Bytes(4 * MIB),"],
-    [
-        "docs/limits.md",
-        "savings below 256 MiB",
-        "passes/src/chunk/cache_conflict.rs",
-        "WORTH: Bytes = Bytes(256 << 20);",
-    ],
+    ["docs/limits.md", "savings below 256 MiB", "passes/src/objective.rs", "AT_HAND: Bytes = Bytes(128 << 20);"],
     ["docs/limits.md", "below 16 bytes an update", "passes/src/chunk/cache_conflict.rs", "PAYS: u64 = 16;"],
     ["docs/limits.md", "add 30 % to the cost", "passes/src/chunk/seeded_planner/price.rs", " ALLOWANCE: f64 = 0.3;"],
     [
@@ -89,8 +79,8 @@ const FIGURES: &[[&str; 4]] = &[
         "const MOST_ELEMENTS: u64 = 4000;",
     ],
     ["docs/adding-a-pass.md", "longer than 120 columns", "rustfmt.toml", "max_width = 120"],
-    ["docs/grades.md", "array of 2 to 8 columns", "passes/src/chunk/fp_contraction.rs", "FEW_COLUMNS: i64 = 8;"],
-    ["docs/grades.md", "below 4,096 terms", "passes/src/flow/exactness.rs", "LARGE: u64 = 4096;"],
+    ["docs/grades.md", "array of 2 to 8 columns", "passes/src/machine.rs", "VECTOR: i64 = 8;"],
+    ["docs/grades.md", "below 4,096 terms", "memory/src/cpu/ynn/support.rs", "FEWEST_ELEMENTS: u64 = 4096;"],
     ["docs/grades.md", "NaN from 4,096 floats on", "memory/src/cpu/ynn/support.rs", "FEWEST_ELEMENTS: u64 = 4096;"],
     ["docs/grades.md", "bounded by 1e-5", "tests/referee.rs", "HLO_EXACT_ERROR: f64 = 1e-5;"],
     [
@@ -135,12 +125,7 @@ const FIGURES: &[[&str; 4]] = &[
     ],
     ["docs/grades.md", "1e-5 of the largest magnitude", "tests/referee.rs", "HLO_EXACT_ERROR: f64 = 1e-5;"],
     ["docs/reason-codes.md", "row 2,147,483,647", "passes/src/chunk/devices.rs", "i32::try_from(longest).is_err()"],
-    [
-        "docs/reason-codes.md",
-        "more than 100,000 instructions",
-        "passes/src/inline_calls/body.rs",
-        "MOST_INSTRUCTIONS: usize = 100_000;",
-    ],
+    ["docs/reason-codes.md", "more than 1,000,000 instructions", "passes/src/bounds.rs", "MODULE: usize = 1_000_000;"],
     ["docs/testing.md", "JAX 0.10, 0.9 and 0.8", "tests/python.rs", r#"["0.9", "0.8"]"#],
     ["docs/how-it-works.md", "| a twenty-fifth of the peak |", "passes/src/speed.rs", "SHARE_OF_PEAK: u64 = 25;"],
     ["docs/how-it-works.md", "| half of the peak |", "passes/src/weighted_sums.rs", "SHARE_OF_PEAK_SUMMED: u64 = 2;"],
@@ -156,7 +141,7 @@ const FIGURES: &[[&str; 4]] = &[
         "docs/passes/chunk.md",
         "at least 1 MiB and at most 64 MiB",
         "passes/src/chunk/size.rs",
-        "(floor.get() / 1024).clamp(least, least.max(64 << 20))",
+        "LARGEST_BLOCK: u64 = 64 << 20;",
     ],
     [
         "docs/passes/chunk.md",
@@ -188,7 +173,7 @@ const FIGURES: &[[&str; 4]] = &[
         "passes/src/chunk/seeded_planner/price.rs",
         "RECYCLED_ALLOWANCE: f64 = 0.1;",
     ],
-    ["docs/passes/chunk.md", "tiles of 1024 rows", "passes/src/chunk/size.rs", "TILE: i64 = 1024;"],
+    ["docs/passes/chunk.md", "tiles of 1024 rows", "memory/src/cpu/tiles/mod.rs", "LONGEST_TILE: i64 = 1024;"],
     ["docs/passes/chunk.md", "at most 4096 of them", "passes/src/chunk/size.rs", "Target::Tpu => 1 << 12,"],
     ["docs/passes/chunk.md", "at most 16384", "passes/src/chunk/size.rs", "Target::Gpu => 1 << 14,"],
     ["docs/passes/chunk.md", "row 2,147,483,647", "passes/src/chunk/devices.rs", "i32::try_from(longest).is_err()"],
@@ -202,21 +187,15 @@ const FIGURES: &[[&str; 4]] = &[
     ],
     [
         "docs/passes/inline-calls.md",
-        "more than 100,000 instructions",
-        "passes/src/inline_calls/body.rs",
-        "MOST_INSTRUCTIONS: usize = 100_000;",
-    ],
-    [
-        "docs/passes/loop-inputs.md",
-        "at most 64 of them",
-        "passes/src/loop_inputs/cone.rs",
-        "MOST_OPERATIONS: usize = 64;",
+        "more than 1,000,000 instructions",
+        "passes/src/bounds.rs",
+        "MODULE: usize = 1_000_000;",
     ],
     [
         "docs/passes/loop-inputs.md",
         "less than 256 bytes in a piece",
         "passes/src/loop_inputs/cone.rs",
-        "SHORTEST_RUN: i64 = 256;",
+        "SHORTEST_RUN: i64 = 4 * LINE as i64;",
     ],
 ];
 

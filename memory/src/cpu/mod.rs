@@ -42,7 +42,10 @@ pub(crate) use front::Doubts;
 use front::doubts;
 
 use crate::{EstimateError, Target};
+pub use front::tree_reduction::REDUCED_WINDOW;
+pub use fusion::duplication::MOST_COPIES;
 use graph::{Graph, Origin};
+pub use tiles::{LANES, LONGEST_TILE};
 pub use ynn::support::FEWEST_ELEMENTS;
 
 /// Takes an unscheduled module through the model of the compiler; the result is scheduled.

@@ -12,25 +12,16 @@ use indexmap::IndexSet;
 
 use super::region::{Block, Part, Region, Source};
 use super::sink::{Kind, Sink, Sum};
+use super::size::LARGEST_BLOCK;
 use crate::Context;
 use crate::flow::{is_fusible, is_transcendental, producer};
+use crate::machine::LINE;
+use crate::objective::{AT_HAND, NEGLIGIBLE};
 use crate::small_programs::asks_for_memory;
 
-/// Bytes that come from memory at once.
-pub(super) const LINE: u64 = 64;
-/// How often a turn should use each line of a table: fetching it takes about as long as two uses of one that is there.
-const USES: u64 = 64;
-/// Most operations on a row that both loops do. (Wrapped indices of three columns are some 20; where doing them twice begins to cost more was not measured.)
-const FEW_OPERATIONS: usize = 64;
 /// Part of the arguments and results, as a divisor, that blocks may take for it.
 const SHARE: u64 = 4;
-/// Most bytes of blocks that are made larger for it...
-const BLOCK: u64 = 64 << 20;
-/// ...unless this part of the arguments and results, as a divisor, is more: little more than a hundredth.
-const LARGE_SHARE: u64 = 80;
-/// Bytes that loops must spare to be worth the turns, if nobody asks for memory: less is at hand wherever XLA runs...
-const WORTH: Bytes = Bytes(256 << 20);
-/// ...unless they spare so many for each update: that pays for the lines. (With 4.2 million rows, small blocks that spared 7 to 15 bytes each ran at 0.49
+/// Bytes that loops must spare for each update to be worth the turns, if nobody asks for memory and there is [enough of it](AT_HAND): that pays for the lines. (With 4.2 million rows, small blocks that spared 7 to 15 bytes each ran at 0.49
 /// to 0.84 of the original's speed, those that spared 19, 31, 50 and 63 at 0.95, 0.88, 0.89 and 0.95.)
 const PAYS: u64 = 16;
 /// What is said where they spare less.
@@ -44,8 +35,9 @@ pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Regio
     };
     let updates = updates(sinks);
     let floor = context.estimate.floor.get();
-    let affordable = (floor / SHARE).min(BLOCK.max(floor / LARGE_SHARE)) / row_bytes.max(1);
-    (USES * largest / LINE / updates).min(affordable).max(1) as i64
+    // Each turn makes as many updates as a table has bytes, 64 for each line: fetching one takes about as long as two uses of one that is there. Larger blocks where they matter to nobody.
+    let affordable = (floor / SHARE).min(LARGEST_BLOCK.max(floor / NEGLIGIBLE)) / row_bytes.max(1);
+    (largest / updates).min(affordable).max(1) as i64
 }
 
 /// Bytes that loops must spare for the turns that they take between tables: none where they take none, or where memory is asked for.
@@ -53,7 +45,8 @@ pub(super) fn worth<'l>(context: &Context<'_>, loops: impl Iterator<Item = (&'l 
     let conflicting = loops.filter(|(sinks, region)| conflicting_bytes(context, sinks, region).is_some());
     let places = |sinks: &[&Sink]| sinks.iter().map(|sink| sink.rows.max(1) as u64).max().unwrap_or(1) * updates(sinks);
     let bytes = conflicting.map(|(sinks, _)| places(sinks).saturating_mul(PAYS)).fold(0, u64::saturating_add);
-    if asks_for_memory(context) { Bytes::ZERO } else { WORTH.min(Bytes(bytes)) }
+    // Turns may take twice the time, for which there is no reason below twice as much memory.
+    if asks_for_memory(context) { Bytes::ZERO } else { (AT_HAND + AT_HAND).min(Bytes(bytes)) }
 }
 
 /// Updates of a row.
@@ -114,7 +107,8 @@ fn shares_little(context: &Context<'_>, [(sink, one), (_, other)]: [(&Sink, &Reg
         let opcode = module.instruction(op).opcode;
         is_fusible(opcode) && !is_transcendental(opcode) && !rounded.contains(&op)
     };
-    bytes < rows * LINE && computed().all(cheap) && computed().count() <= FEW_OPERATIONS
+    let arithmetic = computed().count() as f64 * context.options.machine().arithmetic_traffic();
+    computed().all(cheap) && bytes as f64 + rows as f64 * arithmetic < (rows * LINE) as f64
 }
 
 /// Bytes of one update of a scatter.

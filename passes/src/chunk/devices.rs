@@ -2,6 +2,7 @@
 
 use hlo_ir::{DotDims, ElementType, InstructionId, Module, Opcode};
 use hlo_memory::Target;
+use hlo_memory::cpu::LANES;
 use hlo_memory::size::array_size;
 use indexmap::IndexSet;
 
@@ -34,6 +35,7 @@ pub(super) fn unfit(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> 
         );
         return Some(Reason { code: "outer-product", message });
     }
+    // A dimension shorter than that shares tiles with another one.
     let short = |sink: &&&Sink| matches!(sink.kind, Kind::Scatter { .. }) && sink.rows < LANES && sink.inner >= LANES;
     let sink = sinks.iter().find(short)?;
     let message = format!(
@@ -96,6 +98,3 @@ fn read(context: &Context<'_>, region: &Region, part: Part) -> Option<Instructio
         }
     }
 }
-
-/// A dimension shorter than this shares tiles with another one.
-const LANES: i64 = 128;

@@ -21,6 +21,7 @@ use crate::flow::{
     Frames, Sources, exactness, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible, is_real,
     is_rounded, is_slow, is_total, is_transcendental, is_transparent, keeps_product, parameters, producer,
 };
+use crate::machine::VECTOR;
 use crate::{Context, Grade};
 
 /// Whether bits could change for this reason.
@@ -43,9 +44,6 @@ pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Regi
         })
 }
 
-/// Columns up to which LLVM reads an array as a whole to compute with one of them (seen with 5 to 8 on x86).
-const FEW_COLUMNS: i64 = 8;
-
 /// Whether a loop cuts an array of floats into columns that lie a few places apart, and adds to a product. (Random seeds 11,010,743 and 11,012,437;
 /// `a / (1 + b * b)` of `f32[1000,8]`, one column at a time.)
 fn joins_columns(module: &Module, region: &Region) -> bool {
@@ -57,12 +55,13 @@ fn joins_columns(module: &Module, region: &Region) -> bool {
     columns && region.adds_to_products(module)
 }
 
-/// Whether no more than [`FEW_COLUMNS`] floats of an array lie together that differ in `dim` or in dimensions inside of it.
+/// Whether LLVM reads an array as a whole to compute with one of its columns (seen with 5 to 8 on x86): no more floats lie together that differ in `dim` or in dimensions inside
+/// of it than a vector has.
 fn is_of_few_columns(module: &Module, id: InstructionId, dim: usize) -> bool {
     let Some(array) = module.instruction(id).array().filter(|_| is_real(module, id)) else { return false };
     let order = array.minor_to_major();
     let inside = order.iter().take_while(|&&other| other != dim as i64).map(|&other| array.dims[other as usize]);
-    array.dims[dim] > 1 && inside.fold(array.dims[dim], i64::saturating_mul) <= FEW_COLUMNS
+    array.dims[dim] > 1 && inside.fold(array.dims[dim], i64::saturating_mul) <= VECTOR
 }
 
 /// Whether a gather takes the same slice whatever the index is.

@@ -1,8 +1,8 @@
 //! From clusters of loops to findings: block sizes, refusals, and what is said about a rewrite.
 
 use hlo_ir::{ComputationId, InstructionId};
-use hlo_memory::Bytes;
 use hlo_memory::size::shape_size;
+use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
 use super::build::{Built, build};
@@ -17,6 +17,7 @@ use super::sharding::sharded;
 use super::sink::{Sink, Sum};
 use super::size::{BlockSize, Limits, granule, most_bytes};
 use crate::flow::{is_fusible, producer};
+use crate::machine::LINE;
 use crate::small_programs::{fits_malloc_cache, least_gain, not_asked, possible};
 use crate::{Condition, Context, Finding, Grade, Outcome, Reason};
 
@@ -159,9 +160,12 @@ impl Planner<'_> {
 
     /// The size of a block by the rule of the pass, or `None` if all rows fit one block.
     fn block_size(&self, sinks: &[&Sink], region: &Region, row_bytes: u64) -> Option<BlockSize> {
-        const FEWEST_UPDATES: i64 = 1 << 12;
-        // The same where memory is recycled: an iteration takes some 60 microseconds, as long as 6,000 updates, a tenth of these.
+        // Fewest updates of a block where memory is recycled: an iteration takes some 60 microseconds, as long as 6,000 updates, a tenth of these.
         const FEWEST_RECYCLED: i64 = 1 << 16;
+        // Each reads a line of indices, one of updates and one of a table, and writes that back: those that move as much as the smallest block. Devices make many at a time.
+        let on_cpu = self.context.options.target == Target::Cpu;
+        let of_block = || (self.context.options.machine().least_block().get() / (4 * LINE)) as i64;
+        let fewest_updates = if on_cpu { of_block() } else { 1 };
         let Context { estimate, options, .. } = self.context;
         let by_rule = most_bytes(options.machine(), estimate.floor, sinks.len());
         let inner = sinks.iter().map(|sink| sink.inner).min().unwrap_or(1).max(1);
@@ -171,7 +175,7 @@ impl Planner<'_> {
         if recycles && sinks.iter().any(|sink| sink.batch_dim.is_some()) {
             return None;
         }
-        let fewest_updates = if recycles { FEWEST_RECYCLED } else { FEWEST_UPDATES };
+        let fewest_updates = if recycles { FEWEST_RECYCLED } else { fewest_updates };
         let least = ((fewest_updates + inner - 1) / inner).max(turns);
         // XLA turns a scatter of a single update into a slice update, into which it fuses the update's arithmetic, with other last bits.
         let fewest = if inner == 1 { 2 } else { faithful::fewest_rows(self.context, region) };

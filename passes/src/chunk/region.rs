@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ConvDims, ElementType, InstructionId, Module, Opcode, graph};
-use hlo_memory::Target;
+use hlo_memory::size::array_size;
+use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
 use super::sink::Sink;
+use crate::bounds;
 use crate::flow::{
     Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, exactness_on_blocks, float_product, is_float_sum,
     is_fusible, producer, pull,
 };
+use crate::machine::Machine;
+use crate::objective::NEGLIGIBLE;
 use crate::{Context, Grade};
 
 /// A block: some rows of one dimension of a value.
@@ -442,22 +446,18 @@ pub(super) fn row_loop(module: &Module, value: InstructionId, dim: usize) -> Opt
 
 /// Whether a value depends on constants only and is small: it is then computed again wherever it is needed.
 pub(super) fn is_constant(module: &Module, inst: InstructionId, frames: &mut Frames, frame: usize) -> bool {
-    const MOST_ELEMENTS: u64 = 1024;
-    const MOST_INSTRUCTIONS: usize = 16;
+    // What each block computes again matters to nobody.
+    let most = Bytes(Machine::of(Target::Cpu).least_block().get() / NEGLIGIBLE);
     let mut work = vec![Value { inst, frame }];
     let mut seen = 0;
     while let Some(Value { inst, frame }) = work.pop() {
         let Value { inst, frame } = frames.resolve(module, inst, frame);
         let instruction = module.instruction(inst);
-        let small = instruction.array().is_some_and(|a| a.elements().is_some_and(|elements| elements <= MOST_ELEMENTS));
+        let small = instruction.array().is_some_and(|a| array_size(a).is_some_and(|bytes| bytes <= most));
         let plain = instruction.opcode.is_elementwise()
             || matches!(instruction.opcode, Opcode::Constant | Opcode::Iota | Opcode::Broadcast | Opcode::Reshape);
         seen += 1;
-        if !small
-            || !plain
-            || seen > MOST_INSTRUCTIONS
-            || instruction.attribute(&AttrKey::ControlPredecessors).is_some()
-        {
+        if !small || !plain || seen > bounds::CONE || instruction.attribute(&AttrKey::ControlPredecessors).is_some() {
             return false;
         }
         work.extend(instruction.operands.iter().map(|&inst| Value { inst, frame }));

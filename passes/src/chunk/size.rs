@@ -1,8 +1,11 @@
 //! How many rows a block has.
 
+use hlo_memory::cpu::LONGEST_TILE;
 use hlo_memory::{Bytes, Target};
 
 use crate::Machine;
+use crate::bounds;
+use crate::objective::NEGLIGIBLE;
 
 /// The blocks of a loop: `count` blocks of `rows` rows, then `rest` rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -44,24 +47,24 @@ const fn most_blocks(target: Target) -> i64 {
     }
 }
 
+/// Bytes of the largest block: beyond, starting an iteration takes no time that counts on any machine, and each block would be fetched from memory anyway.
+pub(super) const LARGEST_BLOCK: u64 = 64 << 20;
+
 /// Most bytes of a block of a loop of `scatters`, where arguments and results take `floor`.
 pub(super) fn most_bytes(machine: &Machine, floor: Bytes, scatters: usize) -> Bytes {
     let least = machine.least_block().get();
     // XLA:CPU runs them side by side, and one waits for the other at the end of each block: they need larger ones.
     let side_by_side = machine.target == Target::Cpu && scatters > 1;
     let least = if side_by_side { (floor.get() / 16).clamp(least, least.saturating_mul(4)) } else { least };
-    Bytes((floor.get() / 1024).clamp(least, least.max(64 << 20)))
+    Bytes((floor.get() / 1024).clamp(least, least.max(LARGEST_BLOCK)))
 }
 
 /// Blocks have a multiple of this many rows: a TPU keeps long dimensions in tiles of 1024 at most, and a block of whole tiles needs no copy.
+/// One tile more or less matters to nobody in a block of many.
 pub(super) fn granule(target: Target, rows: i64, granule: i64) -> i64 {
-    const TILE: i64 = 1024;
-    let tiled = granule.checked_mul(TILE / crate::flow::gcd(granule, TILE)).unwrap_or(granule);
-    if target == Target::Tpu && rows / tiled >= MANY { tiled } else { granule }
+    let tiled = granule.checked_mul(LONGEST_TILE / crate::flow::gcd(granule, LONGEST_TILE)).unwrap_or(granule);
+    if target == Target::Tpu && rows / tiled >= NEGLIGIBLE as i64 { tiled } else { granule }
 }
-
-/// Blocks of whole tiles are asked for where there are so many tiles that it does not matter.
-const MANY: i64 = 64;
 
 impl Limits {
     /// The largest power of two of rows within the limits. When it leaves a rest, the largest divisor that is more than half of the
@@ -88,14 +91,14 @@ impl Limits {
 
     /// Blocks of `rows` rows, or of slightly fewer or more where the rest would be too small.
     fn split(&self, rows: i64) -> Option<BlockSize> {
-        /// A block that is one granule smaller leaves a rest that is larger by the number of blocks, so two or three tries do.
-        const TRIES: i64 = 8;
+        // A block that is one granule smaller leaves a rest that is larger by the number of blocks, so two or three tries do.
+        let tries = bounds::TRIES as i64;
         let fits = |rows: &i64| {
             let rest = self.rows % rows;
             *rows >= self.fewest && *rows < self.rows && (rest == 0 || rest >= self.fewest)
         };
-        let fewer = (0..TRIES).map(|step| rows - step * self.granule).take_while(|&rows| rows > 0);
-        let more = (1..TRIES).map(|step| rows + step * self.granule).take_while(|&rows| rows <= self.rows / 2);
+        let fewer = (0..tries).map(|step| rows - step * self.granule).take_while(|&rows| rows > 0);
+        let more = (1..tries).map(|step| rows + step * self.granule).take_while(|&rows| rows <= self.rows / 2);
         let rows = fewer.chain(more).find(fits)?;
         Some(BlockSize { rows, count: self.rows / rows, rest: self.rows % rows })
     }

@@ -7,8 +7,7 @@ use std::cmp::Ordering;
 
 use hlo_ir::{ElementType, Opcode};
 
-/// Most intervals one function has.
-const MOST_PIECES: usize = 64;
+use crate::bounds;
 
 /// What a function does on an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -61,7 +60,7 @@ impl Piecewise {
                 _ => {}
             }
         }
-        if joined.len() > MOST_PIECES {
+        if joined.len() > bounds::PIECES {
             let (low, high) = (joined[0].0, joined[joined.len() - 1].1);
             joined = vec![(low, high, Image::Unknown)];
         }

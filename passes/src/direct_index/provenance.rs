@@ -6,13 +6,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::affine::{self, Affine};
 use super::piecewise::{Image, Piecewise};
-
-/// Most instructions between an index and its sources.
-const MOST_INSTRUCTIONS: usize = 1024;
-/// Elements of the largest constant that is looked into.
-const MOST_ELEMENTS: u64 = 4096;
-/// Longest chain that is followed.
-const MOST_LEVELS: usize = 200;
+use crate::bounds;
 
 /// One element of an index array as a function of one element of a source array.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,7 +55,7 @@ impl<'m> Tracer<'m> {
     /// Whether the last `select` on the way to the element chooses between a value of the source and another one.
     fn is_given(&mut self, mut id: InstructionId, at: &Affine, size: i128) -> bool {
         let mut at = at.clone();
-        for _ in 0..MOST_LEVELS {
+        for _ in 0..bounds::LEVELS {
             let inst = self.module.instruction(id);
             if inst.opcode == Opcode::Select {
                 let near = |piece: &&(i128, i128, Image)| piece.0 < size && piece.1 >= -4 * size;
@@ -104,7 +98,7 @@ impl<'m> Tracer<'m> {
             let function = Piecewise::identity(self.element_type(id)?)?;
             return Some(Element::Of(Origin { at: at.clone(), function, as_given: false }));
         }
-        if self.level == MOST_LEVELS || self.known.len() == MOST_INSTRUCTIONS {
+        if self.level == bounds::LEVELS || self.known.len() == bounds::CONE {
             return None;
         }
         let key = (id, at.clone());
@@ -241,7 +235,7 @@ impl<'m> Tracer<'m> {
 /// The value of a constant at a position that is the same for every row, or of one whose elements are all the same.
 fn constant(module: &Module, id: InstructionId, at: &Affine) -> Option<Element> {
     let inst = module.instruction(id);
-    let small = inst.array()?.elements()? <= MOST_ELEMENTS;
+    let small = inst.array()?.elements()? <= bounds::ELEMENTS;
     let values = Literal::of(inst).filter(|_| small)?.integers()?;
     let first = *values.first()?;
     if values.iter().all(|value| *value == first) {
@@ -267,7 +261,7 @@ pub(super) fn sources(module: &Module, index: InstructionId) -> Vec<InstructionI
     let mut seen = IndexSet::new();
     let mut work = vec![index];
     while let Some(id) = work.pop() {
-        if seen.len() == MOST_INSTRUCTIONS || !seen.insert(id) {
+        if seen.len() == bounds::CONE || !seen.insert(id) {
             continue;
         }
         let inst = module.instruction(id);

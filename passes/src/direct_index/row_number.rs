@@ -6,9 +6,7 @@ use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
 use super::affine::{self, Affine};
 use super::piecewise::Image;
 use super::provenance::Tracer;
-
-/// Most instructions that are looked at on the way to a counter.
-const MOST_INSTRUCTIONS: usize = 256;
+use crate::bounds;
 
 /// The row dimension (counted without the dimension `vector_dim` of components) whose position component `component` of an index array holds
 /// in every row; `None` if that is not proven.
@@ -41,7 +39,7 @@ fn counted(module: &Module, index: InstructionId, at: &Affine, counter: Instruct
 fn counters(module: &Module, index: InstructionId) -> Vec<InstructionId> {
     let (mut work, mut seen, mut found) = (vec![index], Vec::new(), Vec::new());
     while let Some(id) = work.pop() {
-        if seen.contains(&id) || seen.len() == MOST_INSTRUCTIONS {
+        if seen.contains(&id) || seen.len() == bounds::CONE {
             continue;
         }
         seen.push(id);

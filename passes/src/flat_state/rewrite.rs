@@ -8,10 +8,7 @@ use hlo_ir::{AttrKey, Attribute, ComputationId, Instruction, InstructionId, Modu
 
 use super::loops::{Loops, may_inline};
 use super::tree::{Tree, flat};
-use crate::Reason;
-
-/// Most instructions that inlined calls may add; nested calls can grow exponentially.
-const MOST_INSTRUCTIONS: usize = 100_000;
+use crate::{Reason, bounds};
 
 /// Writes every loop with a flat state.
 pub(super) fn flatten(module: &Module, patch: &mut Patch, loops: &Loops) -> Result<(), Reason> {
@@ -224,8 +221,8 @@ impl Rewriter<'_> {
         said: Option<&str>,
     ) -> Result<InstructionId, Reason> {
         self.added += 1;
-        if self.added > MOST_INSTRUCTIONS {
-            let message = format!("calls inlined would add more than {MOST_INSTRUCTIONS} instructions");
+        if self.added > bounds::MODULE {
+            let message = format!("calls inlined would add more than {} instructions", bounds::MODULE);
             return Err(Reason { code: "too-large", message });
         }
         let operands: Vec<InstructionId> = inputs.iter().map(|input| self.whole(input)).collect();

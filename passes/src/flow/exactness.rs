@@ -5,6 +5,7 @@
 //! a kernel, so whoever moves one of the two without the other can change a last bit.
 
 use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
+use hlo_memory::excess::FEWEST_ELEMENTS;
 use indexmap::IndexSet;
 
 use super::first_array;
@@ -230,13 +231,12 @@ pub fn is_rounded(module: &Module, mut id: InstructionId) -> bool {
 /// Whether an instruction reduces a large array of floats to one number. XLA:CPU gives these to a library, which sums in an order of its own whether
 /// the terms stand in memory or not; it computes functions by its own polynomials, though.
 pub fn is_total(module: &Module, id: InstructionId) -> bool {
-    const LARGE: u64 = 4096;
     let inst = module.instruction(id);
     let terms = inst.operands.first().and_then(|&terms| module.instruction(terms).array()?.elements());
     // The library knows no complex numbers, and sums floats of 16 bits in 32.
     let known = |element| matches!(element, ElementType::F32 | ElementType::F64);
     let number = inst.array().is_some_and(|array| array.rank() == 0 && known(array.element_type));
-    inst.opcode == Opcode::Reduce && number && terms >= Some(LARGE)
+    inst.opcode == Opcode::Reduce && number && terms >= Some(FEWEST_ELEMENTS)
 }
 
 #[cfg(test)]

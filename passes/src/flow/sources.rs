@@ -11,9 +11,7 @@ use indexmap::{IndexMap, IndexSet};
 use smallvec::SmallVec;
 
 use super::{Frames, Value, adds_floats, keeps_product};
-
-/// Values looked at before the answer is *yes* for safety's sake: calls that call two others each double in every level.
-const MOST: usize = 4096;
+use crate::bounds;
 
 /// Of what a value is made; `None` where that is not known.
 type MadeOf<'a> = dyn Fn(InstructionId) -> Option<Vec<InstructionId>> + 'a;
@@ -79,7 +77,7 @@ impl<'a> Sources<'a> {
         let mut frames = Frames::new(Vec::new());
         let mut found = IndexSet::from([id]);
         let mut next = 0;
-        while let Some(&id) = found.get_index(next).filter(|_| next < MOST) {
+        while let Some(&id) = found.get_index(next).filter(|_| next < bounds::CONE) {
             next += 1;
             let value = frames.resolve(self.module, id, 0);
             found.insert(value.inst);
@@ -98,7 +96,8 @@ impl<'a> Sources<'a> {
             if !seen.insert(value) {
                 continue;
             }
-            if seen.len() > MOST {
+            // Calls that call two others each double in every level: *yes* for safety's sake.
+            if seen.len() > bounds::CONE {
                 return true;
             }
             match made_of(value.inst) {

@@ -5,12 +5,7 @@ use hlo_ir::edit::{self, Patch};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, metadata};
 use indexmap::IndexSet;
 
-use crate::Reason;
-
-/// Most instructions that one patch may add; nested calls can grow exponentially.
-const MOST_INSTRUCTIONS: usize = 100_000;
-/// Deepest nesting that is inlined; what lies deeper stays a call.
-const MOST_LEVELS: usize = 64;
+use crate::{Reason, bounds};
 
 /// Why a call may not be inlined, or `None`.
 pub(crate) fn obstacle(module: &Module, call: InstructionId) -> Option<Reason> {
@@ -117,7 +112,7 @@ impl<'a> Inliner<'a> {
             let mapped = |old: InstructionId| new[old].expect("definitions come before uses");
             let copied = if let Some(number) = inst.parameter_number() {
                 operands[usize::try_from(number).expect("the verifier checks parameter numbers")]
-            } else if inst.opcode == Opcode::Call && level < MOST_LEVELS && obstacle(self.module, id).is_none() {
+            } else if inst.opcode == Opcode::Call && level < bounds::LEVELS && obstacle(self.module, id).is_none() {
                 let operands: Vec<_> = inst.operands.iter().map(|&old| mapped(old)).collect();
                 let inner = inst.computation(&AttrKey::ToApply).expect("it has no obstacle");
                 let said = metadata::in_place_of(call, inst.raw(&AttrKey::Metadata));
@@ -136,8 +131,8 @@ impl<'a> Inliner<'a> {
 
     fn add(&mut self, into: ComputationId, instruction: Instruction) -> Result<InstructionId, Reason> {
         self.added += 1;
-        if self.added > MOST_INSTRUCTIONS {
-            let message = format!("inlining would add more than {MOST_INSTRUCTIONS} instructions");
+        if self.added > bounds::MODULE {
+            let message = format!("inlining would add more than {} instructions", bounds::MODULE);
             return Err(Reason { code: "too-large", message });
         }
         Ok(self.patch.add(into, instruction))

@@ -7,7 +7,8 @@ use indexmap::IndexSet;
 use smallvec::SmallVec;
 
 use super::body;
-use crate::{Context, Finding, Grade, Outcome};
+use crate::objective::{MATTERS, NEGLIGIBLE};
+use crate::{Context, Finding, Grade, Outcome, bounds};
 
 /// A scatter or gather and the calls to inline for it, in text order.
 pub(super) struct Target {
@@ -25,9 +26,6 @@ impl Target {
     }
 }
 
-/// Instructions looked at for all sinks together; what lies behind is not offered.
-const MOST_WORK: usize = 2_000_000;
-
 /// For every scatter and gather of at least `min_saving` bytes the calls in its operands and, if it stands in a called computation, the
 /// calls around it and in their operands. Sinks that need the same calls share one target.
 pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
@@ -37,7 +35,7 @@ pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
     }
     let inside = largest_inside(module);
     let mut search =
-        Search { module, callers: graph::callers(module), places: places(module), inside, work_left: MOST_WORK };
+        Search { module, callers: graph::callers(module), places: places(module), inside, work_left: bounds::MODULE };
     let mut seen = IndexSet::new();
     let mut targets = Vec::new();
     for (sink, inst) in module.live_instructions() {
@@ -60,9 +58,6 @@ pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
 fn share(context: &Context<'_>, part: u64) -> Bytes {
     Bytes(context.estimate.temporaries.get() / part).max(context.options.min_saving).max(Bytes(1))
 }
-
-/// A call is small if it takes and makes less than this part of the temporaries, as a divisor.
-const SMALL: u64 = 1024;
 
 /// Bytes of the largest array the instruction reads or writes.
 fn bytes(module: &Module, id: InstructionId) -> Bytes {
@@ -142,8 +137,7 @@ impl Search<'_> {
 
     /// If calls together take, make or hide a large part of the temporaries, they hide how large values flow: then all of them that are not small.
     fn around_large(&mut self, context: &Context<'_>) -> Option<Target> {
-        const LARGE: u64 = 16;
-        let (large, least) = (share(context, LARGE), share(context, SMALL));
+        let (large, least) = (share(context, MATTERS), share(context, NEGLIGIBLE));
         let (mut calls, mut hidden) = (IndexSet::new(), Bytes::ZERO);
         if context.estimate.temporaries == Bytes::ZERO {
             return None;
@@ -171,7 +165,7 @@ impl Search<'_> {
         let mut calls: IndexSet<InstructionId> =
             around.iter().flat_map(|target| target.calls.iter().copied()).collect();
         let known = calls.len();
-        let small = between(self, share(context, SMALL));
+        let small = between(self, share(context, NEGLIGIBLE));
         calls.extend(small.into_iter().filter(|&call| body::obstacle(module, call).is_none()));
         let mut calls: Vec<InstructionId> = calls.into_iter().collect();
         calls.sort_by_key(|&id| self.places[id]);

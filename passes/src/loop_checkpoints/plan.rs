@@ -6,6 +6,7 @@ use hlo_memory::{Bytes, size};
 use indexmap::IndexSet;
 
 use crate::loops::{Counted, Order, Reader, Readers, Stacks};
+use crate::objective::NEGLIGIBLE;
 
 /// Steps of a loop that are run again in the loop that reads its stacks.
 pub(super) struct Plan<'a> {
@@ -156,7 +157,7 @@ fn length(steps: i64, is_single: bool, [state, row]: [Bytes; 2]) -> Option<i64> 
         (1..=steps.isqrt()).filter(|divisor| steps % divisor == 0).flat_map(|divisor| [divisor, steps / divisor]);
     let dividing = divisors.filter(|length| (2..steps).contains(length)).min_by_key(|&length| (taken(length), length));
     let all = row.get().saturating_mul(u64::try_from(steps).unwrap_or(u64::MAX));
-    let worth = |&dividing: &i64| taken(dividing) <= taken(any).saturating_add(all / 100);
+    let worth = |&dividing: &i64| taken(dividing) <= taken(any).saturating_add(all / NEGLIGIBLE);
     Some(dividing.filter(worth).unwrap_or(any))
 }
 

@@ -7,14 +7,15 @@ use hlo_memory::{Bytes, size};
 use indexmap::{IndexMap, IndexSet};
 
 use super::readers::Taken;
+use crate::Context;
+use crate::bounds;
 use crate::flow::{OperandFlow, Rows, is_rounded, is_slow, pull};
+use crate::machine::LINE;
 
-/// Most operations to compute a row again: index arithmetic needs a dozen or two.
-const MOST_OPERATIONS: usize = 64;
 /// Most elements of something that is computed again as a whole for every row.
 const MOST_WHOLE: u64 = 64;
 /// Fewest bytes beside each other that are worth reading again and again: with 64 a loop of eight rounds took 1.4 times as long.
-const SHORTEST_RUN: i64 = 256;
+const SHORTEST_RUN: i64 = 4 * LINE as i64;
 
 /// How much of a value is needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -61,7 +62,7 @@ impl Cone {
         let makes = cone.nodes.first().is_some_and(|(_, node)| *node != Node::Leaf);
         // A float of 16 bits that is computed may lose its rounding in a fusion; as a leaf it would be rounded.
         let rounded = cone.leaves().any(|(id, _)| is_rounded(module, id));
-        (makes && !rounded && cone.anew().count() <= MOST_OPERATIONS).then_some(cone)
+        (makes && !rounded && cone.anew().count() <= bounds::CONE).then_some(cone)
     }
 
     /// The same where each row is computed once: what is costly and read by something else too stays in memory.
@@ -118,11 +119,6 @@ impl Cone {
     }
 }
 
-/// Fewest rows of a product that meet a whole operand in a step: with 64 of them XLA:CPU's products reach two thirds of the speed of large ones.
-const MANY_ROWS: u64 = 128;
-/// Most bytes of what every step reads as a whole, beside operands of products: it stays in the cache.
-const CACHED: u64 = 1 << 20;
-
 impl Cone {
     /// Bytes of the largest block that a step computes, the rows themselves or something that they are made of.
     pub(super) fn largest_part(&self, module: &Module, taken: Taken) -> Bytes {
@@ -133,18 +129,20 @@ impl Cone {
         parts.max().unwrap_or(Bytes::ZERO)
     }
 
-    /// Whether what every step reads as a whole is small, no larger than what it makes of it, or an operand of a product of many rows.
-    pub(super) fn has_small_wholes(&self, module: &Module, taken: Taken) -> bool {
+    /// Whether what every step reads as a whole stays in the cache, is no larger than what it makes of it, or an operand of a product of many rows.
+    pub(super) fn has_small_wholes(&self, context: &Context<'_>, taken: Taken) -> bool {
+        let (module, machine) = (context.module, context.options.machine());
         self.nodes.iter().all(|(&(id, form), node)| {
             let (Node::Operation(forms), Form::Part(dim, _)) = (node, form) else { return true };
             let inst = module.instruction(id);
             let wholes = inst.operands.iter().zip(forms).enumerate().filter(|(_, (_, form))| **form == Form::Whole);
             wholes.into_iter().all(|(side, (&whole, _))| {
                 if inst.opcode == Opcode::Dot {
-                    return rows_of_product(module, inst, (side, dim), taken).is_some_and(|rows| rows >= MANY_ROWS);
+                    return rows_of_product(module, inst, (side, dim), taken)
+                        .is_some_and(|rows| rows >= 2 * machine.few_rows);
                 }
                 let made = part_size(module, id, dim, taken);
-                size::shape_size(module.shape(whole)).is_some_and(|read| read.get() <= CACHED || Some(read) <= made)
+                size::shape_size(module.shape(whole)).is_some_and(|read| read <= machine.cache || Some(read) <= made)
             })
         })
     }

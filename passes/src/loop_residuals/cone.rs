@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use hlo_ir::{InstructionId, Module, Opcode};
 
+use crate::bounds;
 use crate::flow::Value;
 use crate::loops::Stacks;
-
-/// Most operations to compute one row again. What they cost is weighed in `cut.rs`; this bounds the size of the text.
-const MOST_OPERATIONS: usize = 1024;
 
 /// A value as it was some steps before the one whose row is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -59,7 +57,7 @@ pub(super) fn cone(module: &Module, stacks: &mut Stacks, index: usize, dropped: 
         let node = node(module, stacks, at.value, dropped)?;
         work.extend(node.needs(at));
         cone.insert(at, node);
-        if cone.len() > MOST_OPERATIONS {
+        if cone.len() > bounds::CONE {
             return None;
         }
     }

@@ -5,12 +5,11 @@
 
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
+use indexmap::{IndexMap, IndexSet};
 
 use super::body::{Body, Counter, FAR};
+use crate::bounds;
 use crate::flow::Value;
-
-/// Loops behind each other through which the beginning of a counter is followed.
-const MOST_LOOPS: usize = 8;
 
 /// The counters of a loop, and how many steps it makes, if one of its counters says so.
 pub(crate) struct Counted {
@@ -21,11 +20,38 @@ pub(crate) struct Counted {
 impl Counted {
     /// A loop that begins with a tuple.
     pub(crate) fn of(module: &Module, site: InstructionId) -> Option<Self> {
-        of(module, site, MOST_LOOPS)
+        of(module, site, &mut Before::default())
     }
 }
 
-fn of(module: &Module, site: InstructionId, loops: usize) -> Option<Counted> {
+/// How far each element of a loop's state has counted when the loop ends, by the loop.
+#[derive(Default)]
+struct Before {
+    known: IndexMap<InstructionId, IndexMap<usize, i64>>,
+    level: usize,
+}
+
+impl Before {
+    /// What an element of the state of a loop has counted to when it ends.
+    fn end(&mut self, module: &Module, site: InstructionId, element: usize) -> Option<i64> {
+        if let Some(ends) = self.known.get(&site) {
+            return ends.get(&element).copied();
+        }
+        if self.level == bounds::LEVELS {
+            return None;
+        }
+        self.level += 1;
+        let counted = of(module, site, self);
+        self.level -= 1;
+        let ends = counted.map(|Counted { body, steps }| {
+            let end = |counter: &Counter| counter.start.checked_add(counter.step.checked_mul(steps?)?);
+            body.counters.iter().filter_map(|(&element, counter)| Some((element, end(counter)?))).collect()
+        });
+        self.known.entry(site).or_insert(ends.unwrap_or_default()).get(&element).copied()
+    }
+}
+
+fn of(module: &Module, site: InstructionId, before: &mut Before) -> Option<Counted> {
     let inst = module.instruction(site);
     let tuple = module.instruction(*inst.operands.first()?);
     if inst.opcode != Opcode::While || tuple.opcode != Opcode::Tuple {
@@ -41,7 +67,7 @@ fn of(module: &Module, site: InstructionId, loops: usize) -> Option<Counted> {
         let is_bound = bounds.iter().flatten().any(|bound| bound.0 == element);
         if let Some(step) = step(module, &mut body, element)
             && (is_wide(module, initial) || (is_bound && step == 1))
-            && let Some(start) = start(module, initial, loops)
+            && let Some(start) = start(module, initial, before)
         {
             body.counters.insert(element, Counter { step, start });
         }
@@ -79,13 +105,10 @@ fn step(module: &Module, body: &mut Body, element: usize) -> Option<i64> {
 }
 
 /// An initial value: a number, or what a loop before has counted to.
-fn start(module: &Module, initial: InstructionId, loops: usize) -> Option<i64> {
+fn start(module: &Module, initial: InstructionId, before: &mut Before) -> Option<i64> {
     let inst = module.instruction(initial);
-    let number = if inst.opcode == Opcode::GetTupleElement && loops > 0 {
-        let before = of(module, inst.operands[0], loops - 1)?;
-        let element = usize::try_from(inst.int(&AttrKey::Index)?).ok()?;
-        let counter = before.body.counters.get(&element)?;
-        counter.start.checked_add(counter.step.checked_mul(before.steps?)?)?
+    let number = if inst.opcode == Opcode::GetTupleElement {
+        before.end(module, inst.operands[0], usize::try_from(inst.int(&AttrKey::Index)?).ok()?)?
     } else {
         i64::try_from(scalar_integer(inst)?).ok()?
     };
@@ -101,11 +124,14 @@ fn is_wide(module: &Module, id: InstructionId) -> bool {
 fn bounds(module: &Module, condition: ComputationId) -> Option<Vec<(usize, i64)>> {
     let mut side = Body::new(module, condition)?;
     let mut work = vec![side.top(module, module.computation(condition).root)];
-    let mut found = Vec::new();
+    let (mut found, mut seen) = (Vec::new(), IndexSet::new());
     while let Some(at) = work.pop() {
         let at = side.strip(module, at);
+        if !seen.insert(at) {
+            continue;
+        }
         let inst = module.instruction(at.inst);
-        if inst.opcode == Opcode::And && found.len() + work.len() < MOST_LOOPS {
+        if inst.opcode == Opcode::And {
             work.extend(inst.operands.iter().map(|&operand| side.resolve(module, operand, at)));
         } else {
             found.push(bound_of(module, &mut side, at)?);

@@ -1,10 +1,7 @@
 //! What passes found in states of the module that the search may come back to: a state is asked about once.
 
 use super::candidate::Candidate;
-use crate::PassKind;
-
-/// Most answers kept: a search steps back over few states.
-const MOST: usize = 8;
+use crate::{PassKind, bounds};
 
 /// Answers by the state of the module they are about. States are numbered as they come; the latest ones go first when the search steps back.
 #[derive(Default)]
@@ -51,7 +48,8 @@ impl FindingsCache {
 
     /// Notes what the passes of a kind say about the module as it is now.
     pub(super) fn note(&mut self, kind: PassKind, findings: &[Candidate]) {
-        if self.answers.len() >= MOST {
+        // A search steps back over few states.
+        if self.answers.len() >= bounds::TRIES {
             self.answers.remove(0);
         }
         self.answers.push(Answer { state: self.state, kind, findings: findings.to_vec() });

@@ -11,12 +11,9 @@ use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound, side_by_side};
 use indexmap::IndexMap;
 
 use crate::Machine;
+use crate::bounds;
 use crate::run_time::{estimate_and_time, run_time};
 
-/// Most estimates at a time. Each holds two modules, of less than 100,000 instructions of about a KiB: together a GiB and a half at worst.
-const MOST_AT_A_TIME: usize = 8;
-/// Instructions from which on an estimate takes milliseconds, of which a thread takes some hundredths to begin.
-const WORTH_A_THREAD: usize = 200;
 /// What an estimator says of a form.
 pub(super) type Answer = Result<Estimate, EstimateError>;
 /// What was said of a form.
@@ -72,11 +69,11 @@ impl<'a> Memoized<'a> {
         seconds
     }
 
-    /// How many changes of a module are estimated [ahead](Self::ahead) at a time.
+    /// How many changes of a module are estimated [ahead](Self::ahead) at a time. Each holds two modules, of less than 100,000 instructions of about a KiB: together a GiB
+    /// and a half at worst.
     pub(super) fn at_a_time(&self, module: &Module) -> usize {
-        let worth = module.instruction_count() >= WORTH_A_THREAD && !module.is_large();
         match self.estimator.shared() {
-            Some(_) if worth => thread::available_parallelism().map_or(1, usize::from).min(MOST_AT_A_TIME),
+            Some(_) if !module.is_large() => thread::available_parallelism().map_or(1, usize::from).min(bounds::TRIES),
             _ => 1,
         }
     }

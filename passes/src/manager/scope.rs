@@ -11,14 +11,12 @@ use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, SavingBound};
 use indexmap::IndexSet;
 
-use crate::Pass;
+use crate::{Pass, bounds};
 
-/// Instructions looked at when every candidate of a step is estimated; with more, bounds come first. A step below takes seconds.
-const EXHAUSTIVE: usize = 1_000_000;
-
-/// Whether a step with so many candidates on a module of so many instructions begins with bounds.
+/// Whether a step with so many candidates on a module of so many instructions begins with bounds, because estimating every candidate would take too long:
+/// a descent makes several of them.
 pub(super) fn is_large(candidates: usize, instructions: usize) -> bool {
-    candidates.saturating_mul(instructions) > EXHAUSTIVE
+    candidates.saturating_mul(instructions) > bounds::SHORT / bounds::TRIES
 }
 
 /// Instructions that run from the entry, those of computations it calls once for each call.

@@ -5,7 +5,6 @@ mod alike;
 mod behind;
 mod best;
 mod bound_order;
-mod candidate_order;
 mod companions;
 mod findings;
 mod freedom;
@@ -36,33 +35,15 @@ use super::trial::{self, Claim, Score};
 use super::trial_record::{Trial, Tried};
 use super::watch::{Observer, Statistics};
 use super::{Remark, Rewrite, RunError, RunReport};
+use crate::objective::{MATTERS, NEGLIGIBLE};
 use crate::origins::Origins;
-use crate::{Grade, Options, Outcome, Pass, PassKind};
-use candidate_order::PastSavings;
+use crate::{Grade, Options, Outcome, Pass, PassKind, bounds};
 use freedom::Freedom;
 use libraries::KnownLibraries;
 pub use replay::Recording;
 use restarts::{Checkpoint, Restarts};
 use speed::Stage;
 use steps::{Made, Step};
-
-/// Most steps of one run: far above what real modules need, low enough that a pass which never settles is noticed.
-const MOST_STEPS: usize = 512;
-/// Most estimates of one run for a small module.
-const MOST_TRIALS: usize = 4096;
-/// Fewest estimates that even the largest module gets.
-const FEWEST_TRIALS: usize = 64;
-/// Instructions looked at in all estimates together; an estimate takes about twenty microseconds per instruction of a large module, so this
-/// is some minutes at worst.
-const INSTRUCTION_BUDGET: usize = 16_000_000;
-/// Where not every candidate is estimated, those that follow so many which were no better than the best one are left for the next step.
-const PATIENCE: usize = 8;
-
-/// Steps that may follow each other before the peak falls. Each asks for an estimate of every candidate, so a descent that comes to nothing costs eight of these; so many
-/// places may hold as much as the peak.
-const MOST_TENTATIVE: usize = 8;
-/// The part of the total that each of them may raise it by, as a divisor: what a loop adds for its counter and its blocks.
-const RISE: u64 = 100;
 
 /// A rewrite that was made and is kept out of the result by [`Options::bisect_limit`].
 pub(super) struct LeftOut {
@@ -118,9 +99,8 @@ pub(super) struct Search<'a> {
     pub(super) left_out: Vec<LeftOut>,
     /// Ways that were not taken.
     restarts: Restarts,
-    savings: PastSavings,
     /// Enabling changes that led to nothing better than what was found without them.
-    in_vain: IndexSet<candidate_order::Key>,
+    in_vain: IndexSet<trial_cache::Key>,
     libraries: KnownLibraries,
     /// Searches for waste that are left.
     searches_left: usize,
@@ -149,7 +129,7 @@ impl<'a> Search<'a> {
         let before = statistics.estimates.measure(|| estimator.estimate(module))?;
         let is_timed = options.target != Target::Cpu || passes.iter().any(|pass| pass.is_timed());
         let seconds_before = (is_timed && !module.is_scheduled()).then(|| estimator.seconds(module)).flatten();
-        let trials = (INSTRUCTION_BUDGET / size).clamp(FEWEST_TRIALS, MOST_TRIALS);
+        let trials = (bounds::WORK / size).max(1);
         Ok(Self {
             origins: Origins::new(module),
             inlined_size: scope::inlined_size(module),
@@ -178,7 +158,6 @@ impl<'a> Search<'a> {
             limited: false,
             left_out: Vec::new(),
             restarts: Restarts::default(),
-            savings: PastSavings::default(),
             in_vain: IndexSet::new(),
             libraries: KnownLibraries::default(),
             searches_left: usize::MAX,
@@ -282,7 +261,7 @@ impl<'a> Search<'a> {
     /// Writes the module in the form that the user asked for, whatever that form needs; what follows looks at that form.
     fn change_form(&mut self) -> Result<(), RunError> {
         while let Some(candidate) = self.gather(PassKind::Form).into_iter().next() {
-            if self.steps.len() >= MOST_STEPS || !self.take(candidate)? {
+            if self.steps.len() >= bounds::STEPS || !self.take(candidate)? {
                 break;
             }
             self.commit();
@@ -314,7 +293,7 @@ impl<'a> Search<'a> {
     /// The score of the module in a form that was estimated: what counts lies within a twentieth of the peak, since less is not worth several steps.
     fn score(&self, estimate: &Estimate) -> Score {
         let peak = self.committed_estimate.timeline.iter().max().copied().unwrap_or_default();
-        let least = self.least().max(Bytes(peak.get() / pairs::GAIN)).max(Bytes(1));
+        let least = self.least().max(Bytes(peak.get() / MATTERS)).max(Bytes(1));
         Score::of(estimate, self.rises(estimate), peak - least)
     }
 
@@ -335,7 +314,7 @@ impl<'a> Search<'a> {
     /// The smallest saving of one step that counts: what the user says, and where the model is rough no less than a hundredth.
     pub(super) fn least(&self) -> Bytes {
         let now = &self.committed_estimate;
-        let rough = Bytes(if now.model == Model::Rough { now.total_with_scratch().get() / 100 } else { 0 });
+        let rough = Bytes(if now.model == Model::Rough { now.total_with_scratch().get() / NEGLIGIBLE } else { 0 });
         self.options.min_saving.max(rough)
     }
 
@@ -344,9 +323,9 @@ impl<'a> Search<'a> {
         match (start.model, self.options.target) {
             // XLA:TPU moves buffers out of its main memory, and fuses most by rules of its own.
             (Model::Rough, Target::Tpu) => {
-                Bytes((start.total_with_scratch().get() / 20).max(start.temporaries.get() / 3))
+                Bytes((start.total_with_scratch().get() / MATTERS).max(start.temporaries.get() / 3))
             }
-            (Model::Rough, _) => Bytes(start.total_with_scratch().get() / 20),
+            (Model::Rough, _) => Bytes(start.total_with_scratch().get() / MATTERS),
             _ => Bytes::ZERO,
         }
     }
@@ -360,10 +339,10 @@ impl<'a> Search<'a> {
     }
 
     /// What a step may raise the total by that lowers what lies at the peak in other places only: where several hold as much, each must be changed before the
-    /// peak falls. Such steps are put back unless it does.
+    /// peak falls. What a loop adds for its counter and its blocks is negligible. Such steps are put back unless the peak falls.
     fn tentative_rise(&self) -> Bytes {
-        let is_short = self.is_small() && self.steps.len() < self.committed + MOST_TENTATIVE;
-        Bytes(if is_short { self.now.total_with_scratch().get() / RISE } else { 0 })
+        let is_short = self.is_small() && self.steps.len() < self.committed + bounds::TRIES;
+        Bytes(if is_short { self.now.total_with_scratch().get() / NEGLIGIBLE } else { 0 })
     }
 
     /// Memory with the candidate applied, as far as it is not `known`; the module is left as it is. `None` if there is no figure.
@@ -480,7 +459,7 @@ impl<'a> Search<'a> {
     pub(super) fn clean_up(&mut self) -> Result<(), RunError> {
         let mut refused = 0;
         while let Some(candidate) = self.gather(PassKind::CleanUp).into_iter().nth(refused) {
-            if self.steps.len() >= MOST_STEPS || self.trials_left == 0 {
+            if self.steps.len() >= bounds::STEPS || self.trials_left == 0 {
                 self.limited = true;
                 break;
             }

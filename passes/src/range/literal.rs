@@ -4,14 +4,12 @@ use hlo_ir::Instruction;
 use hlo_ir::literal::Literal;
 
 use super::{Range, Region};
-
-/// Elements of the largest constant that is read one by one.
-const MOST_ELEMENTS: u64 = 1 << 16;
+use crate::bounds;
 
 /// The values in a region of a constant; `None` for other instructions and for constants that are too large, left out, or no integers.
 pub(super) fn range(inst: &Instruction, region: &Region) -> Option<Range> {
     let array = inst.array()?;
-    if array.elements()? > MOST_ELEMENTS {
+    if array.elements()? > bounds::ELEMENTS {
         return None;
     }
     let values = Literal::of(inst)?.integers()?;

@@ -6,13 +6,10 @@
 //! - *closed*: a set that holds the initial value and that the body does not leave, tried with a few growing candidates.
 
 use hlo_ir::{AttrKey, InstructionId, Opcode};
+use indexmap::IndexSet;
 
 use super::{Frame, FrameId, Path, Range, Ranges, Value};
-
-/// Growing candidates for a closed set.
-const MOST_CANDIDATES: usize = 4;
-/// Longest chain of tuples, calls and copies that is looked through.
-const MOST_LINKS: usize = 1000;
+use crate::bounds;
 
 /// An element of the state of a loop, seen from the frame its operand is evaluated in.
 struct Element {
@@ -104,11 +101,15 @@ impl Ranges<'_> {
         let frame = self.loop_frame(element, &AttrKey::Condition, None)?;
         let mut work = vec![(frame, self.module.computation(condition).root)];
         let mut last = None;
+        let mut seen = IndexSet::new();
         while let Some((at, id)) = work.pop() {
             let (at, id, _) = self.resolve(at, id, Path::new());
+            if !seen.insert((at, id)) {
+                continue;
+            }
             let inst = self.module.instruction(id);
             let [a, b] = inst.operands[..] else { continue };
-            if inst.opcode == Opcode::And && work.len() < MOST_CANDIDATES {
+            if inst.opcode == Opcode::And {
                 work.extend([(at, a), (at, b)]);
                 continue;
             }
@@ -136,7 +137,7 @@ impl Ranges<'_> {
         let inst = self.module.instruction(element.site);
         let mut candidate = self.evaluate_whole(element.parent, *inst.operands.first()?, &element.path);
         let root = self.module.computation(inst.computation(&AttrKey::Body)?).root;
-        for _ in 0..MOST_CANDIDATES {
+        for _ in 0..bounds::TRIES {
             let known = Some((element.path.clone(), candidate.clone()));
             let frame = self.loop_frame(element, &AttrKey::Body, known)?;
             let next = self.evaluate_whole(frame, root, &element.path);
@@ -155,7 +156,7 @@ impl Ranges<'_> {
 
     /// The instruction that makes a value, looking through tuples, barriers, copies and calls.
     fn resolve(&mut self, mut frame: FrameId, mut id: InstructionId, mut path: Path) -> (FrameId, InstructionId, Path) {
-        for _ in 0..MOST_LINKS {
+        for _ in 0..bounds::CONE {
             let inst = self.module.instruction(id);
             let first = inst.operands.first().copied();
             let next = match (inst.opcode, first) {

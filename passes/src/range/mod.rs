@@ -32,10 +32,7 @@ use smallvec::SmallVec;
 pub use region::Region;
 pub use set::Range;
 
-/// Most steps for one question.
-const MOST_STEPS: u32 = 20_000;
-/// Deepest chain of operands that is followed.
-const MOST_LEVELS: u32 = 200;
+use crate::bounds;
 
 /// Position of an array in a nested tuple.
 type Path = SmallVec<[i64; 2]>;
@@ -73,8 +70,8 @@ pub struct Ranges<'m> {
     callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
     frames: IndexSet<Frame>,
     known: IndexMap<(FrameId, Value), Range>,
-    steps_left: u32,
-    level: u32,
+    steps_left: usize,
+    level: usize,
 }
 
 impl<'m> Ranges<'m> {
@@ -85,7 +82,7 @@ impl<'m> Ranges<'m> {
             callers: graph::callers(module),
             frames: IndexSet::from([Frame::Anywhere]),
             known: IndexMap::new(),
-            steps_left: MOST_STEPS,
+            steps_left: bounds::CONE,
             level: 0,
         }
     }
@@ -98,7 +95,7 @@ impl<'m> Ranges<'m> {
     }
     /// Values that the elements in `region` of an array instruction can have.
     pub fn of_region(&mut self, id: InstructionId, region: Region) -> Range {
-        self.steps_left = MOST_STEPS;
+        self.steps_left = bounds::CONE;
         self.evaluate(ANYWHERE, Value { id, path: Path::new(), region })
     }
 
@@ -123,7 +120,7 @@ impl<'m> Ranges<'m> {
         if full == Range::all() {
             return full;
         }
-        if self.steps_left == 0 || self.level == MOST_LEVELS {
+        if self.steps_left == 0 || self.level == bounds::LEVELS {
             return self.constant(&value).unwrap_or(full);
         }
         let key = (frame, value);

@@ -6,11 +6,7 @@
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 
 use super::{FrameId, Range, Ranges, Value};
-
-/// Deepest nesting of conditions and of branches that is looked into.
-const MOST_LEVELS: u32 = 8;
-/// How far two instructions are compared to find that they compute the same.
-const SAME_LEVELS: u32 = 4;
+use crate::bounds;
 
 /// Values that an instruction can have where a condition holds.
 #[derive(Clone, Debug)]
@@ -31,18 +27,18 @@ impl Ranges<'_> {
                 continue;
             }
             let mut constraints = outer.to_vec();
-            if same_shape && outer.len() < 64 {
+            if same_shape && outer.len() < bounds::LEVELS {
                 let at = Value { id: condition, ..value.clone() };
-                constraints.extend(self.constraints(frame, &at, truth, MOST_LEVELS));
+                constraints.extend(self.constraints(frame, &at, truth, bounds::BRANCHING));
             }
             let at = Value { id: branch, ..value.clone() };
-            range = range.union(&self.refined(frame, &at, &constraints, MOST_LEVELS));
+            range = range.union(&self.refined(frame, &at, &constraints, bounds::BRANCHING));
         }
         Some(range)
     }
 
     /// Range of a value at a place where constraints hold.
-    fn refined(&mut self, frame: FrameId, value: &Value, constraints: &[Constraint], levels: u32) -> Range {
+    fn refined(&mut self, frame: FrameId, value: &Value, constraints: &[Constraint], levels: usize) -> Range {
         let mut range = self.evaluate(frame, value.clone());
         if constraints.is_empty() || levels == 0 || self.steps_left == 0 {
             return range;
@@ -50,10 +46,10 @@ impl Ranges<'_> {
         self.steps_left -= 1;
         let inst = self.module.instruction(value.id);
         let again = match inst.opcode {
-            Opcode::Select if constraints.len() < 64 && self.level + MOST_LEVELS < super::MOST_LEVELS => {
-                self.level += MOST_LEVELS;
+            Opcode::Select if constraints.len() < bounds::LEVELS && self.level + bounds::BRANCHING < bounds::LEVELS => {
+                self.level += bounds::BRANCHING;
                 let range = self.select(frame, value, constraints);
-                self.level -= MOST_LEVELS;
+                self.level -= bounds::BRANCHING;
                 range
             }
             opcode if opcode.is_elementwise() && opcode != Opcode::Select => {
@@ -74,14 +70,15 @@ impl Ranges<'_> {
         if let Some(again) = again {
             range = range.intersect(&again);
         }
-        for constraint in constraints.iter().filter(|constraint| self.same(constraint.id, value.id, SAME_LEVELS)) {
+        for constraint in constraints.iter().filter(|constraint| self.same(constraint.id, value.id, bounds::BRANCHING))
+        {
             range = range.intersect(&constraint.allowed);
         }
         range
     }
 
     /// What holds where the condition at `value` is `truth`. All constraints hold together.
-    fn constraints(&mut self, frame: FrameId, value: &Value, truth: bool, levels: u32) -> Vec<Constraint> {
+    fn constraints(&mut self, frame: FrameId, value: &Value, truth: bool, levels: usize) -> Vec<Constraint> {
         let inst = self.module.instruction(value.id);
         let mut found = vec![Constraint { id: value.id, allowed: Range::point(truth.into()) }];
         if levels == 0 || self.steps_left == 0 {
@@ -119,7 +116,7 @@ impl Ranges<'_> {
         value: &Value,
         (a, b): (InstructionId, InstructionId),
         differ: bool,
-        levels: u32,
+        levels: usize,
         found: &mut Vec<Constraint>,
     ) {
         for (one, other) in [(a, b), (b, a)] {
@@ -136,7 +133,7 @@ impl Ranges<'_> {
         value: &Value,
         (a, b): (InstructionId, InstructionId),
         truth: bool,
-        levels: u32,
+        levels: usize,
         found: &mut Vec<Constraint>,
     ) {
         let (Some(direction), Some(array)) =
@@ -169,7 +166,7 @@ impl Ranges<'_> {
     }
 
     /// Whether two instructions of one computation compute the same value.
-    fn same(&self, a: InstructionId, b: InstructionId, levels: u32) -> bool {
+    fn same(&self, a: InstructionId, b: InstructionId, levels: usize) -> bool {
         if a == b {
             return true;
         }

@@ -9,9 +9,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::isomorphism::Isomorphism;
 use super::{FEWEST_COPIES, bytes};
 use crate::Reason;
-
-/// Elements up to this many bytes may be computed again in every copy although some copies share them.
-const CHEAP_BYTES: u64 = 256;
+use crate::machine::LINE;
 
 /// What a column is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -274,7 +272,7 @@ pub(super) fn is_cheap(module: &Module, id: InstructionId) -> bool {
         module.instruction(id).opcode,
         Opcode::Slice | Opcode::DynamicSlice | Opcode::Reshape | Opcode::Bitcast
     );
-    let tiny = module.instruction(id).opcode.is_elementwise() && bytes(module, id).get() <= CHEAP_BYTES;
+    let tiny = module.instruction(id).opcode.is_elementwise() && bytes(module, id).get() <= LINE;
     moves || tiny || is_constant(module, id)
 }
 

@@ -14,17 +14,12 @@ use super::lockstep::{Copies, Failure, worth_a_loop};
 use super::scope::Scope;
 use super::sequence::neutral;
 use super::{FEWEST_COPIES, Rolled, bytes, is_heavy};
+use crate::bounds;
 use crate::{Context, Finding, Grade, Outcome, Reason};
 
-/// How often copies that do not line up are tried again with those that do.
-const MOST_TRIMS: usize = 8;
-/// Values looked at, as a multiple of the size of the computation: a bound on time that real programs stay far below.
-const WORK_PER_INSTRUCTION: usize = 100;
 /// Instructions on the way to a value that are hashed to find the same place of another copy: few find the first copies of a
 /// recurrence too, many tell similar places of one copy apart.
 const DEPTHS: [usize; 3] = [2, 3, 5];
-/// Most values of one copy that a chain joins.
-const MOST_VALUES: usize = 32;
 
 /// Values that may stand at the same place of copies, and whether they must hand something from copy to copy to be worth it.
 struct Seed {
@@ -38,8 +33,7 @@ pub(super) fn search(context: &Context<'_>, isomorphism: &mut Isomorphism, scope
     let cones = isomorphism.cones(module, scope.computation);
     let works = isomorphism.works(module, scope.computation);
     let chains = Chains::new(module, context.users, scope.computation, &cones);
-    let size = module.computation(scope.computation).instructions.len();
-    let mut work = size.saturating_mul(WORK_PER_INSTRUCTION);
+    let mut work = bounds::WORK;
     let mut covered = SideTable::new(false);
     let mut findings = Vec::new();
     for seed in seeds(module, isomorphism, &chains, &cones, scope.computation) {
@@ -71,7 +65,7 @@ fn line_up(
     let module = context.module;
     let mut values = seed.values.as_slice();
     let mut missed = None;
-    for _ in 0..MOST_TRIMS {
+    for _ in 0..bounds::TRIES {
         let mut copies = Copies::new(values.len());
         let grown = copies.grow(module, isomorphism, values.to_vec());
         *work = work.saturating_sub(values.len() * (copies.columns.len() + 1));
@@ -193,7 +187,7 @@ fn joined(module: &Module, chain: &Chain, cones: &SideTable<InstructionId, u64>)
             let pairs = values[at..].iter().zip(values.get(at + period..).unwrap_or_default());
             1 + pairs.take_while(|&(&a, &b)| cones[a] == cones[b]).count() / period
         };
-        let periods = (1..=MOST_VALUES).map(|period| (repeats(period), period));
+        let periods = (1..=bounds::LEVELS).map(|period| (repeats(period), period));
         let candidates = periods.filter(|&(copies, _)| copies >= FEWEST_COPIES);
         // The one that covers most; of equals the shortest.
         let Some((copies, period)) = candidates.max_by_key(|&(copies, period)| (copies * period, Reverse(period)))

@@ -6,12 +6,10 @@ use hlo_memory::{Bytes, Target};
 use indexmap::IndexMap;
 
 use super::{bytes, constants, finding};
+use crate::objective::MATTERS;
 use crate::recompute::tie::{Ties, can_tie, can_wait_for};
 use crate::roll::{Isomorphism, Repetition, Works};
 use crate::{Context, Finding, Grade, Outcome};
-
-/// A value counts as large if it has this share of the largest one of its piece, or more.
-const SHARE: u64 = 8;
 
 /// One finding for each row of pieces.
 pub(super) fn find(context: &Context<'_>, isomorphism: &Isomorphism, computation: ComputationId) -> Vec<Finding> {
@@ -55,7 +53,7 @@ fn tie_row(
             waiting.set(id, true);
             continue;
         }
-        let large = bytes(module, id).get().saturating_mul(SHARE) >= sizes[piece].get();
+        let large = bytes(module, id).get().saturating_mul(MATTERS) >= sizes[piece].get();
         if !large || constant[id] || pieces.is_view(module, id) {
             continue;
         }

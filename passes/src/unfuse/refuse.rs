@@ -7,8 +7,8 @@ use hlo_ir::{
 };
 
 use super::bitcast;
-use crate::Reason;
 use crate::inline_calls::obstacle_to_inlining;
+use crate::{Reason, bounds};
 
 /// The first thing in the module that cannot be turned back, or `None`.
 pub(super) fn obstacle(module: &Module) -> Option<Reason> {
@@ -24,24 +24,19 @@ pub(super) fn obstacle(module: &Module) -> Option<Reason> {
     module.live_instructions().find_map(|(id, inst)| of_instruction(module, id, inst)).or_else(|| too_large(module))
 }
 
-/// Most instructions of one computation when all bodies are in place.
-const MOST_INSTRUCTIONS: u64 = 2_000_000;
-/// Deepest nesting of fusions and calls.
-const MOST_LEVELS: u64 = 64;
-
 /// Bodies in bodies can double at every level, so sizes are reckoned before anything is built.
 fn too_large(module: &Module) -> Option<Reason> {
     // (instructions, levels) of each computation; callees come first.
-    let mut sizes = SideTable::<ComputationId, (u64, u64)>::new((0, 0));
+    let mut sizes = SideTable::<ComputationId, (usize, usize)>::new((0, 0));
     for &computation in module.computation_ids() {
-        let (mut count, mut levels) = (0_u64, 0);
+        let (mut count, mut levels) = (0_usize, 0);
         for (id, inst) in module.instructions_of(computation) {
             let body = comes_apart(module, id).then(|| inst.called_computations().next()).flatten();
             let (more, below) = body.map_or((1, 0), |body| (sizes[body].0, sizes[body].1 + 1));
             (count, levels) = (count.saturating_add(more), levels.max(below));
         }
         sizes.set(computation, (count, levels));
-        if count > MOST_INSTRUCTIONS || levels > MOST_LEVELS {
+        if count > bounds::MODULE || levels > bounds::LEVELS {
             let name = &module.computation(computation).name;
             let message = format!("`{name}` would grow to {count} instructions out of {levels} levels of bodies");
             return Some(Reason { code: "too-large", message });

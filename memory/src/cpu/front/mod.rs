@@ -34,7 +34,7 @@ mod narrow;
 mod reshape_decomposer;
 mod reshape_mover;
 mod spmd;
-mod tree_reduction;
+pub(crate) mod tree_reduction;
 mod untuple;
 mod value;
 mod visit;

@@ -11,7 +11,7 @@ use super::visit::walk;
 use crate::cpu::ynn::support::is_supported;
 
 /// Elements a window covers in each reduced dimension.
-const WINDOW: i64 = 32;
+pub const REDUCED_WINDOW: i64 = 32;
 
 /// Splits every long reduction once; returns whether there was one.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
@@ -36,7 +36,7 @@ fn is_long(cx: &Cx<'_>, id: Id) -> bool {
         return false;
     }
     let sizes = cx.dims(cx.operand(id, 0));
-    cx.dimensions(id).iter().any(|&dim| sizes[dim as usize] > WINDOW)
+    cx.dimensions(id).iter().any(|&dim| sizes[dim as usize] > REDUCED_WINDOW)
 }
 
 fn split(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
@@ -49,7 +49,7 @@ fn split(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     let mut window = vec![WindowDim::default(); sizes.len()];
     for &dim in &dims {
         let (size, window) = (sizes[dim as usize], &mut window[dim as usize]);
-        let width = size.min(WINDOW);
+        let width = size.min(REDUCED_WINDOW);
         let count = (size + width - 1) / width;
         let padding = (count - 1) * width + width - size;
         *window = WindowDim {

@@ -10,7 +10,7 @@ use super::super::graph::{Graph, Users};
 use super::super::traits;
 
 /// Most copies of an instruction's code inside one fusion.
-const ALLOWED: u64 = 15;
+pub const MOST_COPIES: usize = 15;
 
 /// The index computations inside one fusion. Operands of the fusion stand for its parameters.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Indexing {
             return false;
         }
         let emitted = self.count(producer);
-        emitted > ALLOWED
+        emitted > MOST_COPIES as u64
             || (has_own_loop(graph, producer)
                 && !(target == Target::Gpu && graph.opcode(producer) == Opcode::Pad)
                 && (emitted > 1 || real_users(graph, producer) > 1))

@@ -8,7 +8,7 @@
 mod conflict;
 mod cost;
 mod device;
-mod duplication;
+pub(crate) mod duplication;
 mod global;
 mod repeated;
 mod reuse;

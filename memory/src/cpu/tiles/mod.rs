@@ -16,11 +16,11 @@ use super::graph::Graph;
 use crate::Target;
 
 /// Elements of the fastest dimension in a tile.
-const LANES: i64 = 128;
+pub const LANES: i64 = 128;
 /// Most elements of the second fastest dimension in a tile.
 const SUBLANES: i64 = 8;
 /// Most elements of a tile of an array of one dimension.
-const MOST_OF_ONE: i64 = 1024;
+pub const LONGEST_TILE: i64 = 1024;
 
 /// Gives every array its tiles.
 pub(crate) fn run(graph: &mut Graph, target: Target) {
@@ -51,7 +51,7 @@ fn best(array: &ArrayShape) -> Layout {
     let packing = packing(array.element_type);
     if rank < 2 {
         let size = array.dims.first().copied().unwrap_or(1).max(1);
-        let tile = (size as u64).next_power_of_two().min(MOST_OF_ONE as u64) as i64;
+        let tile = (size as u64).next_power_of_two().min(LONGEST_TILE as u64) as i64;
         let suffix = format_smolstr!("T({})", tile.max(LANES * packing));
         return Layout { suffix, ..Layout::descending(rank) };
     }

@@ -5,6 +5,7 @@ use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode, edit};
 use hlo_memory::{Target, size::array_size};
 
 use crate::Context;
+use crate::bounds;
 use crate::flow::{Frames, Value, producer};
 
 /// The data flow of one computation. Calls are opaque.
@@ -34,13 +35,10 @@ pub(super) struct Graph<'m> {
     total: Option<u64>,
 }
 
-/// Most instructions of a computation in which every layer of a model is looked at: that takes time with the square of their number, here a second.
-const SHORT: usize = 1000;
-
 impl<'m> Graph<'m> {
     /// Whether there is time to look at every place that is like others.
     pub(super) fn is_short(&self) -> bool {
-        self.ops.len() <= SHORT
+        self.ops.len() <= bounds::SMALL
     }
     pub(super) fn of(context: &Context<'m>, computation: ComputationId) -> Self {
         let module = context.module;

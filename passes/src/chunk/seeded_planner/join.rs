@@ -14,9 +14,6 @@ use super::graph::Graph;
 use super::loop_partition::Plan;
 use crate::chunk::sink::{Kind, Sink};
 
-/// Most loops of two plans together.
-const MOST_LOOPS: usize = 4;
-
 /// Both plans together: what one would have to write only for the other is computed again instead. `None` if that spares nothing.
 pub(super) fn join(graph: &Graph<'_>, one: &Plan, other: &Plan) -> Option<Plan> {
     let spared = one.spared(other);
@@ -36,7 +33,7 @@ pub(super) fn join(graph: &Graph<'_>, one: &Plan, other: &Plan) -> Option<Plan> 
         joined.loops.push(sinks);
         joined.allowed.push(allowed);
     }
-    (2..=MOST_LOOPS).contains(&joined.loops.len()).then_some(joined)
+    (joined.loops.len() > 1).then_some(joined)
 }
 
 struct Loop {

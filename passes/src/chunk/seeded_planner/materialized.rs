@@ -10,14 +10,12 @@
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 use hlo_memory::Target;
+use hlo_memory::cpu::{MOST_COPIES, REDUCED_WINDOW};
 use indexmap::IndexSet;
 
 use super::graph::Graph;
 use crate::chunk::savings::is_view;
 use crate::flow::{is_expensive, is_fusible};
-
-/// Most copies of an instruction's code inside one kernel.
-const MOST_COPIES: usize = 15;
 
 /// Whether each value of the computation stands in memory.
 pub(super) fn held(graph: &Graph<'_>) -> SideTable<InstructionId, bool> {
@@ -123,11 +121,10 @@ fn needs_memory(graph: &Graph<'_>, value: InstructionId) -> bool {
 /// Whether an instruction reduces what stands in memory: XLA:CPU gives reductions of floats to a library, and splits long ones in two, the first over
 /// windows (`TreeReductionRewriter` in XLA's `tree_reduction_rewriter.cc`), which is not fused.
 fn reduces_memory(graph: &Graph<'_>, op: InstructionId) -> bool {
-    const WINDOW: i64 = 32;
     let inst = graph.module.instruction(op);
     let float = inst.array().is_some_and(|array| array.element_type.is_float());
     let sizes = graph.operands(op).first().map_or(&[][..], |&operand| graph.dims(operand));
-    let long = |&dim: &i64| sizes.get(dim as usize).is_some_and(|&size| size > WINDOW);
+    let long = |&dim: &i64| sizes.get(dim as usize).is_some_and(|&size| size > REDUCED_WINDOW);
     inst.opcode == Opcode::Reduce
         && (float || (inst.array().is_some() && inst.ints(&AttrKey::Dimensions).iter().any(long)))
 }

@@ -12,10 +12,10 @@ use hlo_memory::Target;
 use super::dim_propagation::Flow;
 use super::graph::Graph;
 use super::loop_partition::Plan;
-use crate::chunk::cache_conflict::LINE;
 use crate::chunk::region::{Region, Source};
 use crate::chunk::sink::Kind;
 use crate::flow::producer;
+use crate::machine::LINE;
 
 /// Bytes that lie together and are cut.
 struct Window {

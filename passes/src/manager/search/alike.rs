@@ -10,7 +10,8 @@ use super::super::RunError;
 use super::super::trial;
 use super::steps::{Made, Step};
 use super::trial_cache::label;
-use super::{Candidate, MOST_STEPS, Search};
+use super::{Candidate, Search};
+use crate::bounds;
 use crate::{Outcome, PassKind};
 
 impl Search<'_> {
@@ -63,7 +64,7 @@ impl Search<'_> {
                 step.undo.changed().for_each(|id| changed.set(id, true));
             }
             seen = self.steps.len();
-            if seen < MOST_STEPS {
+            if seen < bounds::STEPS {
                 self.make_one_unmeasured(candidate, &changed);
             }
         }

@@ -6,12 +6,10 @@ use hlo_ir::edit::Patch;
 use hlo_memory::{Bytes, Estimate};
 
 use super::super::RunError;
-use super::{Candidate, MOST_STEPS, Score, Search, candidate_order};
+use super::{Candidate, Score, Search, trial_cache};
 use crate::PassKind;
-
-/// Enabling changes that are compared at a time, in modules of at most so many instructions.
-const MOST_LOOKS: usize = 3;
-const MOST_FOR_LOOKS: usize = 5000;
+use crate::bounds;
+use crate::objective::NEGLIGIBLE;
 
 impl Search<'_> {
     /// The next rewrite to take; an enabling change that leads to one, or to a better one, is taken on the way.
@@ -61,7 +59,7 @@ impl Search<'_> {
         plain: Score,
         measured: &[(usize, Patch)],
     ) -> Result<Option<Candidate>, RunError> {
-        let key = candidate_order::key(&change);
+        let key = trial_cache::key(&change);
         if !self.is_small() && self.in_vain.contains(&key) {
             return Ok(None);
         }
@@ -75,13 +73,13 @@ impl Search<'_> {
     /// Makes the enabling change behind which the best rewrite is found, of the first few that lead to one, and returns that rewrite. What
     /// one change shows can stand in the way of what another one would have shown.
     fn best_of(&mut self, changes: Vec<Candidate>, measured: &[(usize, Patch)]) -> Result<Option<Candidate>, RunError> {
-        if self.inlined_size > MOST_FOR_LOOKS {
+        if self.inlined_size > bounds::SMALL {
             return self.best_behind_all(changes, measured);
         }
         let (taken, estimate) = (self.steps.len(), self.now.clone());
         let mut found: Vec<(Score, Candidate)> = Vec::new();
         for change in changes {
-            if found.len() == MOST_LOOKS {
+            if found.len() == bounds::ALTERNATIVES {
                 break;
             }
             if let Some((score, _)) = self.best_behind(change.clone(), None, measured)? {
@@ -102,7 +100,7 @@ impl Search<'_> {
         plain: Option<Score>,
         measured: &[(usize, Patch)],
     ) -> Result<Option<(Score, Candidate)>, RunError> {
-        if self.steps.len() >= MOST_STEPS {
+        if self.steps.len() >= bounds::STEPS {
             self.limited = true;
             return Ok(None);
         }
@@ -148,7 +146,7 @@ impl Search<'_> {
                 // What saves next to nothing is not worth a change of its own beside it.
                 None => {
                     score.total >= estimate.total_with_scratch()
-                        || score.total + Bytes(estimate.total_with_scratch().get() / 100)
+                        || score.total + Bytes(estimate.total_with_scratch().get() / NEGLIGIBLE)
                             <= estimate.total_with_scratch()
                 }
             };

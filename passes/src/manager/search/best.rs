@@ -9,7 +9,8 @@ use hlo_memory::{Bytes, Estimate};
 use super::super::RunError;
 use super::super::memoized::Answer;
 use super::alike::are_alike;
-use super::{Candidate, MOST_STEPS, PATIENCE, Score, Search, trial_cache};
+use super::{Candidate, Score, Search, trial_cache};
+use crate::bounds;
 use crate::{Outcome, PassKind};
 
 /// What was found so far among the candidates of a state.
@@ -24,13 +25,11 @@ struct Found {
     fits: bool,
     /// Candidates of a large module that are steps forward.
     fine: Vec<Candidate>,
-    /// Whether candidates may be left out that saved less before than the best one does now.
-    lazy: bool,
 }
 
 impl Found {
-    fn beside(now: Score, lazy: bool) -> Self {
-        Self { now, best: None, second: None, in_vain: 0, fits: false, fine: Vec::new(), lazy }
+    fn beside(now: Score) -> Self {
+        Self { now, best: None, second: None, in_vain: 0, fits: false, fine: Vec::new() }
     }
     /// The total that is to be undercut.
     fn goal(&self) -> Bytes {
@@ -57,7 +56,7 @@ impl Search<'_> {
     /// The rewrite with the best score of all that are steps forward and not among those that are `known`: an enabling change leaves
     /// what they save as it was.
     pub(super) fn best(&mut self, known: &[(usize, Patch)]) -> Result<Option<(Score, Candidate)>, RunError> {
-        if self.steps.len() >= MOST_STEPS {
+        if self.steps.len() >= bounds::STEPS {
             self.limited = true;
             return Ok(None);
         }
@@ -65,9 +64,8 @@ impl Search<'_> {
         self.measured.clear();
         let mut candidates = self.gather(PassKind::Rewrite);
         candidates.retain(|candidate| !trial_cache::is_known(known, candidate));
-        let promising = self.by_bound(candidates);
-        let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
-        let mut found = Found::beside(self.score(&self.now), lazy);
+        let ordered = self.by_bound(candidates);
+        let mut found = Found::beside(self.score(&self.now));
         let mut ahead = VecDeque::new();
         for (at, (candidate, most)) in ordered.iter().enumerate() {
             let worth = self.worth(&found, candidate, *most);
@@ -104,16 +102,15 @@ impl Search<'_> {
         if most.is_some_and(|most| found.now.total - most > found.goal() || most < self.least()) {
             return Worth::PassedOver;
         }
-        if most.is_some() && best.is_some() && found.in_vain >= PATIENCE {
+        // Those behind so many that were no better are left for the next step.
+        if most.is_some() && best.is_some() && found.in_vain >= bounds::TRIES {
             return Worth::Last;
         }
         // It does the same in less time.
         let is_settled = found.fits && best.is_some_and(|best| self.are_alternatives(best, candidate));
         // Its like would save as much; both are made together.
         let has_like = || found.fine.iter().any(|other| are_alike(other, candidate));
-        let saved = found.now.total - found.goal();
-        let is_outdone = || found.lazy && best.is_some_and(|best| self.savings.is_outdone(candidate, best, saved));
-        if is_settled || has_like() || is_outdone() { Worth::LeftOut } else { Worth::Tried }
+        if is_settled || has_like() { Worth::LeftOut } else { Worth::Tried }
     }
 
     /// What the next candidates that are tried would need, as many as are estimated side by side, each with its place.
@@ -139,7 +136,6 @@ impl Search<'_> {
         if !self.is_small() && score.improves(found.now, self.least(), Bytes::ZERO) {
             found.fine.push(candidate.clone());
         }
-        self.savings.note(candidate, found.now.total - score.total);
         let is_below = |other: &Option<(Score, Candidate)>| other.as_ref().is_none_or(|(other, _)| score < *other);
         let (better, next) = (is_below(&found.best), is_below(&found.second));
         let improves = score.improves(found.now, self.least(), self.tentative_rise()) && (better || next);

@@ -9,6 +9,7 @@ use super::super::RunError;
 use super::Search;
 use super::replay::Recording;
 use super::restarts::is_far;
+use crate::objective::NEGLIGIBLE;
 use crate::{Grade, Objective, Options};
 
 /// A part of what the user allows.
@@ -84,7 +85,7 @@ impl Search<'_> {
             order_counts = self.descend_with(freedom)?;
             let end = self.now.total;
             // Where loops end as low, but for a hundredth, no value is computed again in their place.
-            let margin = |other: Bytes| Bytes(if freedom.recomputes_first { other.get() / 100 } else { 0 });
+            let margin = |other: Bytes| Bytes(if freedom.recomputes_first { other.get() / NEGLIGIBLE } else { 0 });
             let is_lower = |other: Bytes| end + margin(other) < other;
             let is_better = |other: Bytes| is_lower(other) || end == other && self.keeps_sums_whole();
             is_there = self.fits() || lowest.as_ref().is_none_or(|(other, _)| is_better(*other));

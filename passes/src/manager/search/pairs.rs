@@ -11,13 +11,10 @@ use hlo_memory::Bytes;
 use super::super::RunError;
 use super::super::trial_record::Trial;
 use super::alike::are_alike;
-use super::{Candidate, RISE, Search};
+use super::{Candidate, Search};
+use crate::bounds;
+use crate::objective::{MATTERS, NEGLIGIBLE};
 use crate::{Outcome, PassKind};
-
-/// First steps that are tried.
-const MOST_FIRST: usize = 2;
-/// What several steps together must save, as a divisor of the total.
-pub(super) const GAIN: u64 = 20;
 
 impl Search<'_> {
     /// Where no rewrite helps by itself: makes one of those that reckon to save most, and returns one that helps behind it. The module is left as it is
@@ -85,10 +82,10 @@ impl Search<'_> {
         }
         let wasted =
             |group: &[Candidate]| group.iter().map(|one| one.finding.wasted.get()).fold(0, u64::saturating_add);
-        let least = self.now.total_with_scratch().get() / GAIN;
+        let least = self.now.total_with_scratch().get() / MATTERS;
         groups.retain(|group| group.len() > 1 && wasted(group) >= least);
         groups.sort_by_key(|group| Reverse(wasted(group)));
-        groups.truncate(MOST_FIRST);
+        groups.truncate(bounds::ALTERNATIVES);
         groups
     }
 
@@ -97,16 +94,16 @@ impl Search<'_> {
         let mut first = self.gather(PassKind::Rewrite);
         let now = self.now.total_with_scratch();
         let harmless = |candidate: &Candidate| match self.trial(candidate) {
-            Some(Trial::Total(total)) => *total <= now + Bytes(now.get() / RISE),
+            Some(Trial::Total(total)) => *total <= now + Bytes(now.get() / NEGLIGIBLE),
             _ => false,
         };
         let is_first = |candidate: &Candidate| {
             let rewrites = matches!(candidate.finding.outcome, Outcome::Rewrite { .. });
-            rewrites && candidate.finding.wasted.get() >= now.get() / GAIN && harmless(candidate)
+            rewrites && candidate.finding.wasted.get() >= now.get() / MATTERS && harmless(candidate)
         };
         first.retain(is_first);
         first.sort_by_key(|candidate| Reverse(candidate.finding.wasted));
-        first.truncate(MOST_FIRST);
+        first.truncate(bounds::ALTERNATIVES);
         first
     }
 }

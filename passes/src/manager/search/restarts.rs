@@ -7,18 +7,8 @@ use hlo_memory::{Bytes, Estimate, Target};
 
 use super::super::RunError;
 use super::{Candidate, Score, Search, Step};
-
-/// Modules of more instructions are searched once.
-const MOST_INSTRUCTIONS: usize = 2000;
-/// Instructions that all estimates of a descent looked at, from which on no restart is begun: each takes ten to twenty microseconds, so that is two to four seconds.
-const MOST_WORK: usize = 200_000;
-/// Restarts that are tried, the one from the first step aside. Each is a search of its own, so a run takes at most four times as long as one descent.
-const MOST_RESTARTS: usize = 2;
-/// A step gets a restart if another one saves almost as much: all but this share of it, as a divisor.
-const CLOSE: u64 = 16;
-
-/// Memory from which on values are computed again for it: below, a program fits any machine and had better be fast.
-const WORTH_REPEATS: Bytes = Bytes(128 << 20);
+use crate::bounds;
+use crate::objective::{AT_HAND, MATTERS};
 
 /// Where a descent, or a change for speed, began.
 pub(super) struct Checkpoint {
@@ -74,8 +64,7 @@ impl Search<'_> {
 
     /// Lets rewrites compute large values again from now on, where much memory is left. Whether it does.
     pub(super) fn allow_repeats(&mut self) -> bool {
-        let worth =
-            self.is_small() && self.now.total_with_scratch() >= WORTH_REPEATS && self.options.target == Target::Cpu;
+        let worth = self.is_small() && self.now.total_with_scratch() >= AT_HAND && self.options.target == Target::Cpu;
         if worth {
             self.repeats = true;
             self.findings.forget();
@@ -109,7 +98,7 @@ impl Search<'_> {
             }
             self.back_to(&start);
             self.descend_by(way)?;
-            let least = self.least().max(Bytes(end.0.total_with_scratch().get() / 20)).max(Bytes(1));
+            let least = self.least().max(Bytes(end.0.total_with_scratch().get() / MATTERS)).max(Bytes(1));
             at_end = self.fits() || self.now.total_with_scratch() + least <= end.0.total_with_scratch();
             if at_end {
                 end = (self.now.clone(), self.made_since(&start), self.tried_here());
@@ -174,7 +163,7 @@ impl Search<'_> {
 
     fn keep_restart(&mut self, now: Score, best: Score, score: Score, way: Vec<Candidate>) {
         let (saved, lost) = (now.total - best.total, score.total - best.total);
-        if lost.get() > saved.get() / CLOSE {
+        if lost.get() > saved.get() / MATTERS {
             return;
         }
         let behind = lost.get().saturating_mul(1 << 20) / saved.get().max(1);
@@ -186,18 +175,18 @@ impl Search<'_> {
         }
         let place = closest.partition_point(|other| other.behind <= behind);
         closest.insert(place, restart);
-        closest.truncate(MOST_RESTARTS);
+        closest.truncate(bounds::ALTERNATIVES);
     }
 
     /// Whether estimates took so long that the search had better end; where memory is asked for at the cost of time, that of the search counts no more.
     fn has_worked_long(&self) -> bool {
         let size = self.module.live_instructions().count();
-        self.told.goal().is_none() && (self.trials - self.trials_left).saturating_mul(size) > MOST_WORK
+        self.told.goal().is_none() && (self.trials - self.trials_left).saturating_mul(size) > bounds::SHORT
     }
 
     /// Whether the search may run several times.
     pub(super) const fn is_small(&self) -> bool {
-        self.statistics.instructions.0 <= MOST_INSTRUCTIONS
+        self.statistics.instructions.0 <= bounds::SMALL
     }
 
     /// The changes made since, in order.

@@ -1,0 +1,45 @@
+//! Bounds on work: how far an analysis looks before it answers that it does not know.
+//!
+//! Beyond a bound an answer is the safe one (any value, not proven, no rewrite), so results stay sound and only chances are lost. Each bound is far above what programs
+//! need that people write; together they keep what a made-up program can ask for to seconds. Times were taken on the two cores of [`crate::machine`].
+
+/// Levels of recursion: operands of operands, calls in calls, loops behind loops. A level takes up to some 4 KiB of stack, so these take under one of the two MiB that
+/// threads have.
+pub(crate) const LEVELS: usize = 200;
+
+/// Levels of recursion that look at two operands each and remember nothing: 256 instructions in the last.
+pub(crate) const BRANCHING: usize = 8;
+
+/// Instructions that one question looks at, where they are what a value is computed from or what a rewrite computes again. One takes about a microsecond, so a question takes some
+/// milliseconds. Expressions that are followed (indices, rows, what one layer makes) have at most some hundred.
+pub(crate) const CONE: usize = 4096;
+
+/// Elements of the largest constant that is read one by one, which takes a millisecond or so.
+pub(crate) const ELEMENTS: u64 = 1 << 16;
+
+/// Pieces of a function or a set of numbers. Each wrap-around, bound or comparison adds two at most, so these are for seven of them; two such functions together
+/// take the square, some microseconds.
+pub(crate) const PIECES: usize = 16;
+
+/// Instructions that one patch may make, or an analysis look at in all of a module, where calls in calls double them at every level: a few seconds, and
+/// at about a KiB for each a GiB.
+pub(crate) const MODULE: usize = 1_000_000;
+
+/// Other ways that are tried where one did not help, and answers that are kept or asked for at a time: what does not help takes at most eight times what helps.
+pub(crate) const TRIES: usize = 8;
+
+/// Ways that are followed to their end to compare them, each of which is a search of its own.
+pub(crate) const ALTERNATIVES: usize = 2;
+
+/// Instructions of a module for which there is time to look at every pair of them, or to search several times: a second.
+pub(crate) const SMALL: usize = 2000;
+
+/// Instructions that the estimates of a descent look at before the search begins no other one: each takes ten to twenty microseconds, so that is two to four seconds. A step may
+/// look at an eighth of them before candidates have to come in the order of what they could save.
+pub(crate) const SHORT: usize = 200_000;
+
+/// Instructions that all estimates of a run look at, some minutes at worst, or a search that does little with each of them, some seconds.
+pub(crate) const WORK: usize = 16_000_000;
+
+/// Rewrites of one run: far above what modules need, low enough that a pass which never settles is noticed.
+pub(crate) const STEPS: usize = 512;
