@@ -163,7 +163,7 @@ class Lowered(jax.stages.Lowered):
     def memory_curve(self) -> list[CurvePoint]:
         """What memory costs in time, by the models. Of a program that was rewritten already, that of its rewritten form."""
         lowering = Lowering(self._lowering)
-        return memory_curve(lowering.program(), **self._planner.options.of_call(lowering.target))
+        return memory_curve(lowering.searched(), **self._planner.options.of_call(lowering.target))
 
 
 def wrap_lowered(lowered, *, options: Options | None = None) -> Lowered:

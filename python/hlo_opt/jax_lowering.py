@@ -141,6 +141,12 @@ class Lowering:
             self.inner._executable = self._partitioned.executable
         return self._partitioned.proto
 
+    def searched(self) -> bytes:
+        """The same as it is searched: arguments and results have the layouts of arrays, whatever the conversion to HLO made of them. `refusal` has seen to it that
+        no others are asked for."""
+        program = self.program()
+        return stablehlo.without_interface(program) if self.devices == 1 else program
+
     def form(self) -> str:
         """The program in JAX's words without source lines: equal for equal programs, wherever they stand. Large constants are in hexadecimal, which is soon written."""
         return self.inner._hlo.operation.get_asm(enable_debug_info=False)

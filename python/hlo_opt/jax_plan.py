@@ -134,7 +134,7 @@ def decide(lowering: Lowering, options: Options) -> MemoryReport:
         return _fallback(report, reason)
     begin = time.perf_counter()
     try:
-        proto = lowering.program()
+        proto = lowering.searched()
     except PartitionUnavailable as error:
         return _fallback(report, str(error))
     except Exception as error:  # noqa: BLE001 - JAX is about to raise the same error

@@ -71,6 +71,15 @@ def partitions_field(partitions: int) -> bytes:
     return b"\x7a" + _varint(len(counts)) + counts
 
 
+_PROGRAM_SHAPE = 4  # xla/service/hlo.proto, HloModuleProto
+
+
+def without_interface(module: bytes) -> bytes:
+    """A serialized HloModuleProto that does not say which layouts arguments and results have: they have the default ones. XLA itself reads none without."""
+    from .xla.older_proto import fields
+    return b"".join(field for number, _, field in fields(module) if number != _PROGRAM_SHAPE)
+
+
 def _varint(value: int) -> bytes:
     """A number as protocol buffers write it."""
     return (bytes([value & 127 | 128]) + _varint(value >> 7)) if value > 127 else bytes([value])

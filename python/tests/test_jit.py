@@ -426,3 +426,12 @@ def test_other_options_are_looked_at_when_they_are_asked_for():
     assert not any(remark.code == "more-freedom" for remark in report.model.remarks)
     assert any("--exactness=reassociate" in remark.message for remark in report.advice())
     assert "[more-freedom]" in strict.explain(*shapes)
+
+
+def test_results_have_default_layouts_in_the_model_too():
+    """A result that the last product would write in another order of dimensions is copied: JAX's conversion to HLO gives it the product's order, its compilation does not."""
+    shapes = [jax.ShapeDtypeStruct((2, 8, 512, 512), jnp.float32), jax.ShapeDtypeStruct((2, 512, 8, 64), jnp.float32)]
+    product = hlo_opt.jit(lambda x, y: jnp.einsum("bhqk,bkhd->bqhd", x, y), options=hlo_opt.Options(judge="model"))
+    compiled = jax.jit(product.__wrapped__).lower(*shapes).compile().memory_analysis()
+    total = compiled.argument_size_in_bytes + compiled.output_size_in_bytes + compiled.temp_size_in_bytes
+    assert abs(product.memory_report(*shapes).before_bytes - total) < 1 << 16

@@ -17,11 +17,11 @@ def proto():
 
 
 def instructions(data):
-    for field, computation, _ in older_proto._fields(data):
+    for field, computation, _ in older_proto.fields(data):
         if field == 3:
-            for number, instruction, _ in older_proto._fields(computation):
+            for number, instruction, _ in older_proto.fields(computation):
                 if number == 2:
-                    yield {key: value for key, value, _ in older_proto._fields(instruction)}
+                    yield {key: value for key, value, _ in older_proto.fields(instruction)}
 
 
 def canonical(data):

@@ -13,10 +13,9 @@ use indexmap::IndexSet;
 
 use crate::{Pass, bounds};
 
-/// Whether a step with so many candidates on a module of so many instructions begins with bounds, because estimating every candidate would take too long:
-/// a descent makes several of them.
+/// Whether a step with so many candidates on a module of so many instructions begins with bounds, because estimating every candidate would take too long.
 pub(super) fn is_large(candidates: usize, instructions: usize) -> bool {
-    candidates.saturating_mul(instructions) > bounds::SHORT / bounds::TRIES
+    candidates.saturating_mul(instructions) > bounds::MODULE
 }
 
 /// Instructions that run from the entry, those of computations it calls once for each call.

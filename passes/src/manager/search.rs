@@ -5,6 +5,7 @@ mod alike;
 mod behind;
 mod best;
 mod bound_order;
+mod candidate_order;
 mod companions;
 mod findings;
 mod freedom;
@@ -38,6 +39,7 @@ use super::{Remark, Rewrite, RunError, RunReport};
 use crate::objective::{MATTERS, NEGLIGIBLE};
 use crate::origins::Origins;
 use crate::{Grade, Options, Outcome, Pass, PassKind, bounds};
+use candidate_order::PastSavings;
 use freedom::Freedom;
 use libraries::KnownLibraries;
 pub use replay::Recording;
@@ -99,8 +101,9 @@ pub(super) struct Search<'a> {
     pub(super) left_out: Vec<LeftOut>,
     /// Ways that were not taken.
     restarts: Restarts,
+    savings: PastSavings,
     /// Enabling changes that led to nothing better than what was found without them.
-    in_vain: IndexSet<trial_cache::Key>,
+    in_vain: IndexSet<candidate_order::Key>,
     libraries: KnownLibraries,
     /// Searches for waste that are left.
     searches_left: usize,
@@ -158,6 +161,7 @@ impl<'a> Search<'a> {
             limited: false,
             left_out: Vec::new(),
             restarts: Restarts::default(),
+            savings: PastSavings::default(),
             in_vain: IndexSet::new(),
             libraries: KnownLibraries::default(),
             searches_left: usize::MAX,

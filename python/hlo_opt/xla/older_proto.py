@@ -37,7 +37,7 @@ def _written(value: int) -> bytes:
     return bytes(out)
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any, bytes]]:
+def fields(data: bytes) -> Iterator[tuple[int, Any, bytes]]:
     """The fields of a message: number, value, and the field as it stands."""
     at = 0
     while at < len(data):
@@ -72,14 +72,14 @@ def _ids(value: int | bytes) -> list[int]:
 
 def numbered(proto: bytes) -> bytes:
     """The same module for an older XLA. Raises ValueError for a module with a schedule, which is no program to give to a framework."""
-    if any(field == _SCHEDULE for field, _, _ in _fields(proto)):
+    if any(field == _SCHEDULE for field, _, _ in fields(proto)):
         raise ValueError("the module is scheduled: take the one before optimizations")
-    instructions = [inner for field, computation, _ in _fields(proto) if field == _COMPUTATIONS
-                    for number, inner, _ in _fields(computation) if number == _INSTRUCTIONS]
-    own = [next((value for field, value, _ in _fields(inner) if field == _ID), 0) for inner in instructions]
+    instructions = [inner for field, computation, _ in fields(proto) if field == _COMPUTATIONS
+                    for number, inner, _ in fields(computation) if number == _INSTRUCTIONS]
+    own = [next((value for field, value, _ in fields(inner) if field == _ID), 0) for inner in instructions]
     numbers = {number: _FIRST + at for at, number in enumerate(own)}
     changes = {_COMPUTATIONS: lambda value: _computation(value, numbers), _ENTRY_NAME: _name}
-    return b"".join(_field(field, changes[field](value)) if field in changes else raw for field, value, raw in _fields(proto))
+    return b"".join(_field(field, changes[field](value)) if field in changes else raw for field, value, raw in fields(proto))
 
 
 def _name(value: bytes) -> bytes:
@@ -88,7 +88,7 @@ def _name(value: bytes) -> bytes:
 
 def _computation(data: bytes, numbers: dict[int, int]) -> bytes:
     out, root = [], 0
-    for field, value, raw in _fields(data):
+    for field, value, raw in fields(data):
         if field == _INSTRUCTIONS:
             out.append(_field(field, _instruction(value, numbers)))
         elif field == _COMPUTATION_NAME:
@@ -102,7 +102,7 @@ def _computation(data: bytes, numbers: dict[int, int]) -> bytes:
 
 def _instruction(data: bytes, numbers: dict[int, int]) -> bytes:
     out, own = [], 0
-    for field, value, raw in _fields(data):
+    for field, value, raw in fields(data):
         if field == _NAME:
             out.append(_field(field, _name(value)))
         elif field == _ID:

@@ -38,7 +38,8 @@ pub(super) struct Graph<'m> {
 impl<'m> Graph<'m> {
     /// Whether there is time to look at every place that is like others.
     pub(super) fn is_short(&self) -> bool {
-        self.ops.len() <= bounds::SMALL
+        // Each place has plans in both directions.
+        self.ops.len() <= bounds::SMALL / 2
     }
     pub(super) fn of(context: &Context<'m>, computation: ComputationId) -> Self {
         let module = context.module;

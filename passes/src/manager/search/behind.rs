@@ -6,7 +6,7 @@ use hlo_ir::edit::Patch;
 use hlo_memory::{Bytes, Estimate};
 
 use super::super::RunError;
-use super::{Candidate, Score, Search, trial_cache};
+use super::{Candidate, Score, Search, candidate_order};
 use crate::PassKind;
 use crate::bounds;
 use crate::objective::NEGLIGIBLE;
@@ -59,7 +59,7 @@ impl Search<'_> {
         plain: Score,
         measured: &[(usize, Patch)],
     ) -> Result<Option<Candidate>, RunError> {
-        let key = trial_cache::key(&change);
+        let key = candidate_order::key(&change);
         if !self.is_small() && self.in_vain.contains(&key) {
             return Ok(None);
         }
@@ -73,7 +73,8 @@ impl Search<'_> {
     /// Makes the enabling change behind which the best rewrite is found, of the first few that lead to one, and returns that rewrite. What
     /// one change shows can stand in the way of what another one would have shown.
     fn best_of(&mut self, changes: Vec<Candidate>, measured: &[(usize, Patch)]) -> Result<Option<Candidate>, RunError> {
-        if self.inlined_size > bounds::SMALL {
+        // Each change is followed to its end, which takes as long as a descent.
+        if self.has_worked_long() {
             return self.best_behind_all(changes, measured);
         }
         let (taken, estimate) = (self.steps.len(), self.now.clone());

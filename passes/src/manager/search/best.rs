@@ -25,11 +25,13 @@ struct Found {
     fits: bool,
     /// Candidates of a large module that are steps forward.
     fine: Vec<Candidate>,
+    /// Whether candidates may be left out that saved less before than the best one does now.
+    lazy: bool,
 }
 
 impl Found {
-    fn beside(now: Score) -> Self {
-        Self { now, best: None, second: None, in_vain: 0, fits: false, fine: Vec::new() }
+    fn beside(now: Score, lazy: bool) -> Self {
+        Self { now, best: None, second: None, in_vain: 0, fits: false, fine: Vec::new(), lazy }
     }
     /// The total that is to be undercut.
     fn goal(&self) -> Bytes {
@@ -64,8 +66,9 @@ impl Search<'_> {
         self.measured.clear();
         let mut candidates = self.gather(PassKind::Rewrite);
         candidates.retain(|candidate| !trial_cache::is_known(known, candidate));
-        let ordered = self.by_bound(candidates);
-        let mut found = Found::beside(self.score(&self.now));
+        let promising = self.by_bound(candidates);
+        let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
+        let mut found = Found::beside(self.score(&self.now), lazy);
         let mut ahead = VecDeque::new();
         for (at, (candidate, most)) in ordered.iter().enumerate() {
             let worth = self.worth(&found, candidate, *most);
@@ -110,7 +113,9 @@ impl Search<'_> {
         let is_settled = found.fits && best.is_some_and(|best| self.are_alternatives(best, candidate));
         // Its like would save as much; both are made together.
         let has_like = || found.fine.iter().any(|other| are_alike(other, candidate));
-        if is_settled || has_like() { Worth::LeftOut } else { Worth::Tried }
+        let saved = found.now.total - found.goal();
+        let is_outdone = || found.lazy && best.is_some_and(|best| self.savings.is_outdone(candidate, best, saved));
+        if is_settled || has_like() || is_outdone() { Worth::LeftOut } else { Worth::Tried }
     }
 
     /// What the next candidates that are tried would need, as many as are estimated side by side, each with its place.
@@ -136,6 +141,7 @@ impl Search<'_> {
         if !self.is_small() && score.improves(found.now, self.least(), Bytes::ZERO) {
             found.fine.push(candidate.clone());
         }
+        self.savings.note(candidate, found.now.total - score.total);
         let is_below = |other: &Option<(Score, Candidate)>| other.as_ref().is_none_or(|(other, _)| score < *other);
         let (better, next) = (is_below(&found.best), is_below(&found.second));
         let improves = score.improves(found.now, self.least(), self.tentative_rise()) && (better || next);

@@ -10,7 +10,7 @@ impl Search<'_> {
     /// The candidates with the most that each could save, the largest first; as they are, and without bounds, where all can be estimated.
     /// Changes that may reorder the whole program could save anything, and come where their pass's reckoning puts them.
     pub(super) fn by_bound(&mut self, candidates: Vec<Candidate>) -> Vec<(Candidate, Option<Bytes>)> {
-        let large = scope::is_large(candidates.len(), self.inlined_size);
+        let large = scope::is_large(candidates.len(), self.statistics.instructions.0);
         let saving_bound = large.then(|| self.estimator.saving_bound(self.module)).flatten();
         let Some(saving_bound) = saving_bound else {
             return candidates.into_iter().map(|candidate| (candidate, None)).collect();

@@ -179,7 +179,7 @@ impl Search<'_> {
     }
 
     /// Whether estimates took so long that the search had better end; where memory is asked for at the cost of time, that of the search counts no more.
-    fn has_worked_long(&self) -> bool {
+    pub(super) fn has_worked_long(&self) -> bool {
         let size = self.module.live_instructions().count();
         self.told.goal().is_none() && (self.trials - self.trials_left).saturating_mul(size) > bounds::SHORT
     }

@@ -1,6 +1,5 @@
 //! Trials made before: what came of each candidate in a state of the module, and which changes were measured.
 
-use hlo_ir::InstructionId;
 use hlo_ir::edit::Patch;
 use hlo_memory::Bytes;
 
@@ -48,12 +47,4 @@ pub(super) fn label(outcome: &Outcome) -> &str {
         Outcome::Rewrite { note, .. } => note,
         Outcome::Withheld { reason, .. } | Outcome::Missed(reason) => reason.code,
     }
-}
-
-/// What tells a candidate from others in all states of a module: its pass, its instruction, and what is done there.
-pub(super) type Key = (usize, InstructionId, String);
-
-/// The key of a candidate.
-pub(super) fn key(candidate: &Candidate) -> Key {
-    (candidate.pass, candidate.finding.instruction, label(&candidate.finding.outcome).to_owned())
 }
