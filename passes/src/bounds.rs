@@ -21,21 +21,26 @@ pub(crate) const ELEMENTS: u64 = 1 << 16;
 /// take the square, some microseconds.
 pub(crate) const PIECES: usize = 16;
 
-/// Instructions that one patch may make, or an analysis look at in all of a module, where calls in calls double them at every level: a few seconds, and
-/// at about a KiB for each a GiB.
+/// Instructions that one patch may add where calls are inlined, which double at every level where each calls another twice. Every estimate behind it looks at all of them,
+/// for ten to twenty microseconds each: one to two seconds.
+pub(crate) const ADDED: usize = 100_000;
+
+/// Instructions that an analysis looks at in all of a module, some seconds, or that a module has when its kernels are taken apart: at about a KiB for each a GiB. A step whose
+/// candidates' estimates would look at more begins with what each could save.
 pub(crate) const MODULE: usize = 1_000_000;
 
 /// Other ways that are tried where one did not help, and answers that are kept or asked for at a time: what does not help takes at most eight times what helps.
 pub(crate) const TRIES: usize = 8;
 
-/// Ways that are followed to their end to compare them, each of which is a search of its own.
-pub(crate) const ALTERNATIVES: usize = 2;
+/// Ways that are followed to their end to compare them, each of which is a search of its own: with the one that is best at once, a run takes up to four times as long.
+pub(crate) const ALTERNATIVES: usize = 3;
 
-/// Instructions of a module for which there is time to look at every pair of them, or to search several times: a second.
+/// Instructions of a module for which there is time to look at every pair of them, or to search several times: a second. With an eighth of them an estimate takes
+/// milliseconds, of which a thread takes some hundredths to begin.
 pub(crate) const SMALL: usize = 2000;
 
-/// Instructions that the estimates of a descent look at before the search begins no other one: each takes ten to twenty microseconds, so that is two to four seconds. A step may
-/// look at an eighth of them before candidates have to come in the order of what they could save.
+/// Instructions that the estimates of a search look at before it begins no other one and compares no ways any more: each takes ten to twenty microseconds, so that is two to
+/// four seconds. In a step that would look at an eighth of them, candidates come in the order of what they saved before.
 pub(crate) const SHORT: usize = 200_000;
 
 /// Instructions that all estimates of a run look at, some minutes at worst, or a search that does little with each of them, some seconds.

@@ -25,7 +25,7 @@
 //! - say `inlineable="false"` (bodies of manually sharded code), are composites, or run on another thread;
 //! - carry a sharding or control predecessors;
 //! - hold a side effect (collectives are none, if what holds them is called at one place);
-//! - would grow the module by more than 1,000,000 instructions.
+//! - would grow the module by more than 100,000 instructions.
 
 // Tests: `passes/tests/inline_calls.rs`.
 

@@ -61,10 +61,15 @@ class MemoryReport:
     attempts: tuple[str, ...] = field(default=())
     refusal: str | None = None
     is_predicted: bool = False
-    _advise: Callable[[], tuple[Remark, ...]] | None = field(default=None, repr=False, compare=False)
+    # The search behind `advice`. No field: a report is data, which is pickled and turned into dictionaries.
+    _advise = None
+
+    def __getstate__(self) -> dict:
+        return {name: value for name, value in self.__dict__.items() if name != "_advise"}
 
     def advice(self) -> tuple[Remark, ...]:
-        """What other options would give, a remark each. The program is searched again for it, as often as there are weaker grades and objectives."""
+        """What other options would give, a remark each; none of a report that was pickled. The program is searched again for it, as often as there are weaker grades and
+        objectives."""
         return self._advise() if self._advise else ()
 
     @property

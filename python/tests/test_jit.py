@@ -426,6 +426,9 @@ def test_other_options_are_looked_at_when_they_are_asked_for():
     assert not any(remark.code == "more-freedom" for remark in report.model.remarks)
     assert any("--exactness=reassociate" in remark.message for remark in report.advice())
     assert "[more-freedom]" in strict.explain(*shapes)
+    kept = pickle.loads(pickle.dumps(report))
+    assert kept.after_bytes == report.after_bytes and kept.advice() == ()
+    assert dataclasses.asdict(report)["kept"] == "rewritten"
 
 
 def test_results_have_default_layouts_in_the_model_too():

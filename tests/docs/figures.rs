@@ -125,7 +125,7 @@ const FIGURES: &[[&str; 4]] = &[
     ],
     ["docs/grades.md", "1e-5 of the largest magnitude", "tests/referee.rs", "HLO_EXACT_ERROR: f64 = 1e-5;"],
     ["docs/reason-codes.md", "row 2,147,483,647", "passes/src/chunk/devices.rs", "i32::try_from(longest).is_err()"],
-    ["docs/reason-codes.md", "more than 1,000,000 instructions", "passes/src/bounds.rs", "MODULE: usize = 1_000_000;"],
+    ["docs/reason-codes.md", "more than 100,000 instructions", "passes/src/bounds.rs", "ADDED: usize = 100_000;"],
     ["docs/testing.md", "JAX 0.10, 0.9 and 0.8", "tests/python.rs", r#"["0.9", "0.8"]"#],
     ["docs/how-it-works.md", "| a twenty-fifth of the peak |", "passes/src/speed.rs", "SHARE_OF_PEAK: u64 = 25;"],
     ["docs/how-it-works.md", "| half of the peak |", "passes/src/weighted_sums.rs", "SHARE_OF_PEAK_SUMMED: u64 = 2;"],
@@ -187,9 +187,9 @@ const FIGURES: &[[&str; 4]] = &[
     ],
     [
         "docs/passes/inline-calls.md",
-        "more than 1,000,000 instructions",
+        "more than 100,000 instructions",
         "passes/src/bounds.rs",
-        "MODULE: usize = 1_000_000;",
+        "ADDED: usize = 100_000;",
     ],
     [
         "docs/passes/loop-inputs.md",

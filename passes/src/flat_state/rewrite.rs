@@ -221,8 +221,8 @@ impl Rewriter<'_> {
         said: Option<&str>,
     ) -> Result<InstructionId, Reason> {
         self.added += 1;
-        if self.added > bounds::MODULE {
-            let message = format!("calls inlined would add more than {} instructions", bounds::MODULE);
+        if self.added > bounds::ADDED {
+            let message = format!("calls inlined would add more than {} instructions", bounds::ADDED);
             return Err(Reason { code: "too-large", message });
         }
         let operands: Vec<InstructionId> = inputs.iter().map(|input| self.whole(input)).collect();

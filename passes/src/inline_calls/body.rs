@@ -131,8 +131,8 @@ impl<'a> Inliner<'a> {
 
     fn add(&mut self, into: ComputationId, instruction: Instruction) -> Result<InstructionId, Reason> {
         self.added += 1;
-        if self.added > bounds::MODULE {
-            let message = format!("inlining would add more than {} instructions", bounds::MODULE);
+        if self.added > bounds::ADDED {
+            let message = format!("inlining would add more than {} instructions", bounds::ADDED);
             return Err(Reason { code: "too-large", message });
         }
         Ok(self.patch.add(into, instruction))

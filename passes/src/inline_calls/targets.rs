@@ -59,6 +59,9 @@ fn share(context: &Context<'_>, part: u64) -> Bytes {
     Bytes(context.estimate.temporaries.get() / part).max(context.options.min_saving).max(Bytes(1))
 }
 
+/// A call is small if it takes and makes less than this part of the temporaries, as a divisor: ten of them are negligible.
+const SMALL: u64 = 10 * NEGLIGIBLE;
+
 /// Bytes of the largest array the instruction reads or writes.
 fn bytes(module: &Module, id: InstructionId) -> Bytes {
     let all = module.instruction(id).operands.iter().copied().chain([id]);
@@ -137,7 +140,7 @@ impl Search<'_> {
 
     /// If calls together take, make or hide a large part of the temporaries, they hide how large values flow: then all of them that are not small.
     fn around_large(&mut self, context: &Context<'_>) -> Option<Target> {
-        let (large, least) = (share(context, MATTERS), share(context, NEGLIGIBLE));
+        let (large, least) = (share(context, MATTERS), share(context, SMALL));
         let (mut calls, mut hidden) = (IndexSet::new(), Bytes::ZERO);
         if context.estimate.temporaries == Bytes::ZERO {
             return None;
@@ -165,7 +168,7 @@ impl Search<'_> {
         let mut calls: IndexSet<InstructionId> =
             around.iter().flat_map(|target| target.calls.iter().copied()).collect();
         let known = calls.len();
-        let small = between(self, share(context, NEGLIGIBLE));
+        let small = between(self, share(context, SMALL));
         calls.extend(small.into_iter().filter(|&call| body::obstacle(module, call).is_none()));
         let mut calls: Vec<InstructionId> = calls.into_iter().collect();
         calls.sort_by_key(|&id| self.places[id]);

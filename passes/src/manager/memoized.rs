@@ -72,8 +72,9 @@ impl<'a> Memoized<'a> {
     /// How many changes of a module are estimated [ahead](Self::ahead) at a time. Each holds two modules, of less than 100,000 instructions of about a KiB: together a GiB
     /// and a half at worst.
     pub(super) fn at_a_time(&self, module: &Module) -> usize {
+        let worth = module.instruction_count() >= bounds::SMALL / bounds::TRIES && !module.is_large();
         match self.estimator.shared() {
-            Some(_) if !module.is_large() => thread::available_parallelism().map_or(1, usize::from).min(bounds::TRIES),
+            Some(_) if worth => thread::available_parallelism().map_or(1, usize::from).min(bounds::TRIES),
             _ => 1,
         }
     }

@@ -163,7 +163,7 @@ impl Search<'_> {
 
     fn keep_restart(&mut self, now: Score, best: Score, score: Score, way: Vec<Candidate>) {
         let (saved, lost) = (now.total - best.total, score.total - best.total);
-        if lost.get() > saved.get() / MATTERS {
+        if lost.get() > saved.get() / bounds::TRIES as u64 {
             return;
         }
         let behind = lost.get().saturating_mul(1 << 20) / saved.get().max(1);
