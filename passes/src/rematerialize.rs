@@ -39,7 +39,8 @@ mod emit;
 mod layers;
 
 use hlo_ir::ComputationId;
-use hlo_memory::Bytes;
+use hlo_memory::cpu::{Stored, stored};
+use hlo_memory::{Bytes, Target};
 
 use crate::objective::NEGLIGIBLE;
 use crate::recompute::cut::WORTHS;
@@ -70,7 +71,11 @@ impl Pass for Rematerialize {
             return Vec::new();
         }
         let computations = crate::roll::local(context.module);
-        computations.into_iter().flat_map(|computation| in_computation(context, computation)).collect()
+        let stored = (context.options.target == Target::Gpu).then(|| stored(context.module, Target::Gpu));
+        // What is not stored is computed again anyway. But it may be stored where others are computed again, so that a choice among all may be better.
+        let views = stored.iter().map(Some).chain([None]);
+        let found = views.flat_map(|stored| computations.iter().map(move |&computation| (computation, stored)));
+        found.flat_map(|(computation, stored)| in_computation(context, computation, stored)).collect()
     }
 }
 
@@ -79,9 +84,9 @@ impl Pass for Rematerialize {
 const PARTS: [usize; 3] = [4, 2, 1];
 
 /// What can be done in a computation, for each worth of memory at which it is more than for the one before.
-fn in_computation(context: &Context<'_>, computation: ComputationId) -> Vec<Finding> {
+fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Option<&Stored>) -> Vec<Finding> {
     let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / NEGLIGIBLE));
-    let Some(layers) = Layers::of(context, computation, least) else { return Vec::new() };
+    let Some(layers) = Layers::of(context, computation, least, stored) else { return Vec::new() };
     let mut plans: Vec<Plan> =
         WORTHS.iter().filter_map(|&worth| choose::plan(context, &layers, worth as f64)).collect();
     plans.dedup_by(|later, earlier| later.saved <= earlier.saved);

@@ -8,7 +8,6 @@
 mod buffers;
 mod depth;
 mod list;
-mod siblings;
 
 use std::collections::VecDeque;
 
@@ -46,7 +45,6 @@ fn for_memory(graph: &Graph, target: Target) -> Schedule {
         ];
         let mut needed = [0; 3];
         for (way, order) in orders.into_iter().enumerate() {
-            let order = if target == Target::Gpu { siblings::joined(graph, &order) } else { order };
             let of_callee = |callee: ComputationId| peaks.get(&callee).map_or(0, |peaks| peaks[way]);
             let called = |id| graph.callees(id).into_iter().map(of_callee).max().unwrap_or(0);
             needed[way] = buffers.peak(graph, &order, called);

@@ -94,6 +94,7 @@ fn waits(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> bool 
         && !layers.is_last(id)
         && !stays(context, layers, id)
         && is_used_late(context, layers, id)
+        && layers.is_stored(id)
 }
 
 fn is_used_late(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> bool {

@@ -1,7 +1,8 @@
 //! What is early in a computation, what is late, and the segments of what is early.
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
+use hlo_memory::cpu::Stored;
 use hlo_memory::{Bytes, size};
 
 use crate::Context;
@@ -20,13 +21,20 @@ pub(super) struct Layers<'a> {
     cuts: Vec<usize>,
     /// What instructions take.
     pub(super) costs: Costs<'a>,
+    /// What the compiler writes to memory, where it decides that by kernels; else everything may be.
+    stored: Option<&'a Stored>,
     /// What is given, or follows from that in less time than reading it takes.
     free: SideTable<InstructionId, bool>,
 }
 
 impl<'a> Layers<'a> {
     /// `None` if less than `least` waits.
-    pub(super) fn of(context: &'a Context<'_>, computation: ComputationId, least: Bytes) -> Option<Self> {
+    pub(super) fn of(
+        context: &'a Context<'_>,
+        computation: ComputationId,
+        least: Bytes,
+        stored: Option<&'a Stored>,
+    ) -> Option<Self> {
         let module = context.module;
         let costs = Costs::new(module, context.options.machine());
         let mut layers = Self {
@@ -35,6 +43,7 @@ impl<'a> Layers<'a> {
             depth: depths(module, computation),
             turn: 0,
             cuts: Vec::new(),
+            stored,
             free: free(module, computation, &costs),
             costs,
         };
@@ -47,6 +56,26 @@ impl<'a> Layers<'a> {
         layers.place_late(context);
         layers.cuts = layers.cuts(context);
         Some(layers)
+    }
+    /// Whether a value stands in memory, as far as is known.
+    pub(super) fn is_stored(&self, mut id: InstructionId) -> bool {
+        let Some(stored) = self.stored else { return true };
+        while !stored.contains(&id) {
+            let inst = self.module.instruction(id);
+            id = match inst.opcode {
+                Opcode::Reshape | Opcode::Bitcast => inst.operands[0],
+                Opcode::GetTupleElement => match element_of_call(self.module, inst) {
+                    Some(element) => element,
+                    None => return false,
+                },
+                Opcode::Call => match inst.called_computations().next() {
+                    Some(callee) => self.module.computation(callee).root,
+                    None => return false,
+                },
+                _ => return false,
+            };
+        }
+        true
     }
     /// Lets early values stand right before the first early instruction that uses them: what follows from parameters alone then belongs to the layer that it is
     /// made for.
@@ -140,6 +169,15 @@ impl<'a> Layers<'a> {
             })
             .collect()
     }
+}
+
+/// The instruction of a called computation that a `get-tuple-element` takes.
+fn element_of_call(module: &Module, inst: &Instruction) -> Option<InstructionId> {
+    let call = module.instruction(inst.operands[0]);
+    let callee = call.called_computations().next().filter(|_| call.opcode == Opcode::Call)?;
+    let root = module.instruction(module.computation(callee).root);
+    let index = usize::try_from(inst.int(&AttrKey::Index)?).ok()?;
+    root.operands.get(index).copied().filter(|_| root.opcode == Opcode::Tuple)
 }
 
 /// Bytes of an array; tuples stand for their elements.

@@ -5,7 +5,7 @@
 
 // Tests: `memory/tests/devices.rs`.
 
-use hlo_ir::{ComputationId, ElementType, InstructionId, Opcode, ScatterDims};
+use hlo_ir::{ElementType, InstructionId, Opcode, ScatterDims};
 
 use super::super::graph::Graph;
 use super::super::traits;
@@ -18,32 +18,10 @@ pub(super) fn decides(graph: &Graph, target: Target, consumer: InstructionId, nu
         Target::Cpu => None,
         Target::Gpu if feeds_product(graph, consumer) => Some(is_widening(graph, producer)),
         Target::Gpu if is_window_of_several(graph, consumer) => Some(is_numbering(graph, producer)),
-        Target::Gpu => scatter_of(graph, consumer).map(|scatter| {
-            !is_destination(graph, consumer, scatter, number) && is_cheap_producer(graph, producer, false)
-        }),
+        Target::Gpu => scatter_of(graph, consumer)
+            .filter(|&scatter| is_destination(graph, consumer, scatter, number))
+            .map(|_| false),
         Target::Tpu => super::tpu::decides(graph, consumer, number),
-    }
-}
-
-/// Producers that XLA:GPU leaves in memory for all their readers: columns are joined once, and what one reader needs in memory nobody computes again.
-///
-/// Source: `PriorityFusionQueue::CanFuseWithAllNonBitcastUsers` (xla/service/gpu/transforms/priority_fusion.cc).
-pub(super) fn barred(graph: &Graph, computation: ComputationId) -> Vec<InstructionId> {
-    let is_joined = |id| graph.opcode(id) == Opcode::Concatenate;
-    let stands = |id| graph.each_user(id).any(|user| needs_in_memory(graph, user, id));
-    let shared = |&id: &InstructionId| graph.user_count(id) > 1 && (is_joined(id) || stands(id));
-    graph.list(computation).filter(shared).collect()
-}
-
-/// Whether an instruction is none that computes its operands on the fly.
-fn needs_in_memory(graph: &Graph, user: InstructionId, producer: InstructionId) -> bool {
-    use Opcode as O;
-    match graph.opcode(user) {
-        O::Dot => !is_widening(graph, producer),
-        O::Convolution | O::Sort | O::CustomCall | O::Tuple | O::Fft | O::Cholesky | O::TriangularSolve | O::TopK => {
-            true
-        }
-        _ => !traits::is_fusible(graph, user),
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Source: `FusionNodeIndexingEvaluation` (xla/service/fusion_node_indexing_evaluation.cc).
 
-use crate::Target;
 use crate::hash::IndexMap;
 use hlo_ir::{InstructionId, Opcode};
 
@@ -53,17 +52,14 @@ impl Indexing {
         self.fusion == fusion
     }
 
-    /// Whether fusing `producer` would emit too much code. XLA:GPU counts branches instead and allows some, as those of padding
-    /// (`GpuHloCostAnalysis::ProducerConsumerMergedTooLarge`, xla/service/gpu/model/gpu_hlo_cost_analysis.cc).
-    pub(super) fn is_too_high(&self, graph: &Graph, producer: InstructionId, target: Target) -> bool {
+    /// Whether fusing `producer` would emit too much code.
+    pub(super) fn is_too_high(&self, graph: &Graph, producer: InstructionId) -> bool {
         if graph.opcode(producer) == Opcode::Broadcast {
             return false;
         }
         let emitted = self.count(producer);
         emitted > MOST_COPIES as u64
-            || (has_own_loop(graph, producer)
-                && !(target == Target::Gpu && graph.opcode(producer) == Opcode::Pad)
-                && (emitted > 1 || real_users(graph, producer) > 1))
+            || (has_own_loop(graph, producer) && (emitted > 1 || real_users(graph, producer) > 1))
     }
 
     /// The instructions that ask for elements of an operand that is about to be fused; forgets the operand.

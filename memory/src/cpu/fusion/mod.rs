@@ -10,11 +10,12 @@ mod cost;
 mod device;
 pub(crate) mod duplication;
 mod global;
+mod multi_output;
+mod priority;
 mod repeated;
 mod reuse;
 mod rows;
 mod rules;
-mod stored;
 mod tpu;
 
 use crate::hash::IndexSet;
@@ -38,18 +39,23 @@ pub(crate) fn run_for(graph: &mut Graph, target: Target) {
     let mut position = SideTable::new(None);
     for computation in control_flow_computations(graph) {
         let mut fuser = Fuser::new(target);
-        let mut barred = global::globally_unfusible(graph, computation, &mut fuser);
-        if target != Target::Cpu {
-            barred.extend(repeated::repeated(graph, computation));
-        }
-        if target == Target::Gpu {
-            barred.extend(device::barred(graph, computation));
-            barred.extend(stored::stored(graph, computation));
-        }
-        if target == Target::Tpu {
-            barred.retain(|&id| !traits::is_product(graph, id));
-        }
+        let barred = match target {
+            Target::Gpu => {
+                fuser.made = priority::made_where_read(graph, computation);
+                IndexSet::default()
+            }
+            Target::Cpu => global::globally_unfusible(graph, computation, &mut fuser),
+            Target::Tpu => {
+                let mut barred = global::globally_unfusible(graph, computation, &mut fuser);
+                barred.extend(repeated::repeated(graph, computation));
+                barred.retain(|&id| !traits::is_product(graph, id));
+                barred
+            }
+        };
         Queue::new(graph, computation, &mut position).run(graph, &mut fuser, &barred);
+        if target == Target::Gpu {
+            multi_output::run(graph, computation);
+        }
     }
 }
 
@@ -123,12 +129,14 @@ impl<'a> Queue<'a> {
             if !traits::is_fusible(graph, consumer) {
                 continue;
             }
-            let chosen = self.operands(graph, consumer).into_iter().find(|&number| {
-                let producer = graph.operand(consumer, number);
-                traits::is_fusible(graph, producer)
-                    && !barred.contains(&producer)
-                    && fuser.should_fuse(graph, consumer, number)
+            let mut numbers = self.operands(graph, consumer);
+            numbers.retain(|number| {
+                let producer = graph.operand(consumer, *number);
+                traits::is_fusible(graph, producer) && !barred.contains(&producer)
             });
+            let chosen = numbers.iter().copied().find(|&number| fuser.should_fuse(graph, consumer, number));
+            let chosen =
+                chosen.or_else(|| numbers.into_iter().find(|&number| fuser.joins_rows(graph, consumer, number)));
             if let Some(number) = chosen {
                 self.fuse(graph, fuser, consumer, graph.operand(consumer, number));
             }

@@ -44,7 +44,7 @@ impl Rows {
             return false;
         }
         if space.is_covered_by(graph, producer) {
-            return is_kernel_of_rows(graph, consumer, &space);
+            return graph.user_count(producer) == 1 && is_kernel_of_rows(graph, consumer, &space);
         }
         space.has_value_of_rows(graph, producer)
             && self.is_computed_from_rows(graph, &space, producer)

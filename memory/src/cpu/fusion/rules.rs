@@ -3,16 +3,17 @@
 //! Source: `CpuInstructionFusion::ShouldFuse` (xla/service/cpu/cpu_instruction_fusion.cc) and `InstructionFusion::ShouldFuse`
 //! (xla/service/instruction_fusion.cc).
 
+use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 
 use super::super::graph::{Graph, Users};
 use super::super::traits;
 use super::conflict::is_safe_in_place;
 use super::cost::{is_expensive, is_loop_fusible};
-use super::device;
 use super::duplication::Indexing;
 use super::reuse::reused_operands;
 use super::rows::Rows;
+use super::{device, priority};
 use crate::Target;
 
 /// A concatenation of more operands is not fused.
@@ -33,12 +34,14 @@ pub(super) struct Fuser {
     reused: Option<(InstructionId, Users)>,
     /// What kernels of whole rows take, where the compiler makes such.
     rows: Rows,
+    /// What XLA:GPU makes in each kernel that reads it.
+    pub(super) made: SideTable<InstructionId, bool>,
 }
 
 impl Fuser {
     /// A fuser that has built nothing yet.
     pub(super) const fn new(target: Target) -> Self {
-        Self { target, indexing: None, reused: None, rows: Rows::new() }
+        Self { target, indexing: None, reused: None, rows: Rows::new(), made: SideTable::new(false) }
     }
 
     /// Whether operand `number` of `consumer` should become part of it.
@@ -54,8 +57,8 @@ impl Fuser {
         if graph.opcode(producer) == Opcode::Constant && !traits::is_effective_scalar(graph, producer) {
             return false;
         }
-        if self.target == Target::Gpu && self.rows.joins(graph, producer, consumer) {
-            return true;
+        if self.target == Target::Gpu {
+            return self.is_made_in(graph, producer, consumer);
         }
         if can_be_output_fused(graph, producer, consumer) {
             return true;
@@ -82,6 +85,25 @@ impl Fuser {
             && (graph.opcode(producer) != Opcode::Constant || graph.opcode(consumer) == Opcode::Fusion)
             && !self.emits_too_much(graph, producer, consumer)
             && takes_producers(graph, consumer, number)
+    }
+
+    /// Whether operand `number` of `consumer` becomes part of a kernel of rows, once all else is.
+    pub(super) fn joins_rows(&mut self, graph: &Graph, consumer: InstructionId, number: usize) -> bool {
+        let producer = graph.operand(consumer, number);
+        self.target == Target::Gpu
+            && !is_custom_fusion(graph, consumer)
+            && device::decides(graph, self.target, consumer, number).is_none()
+            && self.rows.joins(graph, producer, consumer)
+    }
+
+    /// Whether XLA:GPU makes `producer` in the kernel that writes `consumer`.
+    fn is_made_in(&self, graph: &Graph, producer: InstructionId, consumer: InstructionId) -> bool {
+        let is_constant = graph.opcode(producer) == Opcode::Constant && graph.opcode(consumer) == Opcode::Fusion;
+        (is_constant || self.made[producer])
+            && !graph.is_root(producer)
+            && priority::takes_values(graph, consumer)
+            && graph.opcode(consumer) != Opcode::Bitcast
+            && is_safe_in_place(graph, producer, consumer)
     }
 
     /// To be called when `fusion` exists and is about to take `producer`.
@@ -133,9 +155,7 @@ impl Fuser {
     }
 
     fn emits_too_much(&mut self, graph: &Graph, producer: InstructionId, consumer: InstructionId) -> bool {
-        let target = self.target;
-        graph.opcode(consumer) == Opcode::Fusion
-            && self.indexing_of(graph, consumer).is_too_high(graph, producer, target)
+        graph.opcode(consumer) == Opcode::Fusion && self.indexing_of(graph, consumer).is_too_high(graph, producer)
     }
 }
 

@@ -4,7 +4,7 @@
 //! (xla/hlo/ir/hlo_instructions.cc).
 
 use hlo_ir::module::Operands;
-use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode, Payload};
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode, Payload, Shape};
 use smol_str::SmolStr;
 
 use super::Graph;
@@ -115,6 +115,111 @@ impl Graph {
             self.fuse_into(kept, id);
             self.remove(id);
         }
+    }
+
+    /// Lets the fusion `kept` also make what `other` makes, a fusion beside it or one that it reads; readers take both results from a tuple.
+    ///
+    /// Source: `HloFusionInstruction::MergeFusionInstructionIntoMultiOutput` (xla/hlo/ir/hlo_instructions.cc).
+    pub(crate) fn merge_beside(&mut self, kept: InstructionId, other: InstructionId) {
+        self.make_several(kept);
+        let body = self.fused(kept).expect("a fusion has a body");
+        let inner = self.copy_inside(kept, other);
+        let results: Vec<InstructionId> = match self.opcode(inner) {
+            Opcode::Tuple => self.operands(inner).to_vec(),
+            _ => vec![inner],
+        };
+        if self.opcode(inner) == Opcode::Tuple {
+            self.remove(inner);
+        }
+        let first = self.operands(self.root(body)).len();
+        for &result in &results {
+            self.append_operand(self.root(body), result);
+        }
+        if let Some(number) = self.operands(kept).iter().position(|&operand| operand == other) {
+            self.replace_all_uses(self.parameter(body, number), results[0]);
+            self.remove_fusion_operand(kept, number);
+        }
+        self.set_shape_of_results(kept);
+        if results.len() == 1 && self.array(other).is_some() {
+            let element = self.element_of(kept, first, other);
+            self.replace(other, element);
+            return;
+        }
+        for user in self.users(other) {
+            let index = self.inst(user).int(&AttrKey::Index).unwrap_or(0) as usize;
+            let element = self.element_of(kept, first + index, user);
+            self.replace(user, element);
+        }
+        if self.is_alive(other) {
+            self.remove(other);
+        }
+    }
+
+    /// Lets a fusion return a tuple of one result, unless it returns several.
+    fn make_several(&mut self, fusion: InstructionId) {
+        let body = self.fused(fusion).expect("a fusion has a body");
+        let root = self.root(body);
+        if self.opcode(root) == Opcode::Tuple {
+            return;
+        }
+        let shape = Shape::tuple([self.shape(root).clone()]);
+        let tuple = self.add(body, Instruction::new("tuple", shape, Opcode::Tuple, [root]));
+        self.set_root(tuple);
+        let element = self.element_of(fusion, 0, fusion);
+        let is_root = self.is_root(fusion);
+        self.replace_all_uses(fusion, element);
+        if is_root {
+            self.set_root(element);
+        }
+        self.set_shape_of_results(fusion);
+    }
+
+    /// An element of what a fusion returns, which stands for `old`.
+    fn element_of(&mut self, fusion: InstructionId, index: usize, old: InstructionId) -> InstructionId {
+        let shape = self.shape(old).clone();
+        let mut element = Instruction::new("get-tuple-element", shape, Opcode::GetTupleElement, [fusion]);
+        element.attributes = vec![Attribute::int(AttrKey::Index, index as i64)];
+        let element = self.add(self.parent(fusion), element);
+        self.stems_from(element, old);
+        element
+    }
+
+    fn set_shape_of_results(&mut self, fusion: InstructionId) {
+        let Some(body) = self.fused(fusion) else { return };
+        let root = self.root(body);
+        let shape = Shape::tuple(self.operands(root).iter().map(|&result| self.shape(result).clone()));
+        self.set_shape(root, shape.clone());
+        self.set_shape(fusion, shape);
+    }
+
+    /// Copies what `other` does into the body of a fusion; returns the copy of its result.
+    fn copy_inside(&mut self, fusion: InstructionId, other: InstructionId) -> InstructionId {
+        let body = self.fused(fusion).expect("a fusion has a body");
+        let Some(inside) = self.fused(other) else {
+            let mut copy = self.copied(other);
+            for operand in &mut copy.operands {
+                *operand = self.parameter_for(fusion, *operand);
+            }
+            let copy = self.add(body, copy);
+            self.stems_from(copy, other);
+            return copy;
+        };
+        let mut copies: Vec<Option<InstructionId>> = vec![None; self.slots(inside)];
+        for id in self.post_order(inside) {
+            let slot = self.slot(id);
+            if let Some(number) = self.inst(id).parameter_number() {
+                copies[slot] = Some(self.parameter_for(fusion, self.operand(other, number as usize)));
+                continue;
+            }
+            let mut copy = self.copied(id);
+            for operand in &mut copy.operands {
+                *operand = copies[self.slot(*operand)].expect("operands come first");
+            }
+            let copy = self.add(body, copy);
+            self.stems_from(copy, id);
+            copies[slot] = Some(copy);
+        }
+        copies[self.slot(self.root(inside))].expect("the root was copied")
     }
 
     /// The parameter of `fusion` that stands for `operand`, which becomes an operand if it is none yet.

@@ -1,0 +1,274 @@
+//! Kernels of XLA:GPU that make several results: those that read the same array, and one beside what it reads.
+//!
+//! Source: `MultiOutputFusion` (xla/service/gpu/transforms/multi_output_fusion.cc) and `ShapesCompatibleForMultiOutputFusion`
+//! (xla/service/gpu/gpu_fusible.cc).
+
+// Tests: `memory/tests/devices.rs`.
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ArrayShape, AttrKey, AttrValue, ComputationId, InstructionId, Opcode};
+use smol_str::format_smolstr;
+
+use super::super::graph::Graph;
+use super::super::{in_place, traits};
+use super::priority;
+
+/// Arrays that a kernel reads and writes at most (`MaxOperandsAndOutputsPerFusion`), and reductions (`kMaxUnnestedReductionOutputsPerFusion`).
+const MOST_ARRAYS: usize = 96;
+const MOST_REDUCTIONS: usize = 8;
+
+/// Bytes that the threads of a block share at most.
+const MOST_SHARED: u64 = 49_152;
+
+/// Merges kernels of a computation, from its results towards its operands.
+pub(super) fn run(graph: &mut Graph, computation: ComputationId) {
+    let mut merger = Merger { seen: SideTable::new(0), search: 0 };
+    let order: Vec<InstructionId> = graph.post_order(computation).into_iter().collect();
+    for id in order.into_iter().rev() {
+        if graph.is_alive(id) && graph.opcode(id) != Opcode::Constant {
+            merger.merge_readers(graph, id);
+            merger.merge_into_reader(graph, id);
+        }
+    }
+}
+
+/// Looks at what depends on what.
+struct Merger {
+    seen: SideTable<InstructionId, u32>,
+    search: u32,
+}
+
+impl Merger {
+    /// Merges kernels that read the same array.
+    fn merge_readers(&mut self, graph: &mut Graph, shared: InstructionId) {
+        if graph.array(shared).is_none_or(|array| traits::true_rank(array) == 0) || graph.user_count(shared) < 2 {
+            return;
+        }
+        let mut readers: Vec<InstructionId> =
+            graph.each_user(shared).filter(|&id| graph.user_count(id) > 0 && is_kernel(graph, id)).collect();
+        readers.sort_by_key(|&id| std::cmp::Reverse(rank(graph, id)));
+        let mut first = 0;
+        while first < readers.len() {
+            let kept = readers[first];
+            let mut second = first + 1;
+            while second < readers.len() && graph.opcode(kept) == Opcode::Fusion {
+                let other = readers[second];
+                if read_the_same(graph, kept, other, shared) && self.may_merge(graph, kept, other) {
+                    graph.merge_beside(kept, other);
+                    readers.remove(second);
+                } else {
+                    second += 1;
+                }
+            }
+            first += 1;
+        }
+    }
+
+    /// Merges a kernel into one that reads its result.
+    fn merge_into_reader(&mut self, graph: &mut Graph, id: InstructionId) {
+        if !is_producer(graph, id) {
+            return;
+        }
+        let users = graph.users(id).to_vec();
+        if matches!(users[..], [user] if !makes_several(graph, user)) {
+            return;
+        }
+        let fitting = users.into_iter().filter(|&user| {
+            is_kernel(graph, user) && fit(graph, id, user) && !self.reaches_other_operand(graph, id, user)
+        });
+        // The first of those with the highest rank.
+        let Some(reader) = fitting.fold(None, |best: Option<InstructionId>, user| match best {
+            Some(best) if rank(graph, best) >= rank(graph, user) => Some(best),
+            _ => Some(user),
+        }) else {
+            return;
+        };
+        let kept = if graph.opcode(reader) == Opcode::Fusion {
+            reader
+        } else {
+            let name = format_smolstr!("{}_fusion", graph.inst(reader).opcode_name());
+            graph.fuse_alone(reader, "kLoop", name)
+        };
+        graph.merge_beside(kept, id);
+    }
+
+    fn may_merge(&mut self, graph: &Graph, a: InstructionId, b: InstructionId) -> bool {
+        let writes_in_place = |id| graph.opcode(last(graph, id)) == Opcode::DynamicUpdateSlice;
+        fit(graph, a, b)
+            && !writes_in_place(a)
+            && !writes_in_place(b)
+            && !self.needs(graph, a, b)
+            && !self.needs(graph, b, a)
+    }
+
+    /// Whether another operand of `user` needs `id`, so that merging the two would make a circle.
+    fn reaches_other_operand(&mut self, graph: &Graph, id: InstructionId, user: InstructionId) -> bool {
+        let others: Vec<InstructionId> = graph.operands(user).iter().copied().filter(|&other| other != id).collect();
+        others.into_iter().any(|other| self.needs(graph, other, id))
+    }
+
+    /// Whether `id` needs `before` to run.
+    fn needs(&mut self, graph: &Graph, id: InstructionId, before: InstructionId) -> bool {
+        self.search += 1;
+        let mut open = vec![id];
+        while let Some(id) = open.pop() {
+            if id == before {
+                return true;
+            }
+            if self.seen[id] != self.search {
+                self.seen.set(id, self.search);
+                open.extend_from_slice(graph.operands(id));
+                open.extend_from_slice(graph.control_predecessors(id));
+            }
+        }
+        false
+    }
+}
+
+/// Kernels of several results come first, then other fusions.
+fn rank(graph: &Graph, id: InstructionId) -> u8 {
+    u8::from(graph.opcode(id) == Opcode::Fusion) + u8::from(makes_several(graph, id))
+}
+
+fn makes_several(graph: &Graph, id: InstructionId) -> bool {
+    graph.fused(id).is_some_and(|body| graph.opcode(graph.root(body)) == Opcode::Tuple)
+}
+
+/// Whether an instruction is a kernel that can make other results too.
+fn is_kernel(graph: &Graph, id: InstructionId) -> bool {
+    if !traits::is_fusible(graph, id) {
+        return false;
+    }
+    match graph.opcode(id) {
+        Opcode::Fusion => is_loop(graph, id),
+        Opcode::Reduce => graph.array(id).is_some() && priority::is_by_threads(graph, id),
+        _ => traits::is_elementwise(graph, id) && graph.opcode(id) != Opcode::Constant,
+    }
+}
+
+/// Whether a fusion is none of a product, a scatter or of whole rows, which other generators make.
+fn is_loop(graph: &Graph, id: InstructionId) -> bool {
+    let Some(body) = graph.fused(id) else { return false };
+    let last: Vec<InstructionId> = match graph.opcode(graph.root(body)) {
+        Opcode::Tuple => graph.operands(graph.root(body)).iter().map(|&result| behind(graph, result)).collect(),
+        _ => vec![behind(graph, graph.root(body))],
+    };
+    graph.inst(id).word(&AttrKey::Kind) != Some("kCustom")
+        && graph.list(body).all(|inner| match graph.opcode(inner) {
+            Opcode::Dot | Opcode::Convolution | Opcode::Scatter => false,
+            Opcode::Reduce => {
+                graph.array(inner).is_some() && (!priority::is_by_threads(graph, inner) || last.contains(&inner))
+            }
+            _ => true,
+        })
+}
+
+/// Whether a kernel can be made beside one that reads its result.
+fn is_producer(graph: &Graph, id: InstructionId) -> bool {
+    let is_fitting = match graph.opcode(id) {
+        Opcode::Fusion => {
+            !makes_several(graph, id) && is_loop(graph, id) && graph.opcode(hero(graph, id)) != Opcode::Reduce
+        }
+        Opcode::Reduce => graph.array(id).is_some() && !priority::is_by_threads(graph, id),
+        Opcode::Constant | Opcode::Scatter | Opcode::Parameter | Opcode::Bitcast => false,
+        _ => priority::takes_values(graph, id) && traits::is_fusible(graph, id),
+    };
+    is_fitting
+        && graph.user_count(id) > 0
+        && !graph.is_root(id)
+        && graph.array(id).is_some()
+        && in_place::pairs(graph, id).is_empty()
+        && !priority::moves_rows(graph, last(graph, id))
+}
+
+/// What writes the first result.
+fn last(graph: &Graph, id: InstructionId) -> InstructionId {
+    let Some(body) = graph.fused(id) else { return id };
+    let root = graph.root(body);
+    if graph.opcode(root) == Opcode::Tuple { graph.operand(root, 0) } else { root }
+}
+
+/// The reduction behind elementwise work on its results, if there is one.
+fn behind(graph: &Graph, result: InstructionId) -> InstructionId {
+    let elements = traits::elements(graph, result);
+    let mut id = result;
+    loop {
+        if graph.opcode(id) == Opcode::Reduce && priority::is_by_threads(graph, id) {
+            return id;
+        }
+        let is_passed = traits::is_elementwise(graph, id) || graph.opcode(id) == Opcode::Bitcast;
+        let mut larger = graph.operands(id).iter().copied().filter(|&operand| {
+            traits::elements(graph, operand) == elements
+                && !matches!(graph.opcode(operand), Opcode::Parameter | Opcode::Broadcast | Opcode::Constant)
+        });
+        match (is_passed, larger.next(), larger.next()) {
+            (true, Some(next), None) => id = next,
+            _ => return result,
+        }
+    }
+}
+
+/// What decides how a kernel goes through its elements: a reduction if it has one.
+fn hero(graph: &Graph, id: InstructionId) -> InstructionId {
+    let Some(body) = graph.fused(id) else { return id };
+    let root = graph.root(body);
+    if graph.opcode(root) != Opcode::Tuple {
+        return behind(graph, root);
+    }
+    let mut heroes = graph.operands(root).iter().map(|&result| behind(graph, result));
+    heroes.find(|&hero| graph.opcode(hero) == Opcode::Reduce).unwrap_or_else(|| last(graph, id))
+}
+
+/// Whether two kernels go through elements of the same number in the same order, and have room for each other.
+fn fit(graph: &Graph, a: InstructionId, b: InstructionId) -> bool {
+    let (first, second) = (hero(graph, a), hero(graph, b));
+    let is_reduction = |id| graph.opcode(id) == Opcode::Reduce && priority::is_by_threads(graph, id);
+    let both = is_reduction(first) && is_reduction(second);
+    if both && graph.inst(first).ints(&AttrKey::Dimensions) != graph.inst(second).ints(&AttrKey::Dimensions) {
+        return false;
+    }
+    if priority::moves_rows(graph, first) || priority::moves_rows(graph, second) {
+        return false;
+    }
+    let space = |id| if is_reduction(id) { graph.array(graph.operand(id, 0)) } else { graph.array(id) };
+    let (Some(one), Some(other)) = (space(first), space(second)) else { return false };
+    let is_same = if both { traits::same_dims_and_layout(one, other) } else { is_like(one, other) };
+    is_same && has_room(graph, a, b)
+}
+
+/// Whether arrays have the same elements in the same order, whatever their dimensions.
+fn is_like(one: &ArrayShape, other: &ArrayShape) -> bool {
+    let is_plain = |array: &ArrayShape| array.minor_to_major().iter().rev().copied().eq(0..array.rank() as i64);
+    traits::same_dims_and_layout(one, other) || one.elements() == other.elements() && is_plain(one) && is_plain(other)
+}
+
+fn has_room(graph: &Graph, a: InstructionId, b: InstructionId) -> bool {
+    let results = |id| {
+        graph.fused(id).filter(|_| makes_several(graph, id)).map_or(1, |body| graph.operands(graph.root(body)).len())
+    };
+    let inside = |id| graph.fused(id).into_iter().flat_map(|body| graph.list(body)).chain([id]);
+    let reductions = |id| inside(id).filter(|&inner| priority::is_by_threads(graph, inner)).count();
+    let shared = |id| inside(id).map(|inner| priority::shared_bytes(graph, inner)).sum::<u64>();
+    graph.operands(a).len() + graph.operands(b).len() + results(a) + results(b) <= MOST_ARRAYS
+        && reductions(a) + reductions(b) <= MOST_REDUCTIONS
+        && shared(a) + shared(b) <= MOST_SHARED
+}
+
+/// Whether two kernels read the same elements of an array, as far as both read slices of it.
+fn read_the_same(graph: &Graph, a: InstructionId, b: InstructionId, array: InstructionId) -> bool {
+    let (Some(one), Some(other)) = (slice_of(graph, a, array), slice_of(graph, b, array)) else { return true };
+    let dims = |id: InstructionId| match graph.inst(id).attribute(&AttrKey::Slice) {
+        Some(AttrValue::Slice(dims)) => dims.iter().map(|dim| (dim.start, dim.limit)).collect(),
+        _ => Vec::new(),
+    };
+    dims(one).iter().zip(dims(other)).all(|(one, other)| one.0 < other.1 && other.0 < one.1)
+}
+
+/// The only slice by which a kernel reads an array.
+fn slice_of(graph: &Graph, id: InstructionId, array: InstructionId) -> Option<InstructionId> {
+    let Some(body) = graph.fused(id) else { return (graph.opcode(id) == Opcode::Slice).then_some(id) };
+    let number = graph.operands(id).iter().position(|&operand| operand == array)?;
+    let mut users = graph.each_user(graph.parameter(body, number));
+    let user = users.next().filter(|_| users.next().is_none())?;
+    (graph.opcode(user) == Opcode::Slice).then_some(user)
+}

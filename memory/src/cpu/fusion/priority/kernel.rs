@@ -1,0 +1,244 @@
+//! What a kernel computes and reads: how often each value behind its result is computed, counted from the result towards what it reads.
+//!
+//! Work that is the same for elementwise readers is done once. What reads otherwise asks for elements of its own.
+//!
+//! Source: `GpuHloCostAnalysis::FusionCalculateUtilizations` (xla/service/gpu/model/gpu_hlo_cost_analysis.cc) and the utilizations of `HloCostAnalysis`
+//! (xla/service/hlo_cost_analysis.cc).
+
+use std::collections::BinaryHeap;
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{AttrKey, AttrValue, ComputationId, InstructionId, Opcode};
+use smallvec::SmallVec;
+
+use super::super::super::graph::Graph;
+use super::super::super::traffic::bytes;
+use super::super::super::traits;
+use super::{cycles, is_elementwise, price, reduction, rules};
+
+/// Numbers of the values that others are computed beside.
+pub(super) type Beside = SmallVec<[u32; 4]>;
+
+/// A kernel, by what it writes.
+#[derive(Clone, Debug)]
+pub(super) struct Kernel {
+    /// Cycles of its floating-point units, two for each that takes one.
+    pub(super) operations: f64,
+    /// Instructions that are emitted.
+    pub(super) code: f64,
+    /// Bytes written.
+    pub(super) written: f64,
+    /// Blocks of threads.
+    pub(super) blocks: f64,
+    /// Whether a sum of more than a few numbers is inside.
+    pub(super) reduces: bool,
+    /// Whether it reads neighbouring elements from places that are far from each other.
+    pub(super) is_scattered: bool,
+    pub(super) reads: SmallVec<[Read; 8]>,
+    /// How often all of the value with this number is computed.
+    pub(super) times: Vec<f64>,
+    /// Nanoseconds, without the launch.
+    pub(super) time: f64,
+}
+
+/// An array that a kernel reads.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub(super) of: InstructionId,
+    /// How often all of it is read.
+    pub(super) times: f64,
+    /// How often it would be emitted.
+    pub(super) code: f64,
+    /// What it is read beside: the first number is that of the result.
+    pub(super) beside: Beside,
+}
+
+impl Kernel {
+    pub(super) fn read(&self, of: InstructionId) -> Option<&Read> {
+        self.reads.iter().find(|read| read.of == of)
+    }
+}
+
+/// A value in a kernel that is looked at.
+#[derive(Debug)]
+struct Node {
+    beside: Beside,
+    times: f64,
+    code: f64,
+}
+
+/// The kernels of a computation, while it is decided which values are made where they are read.
+pub(super) struct Kernels<'a> {
+    graph: &'a Graph,
+    order: Vec<InstructionId>,
+    place: SideTable<InstructionId, u32>,
+    made: SideTable<InstructionId, bool>,
+    /// What is computed once for each row.
+    of_rows: SideTable<InstructionId, bool>,
+    /// The node of a value in the kernel that is looked at, and that kernel's number.
+    node: SideTable<InstructionId, (u32, u32)>,
+    looked_at: u32,
+}
+
+impl<'a> Kernels<'a> {
+    pub(super) fn new(graph: &'a Graph, computation: ComputationId) -> Self {
+        let order: Vec<InstructionId> = graph.post_order(computation).to_vec();
+        let mut place = SideTable::new(0);
+        for (at, &id) in order.iter().enumerate() {
+            place.set(id, at as u32);
+        }
+        Self {
+            graph,
+            order,
+            place,
+            made: SideTable::new(false),
+            of_rows: SideTable::new(false),
+            node: SideTable::new((0, 0)),
+            looked_at: 0,
+        }
+    }
+
+    pub(super) fn order(&self) -> &[InstructionId] {
+        &self.order
+    }
+
+    pub(super) fn make_where_read(&mut self, id: InstructionId) {
+        self.made.set(id, true);
+    }
+
+    /// Notes what a kernel makes of the rows that it keeps.
+    pub(super) fn make_of_rows(&mut self, id: InstructionId) {
+        self.made.set(id, true);
+        self.of_rows.set(id, true);
+    }
+
+    pub(super) fn is_made(&self, id: InstructionId) -> bool {
+        self.made[id]
+    }
+
+    pub(super) fn into_made(self) -> SideTable<InstructionId, bool> {
+        self.made
+    }
+
+    /// The kernel that writes `root`.
+    pub(super) fn build(&mut self, root: InstructionId) -> Kernel {
+        self.looked_at += 1;
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut open: BinaryHeap<u32> = BinaryHeap::new();
+        let first = self.node_of(root, &mut nodes, &mut open);
+        nodes[first].times = 1.0;
+        nodes[first].code = 1.0;
+        nodes[first].beside.push(0);
+        let mut kernel = Kernel {
+            operations: 0.0,
+            code: 0.0,
+            written: written(self.graph, root) as f64,
+            blocks: reduction::blocks(self.graph, root),
+            reduces: false,
+            is_scattered: false,
+            reads: SmallVec::new(),
+            times: Vec::new(),
+            time: 0.0,
+        };
+        let moves = rules::moves_rows(self.graph, root);
+        while let Some(place) = open.pop() {
+            let id = self.order[place as usize];
+            let at = self.node[id].1 as usize;
+            let (times, code) = nodes[at].beside.iter().fold((0.0, 0.0), |(times, code), &other| {
+                (times + nodes[other as usize].times, code + nodes[other as usize].code)
+            });
+            if id != root && !self.made[id] {
+                let beside = nodes[at].beside.clone();
+                kernel.reads.push(Read { of: id, times, code, beside });
+                continue;
+            }
+            kernel.operations += times * cycles::operations(self.graph, id);
+            kernel.code += code;
+            kernel.reduces |= reduction::is_long(self.graph, id) && !self.of_rows[id];
+            kernel.is_scattered |= !moves && rules::moves_rows(self.graph, id) && !rules::is_repeated(self.graph, id);
+            self.pass_on(id, (times, code), &mut nodes, &mut open);
+        }
+        kernel.times = nodes.iter().map(|node| node.times).collect();
+        kernel.time = price::alone(self.graph, &kernel);
+        kernel
+    }
+
+    /// Counts what `id` asks of its operands.
+    fn pass_on(
+        &mut self,
+        id: InstructionId,
+        (times, code): (f64, f64),
+        nodes: &mut Vec<Node>,
+        open: &mut BinaryHeap<u32>,
+    ) {
+        let at = self.node[id].1 as usize;
+        let is_beside = is_elementwise(self.graph, id) || keeps_places(self.graph, id) || self.of_rows[id];
+        for (number, &operand) in self.graph.operands(id).iter().enumerate() {
+            let other = self.node_of(operand, nodes, open);
+            if is_beside {
+                let beside = nodes[at].beside.clone();
+                for root in beside {
+                    if !nodes[other].beside.contains(&root) {
+                        nodes[other].beside.push(root);
+                    }
+                }
+                continue;
+            }
+            let elements = traits::elements(self.graph, operand).max(1) as f64;
+            let asked = (times * share_read(self.graph, id, number) * elements).ceil() / elements;
+            if !nodes[other].beside.contains(&(other as u32)) {
+                nodes[other].beside.push(other as u32);
+            }
+            nodes[other].times += asked;
+            nodes[other].code += code;
+        }
+    }
+
+    fn node_of(&mut self, id: InstructionId, nodes: &mut Vec<Node>, open: &mut BinaryHeap<u32>) -> usize {
+        let (kernel, at) = self.node[id];
+        if kernel == self.looked_at {
+            return at as usize;
+        }
+        self.node.set(id, (self.looked_at, nodes.len() as u32));
+        nodes.push(Node { beside: Beside::new(), times: 0.0, code: 0.0 });
+        open.push(self.place[id]);
+        nodes.len() - 1
+    }
+}
+
+/// A bitcast between arrays of the same dimensions.
+fn keeps_places(graph: &Graph, id: InstructionId) -> bool {
+    let dims = |id| graph.array(id).map(|array| array.dims.to_vec());
+    graph.opcode(id) == Opcode::Bitcast && dims(id) == dims(graph.operand(id, 0))
+}
+
+/// Bytes that a kernel with this result writes.
+fn written(graph: &Graph, root: InstructionId) -> u64 {
+    match graph.opcode(root) {
+        Opcode::DynamicUpdateSlice => bytes(graph, graph.operand(root, 1)),
+        _ => bytes(graph, root),
+    }
+}
+
+/// How often an instruction that is no elementwise one reads all of an operand.
+fn share_read(graph: &Graph, id: InstructionId, number: usize) -> f64 {
+    use Opcode as O;
+    let elements = |id| traits::elements(graph, id).max(1) as f64;
+    let of_result = || elements(id) / elements(graph.operand(id, number));
+    match graph.opcode(id) {
+        O::Broadcast => of_result(),
+        O::Slice | O::DynamicSlice | O::Gather if number == 0 => of_result(),
+        O::DynamicUpdateSlice if number == 0 => 0.0,
+        O::ReduceWindow if 2 * number < graph.operands(id).len() => of_result() * window_size(graph, id),
+        O::Reduce if 2 * number >= graph.operands(id).len() => elements(id),
+        _ => 1.0,
+    }
+}
+
+/// Positions of a window.
+pub(super) fn window_size(graph: &Graph, id: InstructionId) -> f64 {
+    match graph.inst(id).attribute(&AttrKey::Window) {
+        Some(AttrValue::Window(dims)) => dims.iter().map(|dim| dim.size as f64).product(),
+        _ => 1.0,
+    }
+}

@@ -1,0 +1,198 @@
+//! Which values XLA:GPU makes in every kernel that reads them, by what its cost model says that saves: the one that saves most comes first.
+//!
+//! A value goes into all kernels that read it or into none. Bitcasts take no time and go wherever they can.
+//!
+//! Source: `PriorityFusionQueue` (xla/service/gpu/transforms/priority_fusion.cc).
+
+// Tests: `memory/tests/devices.rs`.
+
+mod cycles;
+mod diamonds;
+mod kernel;
+mod price;
+mod reduction;
+mod rules;
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use hlo_ir::arena::SideTable;
+use hlo_ir::{ComputationId, InstructionId, Opcode};
+use smallvec::SmallVec;
+
+use super::super::graph::Graph;
+use super::super::traits;
+use crate::hash::{IndexMap, IndexSet};
+use kernel::{Kernel, Kernels};
+pub(super) use reduction::{is_by_threads, shared_bytes};
+pub(super) use rules::{moves_rows, takes_values};
+
+/// What is saved, in picoseconds, and the value that is made where it is read; of two that save the same the later one.
+type Key = (i64, InstructionId);
+
+/// The values of `computation` that every kernel which reads them makes itself.
+pub(super) fn made_where_read(graph: &Graph, computation: ComputationId) -> SideTable<InstructionId, bool> {
+    let mut queue = Queue::new(graph, computation);
+    queue.fill();
+    while let Some(value) = queue.next() {
+        queue.make_where_read(value);
+    }
+    queue.kernels.into_made()
+}
+
+/// The values that could be made where they are read, and the kernels there would be.
+struct Queue<'a> {
+    graph: &'a Graph,
+    kernels: Kernels<'a>,
+    known: SideTable<InstructionId, Option<Rc<Kernel>>>,
+    values: SideTable<InstructionId, Option<Box<Value>>>,
+    order: BTreeSet<Key>,
+}
+
+/// A value that could be made where it is read.
+#[derive(Clone, Debug, Default)]
+struct Value {
+    /// For each kernel that reads it the nanoseconds that it loses by making the value; `None` if it cannot.
+    readers: IndexMap<InstructionId, Option<f64>>,
+    /// Where it stands in the order.
+    key: Option<Key>,
+}
+
+impl<'a> Queue<'a> {
+    fn new(graph: &'a Graph, computation: ComputationId) -> Self {
+        Self {
+            graph,
+            kernels: Kernels::new(graph, computation),
+            known: SideTable::new(None),
+            values: SideTable::new(None),
+            order: BTreeSet::new(),
+        }
+    }
+
+    /// Begins: bitcasts are made where they are read, and of all else it is asked what that would save.
+    fn fill(&mut self) {
+        let candidates: Vec<InstructionId> =
+            self.kernels.order().iter().copied().filter(|&id| rules::is_candidate(self.graph, id)).collect();
+        for &id in &candidates {
+            if self.graph.opcode(id) == Opcode::Bitcast {
+                self.kernels.make_where_read(id);
+            }
+        }
+        let mut is_row_kernel = SideTable::new(false);
+        for id in self.kernels.order().to_vec() {
+            for inner in diamonds::inside(self.graph, id).unwrap_or_default() {
+                self.kernels.make_of_rows(inner);
+                is_row_kernel.set(id, true);
+            }
+        }
+        for &id in &candidates {
+            if !self.kernels.is_made(id) && !is_row_kernel[id] && !rules::is_needed(self.graph, id) {
+                self.begin(id);
+            }
+        }
+    }
+
+    /// Asks for the first time what making a value where it is read would save.
+    fn begin(&mut self, id: InstructionId) {
+        let readers = self.readers(id);
+        if !readers.is_empty() {
+            let readers = readers.into_iter().map(|reader| (reader, None)).collect();
+            self.values.set(id, Some(Box::new(Value { readers, key: None })));
+            self.ask_all(id);
+        }
+    }
+
+    fn next(&mut self) -> Option<InstructionId> {
+        self.order.pop_last().map(|key| key.1)
+    }
+
+    /// Makes a value where it is read, and asks again what depends on it.
+    fn make_where_read(&mut self, value: InstructionId) {
+        let readers = self.values[value].take().map(|value| value.readers).unwrap_or_default();
+        for read in &self.kernel(value).reads {
+            if let Some(other) = &mut self.values[read.of] {
+                other.readers.swap_remove(&value);
+            }
+        }
+        self.kernels.make_where_read(value);
+        self.known.set(value, None);
+        let mut again: IndexSet<InstructionId> = IndexSet::default();
+        for &reader in readers.keys() {
+            self.known.set(reader, None);
+            for read in &self.kernel(reader).reads {
+                self.ask(read.of, reader);
+                again.insert(read.of);
+            }
+        }
+        again.into_iter().for_each(|id| self.place(id));
+        readers.into_keys().for_each(|reader| self.ask_all(reader));
+    }
+
+    /// Asks what every reader of a value would lose by making it.
+    fn ask_all(&mut self, id: InstructionId) {
+        let Some(value) = &self.values[id] else { return };
+        let readers: SmallVec<[InstructionId; 8]> = value.readers.keys().copied().collect();
+        readers.into_iter().for_each(|reader| self.ask(id, reader));
+        self.place(id);
+    }
+
+    /// Asks what one reader of a value would lose by making it.
+    fn ask(&mut self, id: InstructionId, reader: InstructionId) {
+        if self.values[id].is_none() {
+            return;
+        }
+        let (own, kernel) = (self.kernel(id), self.kernel(reader));
+        let may = rules::may_join(self.graph, (id, &own), (reader, &kernel));
+        let lost = may.then(|| price::together(self.graph, (id, &own), &kernel) - kernel.time);
+        if let Some(value) = &mut self.values[id] {
+            value.readers.insert(reader, lost);
+        }
+    }
+
+    /// Puts a value where it belongs in the order, if making it where it is read saves time.
+    fn place(&mut self, id: InstructionId) {
+        let own = if self.values[id].is_some() { self.kernel(id).time + price::LAUNCH } else { return };
+        let Some(value) = &mut self.values[id] else { return };
+        if let Some(key) = value.key.take() {
+            self.order.remove(&key);
+        }
+        let lost: Option<f64> = value.readers.values().copied().sum();
+        if let Some(saved) = lost.map(|lost| own - lost).filter(|&saved| saved >= 0.0) {
+            let key = ((saved * 1e3) as i64, id);
+            value.key = Some(key);
+            self.order.insert(key);
+        }
+    }
+
+    fn kernel(&mut self, root: InstructionId) -> Rc<Kernel> {
+        if let Some(known) = &self.known[root] {
+            return Rc::clone(known);
+        }
+        let built = Rc::new(self.kernels.build(root));
+        self.known.set(root, Some(Rc::clone(&built)));
+        built
+    }
+
+    /// The kernels that read a value, as long as only bitcasts are made where they are read.
+    fn readers(&self, id: InstructionId) -> SmallVec<[InstructionId; 8]> {
+        let mut found = SmallVec::new();
+        let mut open: SmallVec<[InstructionId; 16]> = self.graph.each_user(id).collect();
+        let mut seen: IndexSet<InstructionId> = IndexSet::default();
+        while let Some(user) = open.pop() {
+            if !seen.insert(user) {
+                continue;
+            }
+            if self.kernels.is_made(user) {
+                open.extend(self.graph.each_user(user));
+            } else if rules::takes_values(self.graph, user) {
+                found.push(user);
+            }
+        }
+        found
+    }
+}
+
+/// Whether elementwise work is asked for.
+fn is_elementwise(graph: &Graph, id: InstructionId) -> bool {
+    traits::is_elementwise(graph, id) && graph.opcode(id) != Opcode::Fusion
+}

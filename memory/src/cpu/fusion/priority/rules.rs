@@ -1,0 +1,131 @@
+//! What may become part of a kernel, whatever it saves.
+//!
+//! Source: `PriorityFusionQueue::CanFuse` (xla/service/gpu/transforms/priority_fusion.cc) and `IsReadCoalescedHeuristic`
+//! (xla/service/gpu/model/coalescing_analysis.cc).
+
+use hlo_ir::{AttrKey, InstructionId, Opcode, ScatterDims};
+
+use super::super::super::graph::Graph;
+use super::super::super::traits;
+use super::super::device;
+use super::kernel::Kernel;
+use super::{is_elementwise, reduction};
+use crate::Target;
+
+/// Instructions that a kernel emits at most (`kMaxIRSize`), and arrays that it reads and writes (`MaxOperandsAndOutputsPerFusion`).
+const MOST_CODE: f64 = 10_000.0;
+const MOST_ARRAYS: usize = 96;
+
+/// Whether a value could be made where it is read.
+pub(super) fn is_candidate(graph: &Graph, id: InstructionId) -> bool {
+    let opcode = graph.opcode(id);
+    takes_values(graph, id)
+        && !matches!(opcode, Opcode::Constant | Opcode::Fusion | Opcode::Scatter)
+        && graph.user_count(id) > 0
+        && !graph.is_root(id)
+        && graph.array(id).is_some()
+        && traits::is_fusible(graph, id)
+}
+
+/// Whether something that is no such kernel reads a value in memory.
+pub(super) fn is_needed(graph: &Graph, id: InstructionId) -> bool {
+    graph.each_user(id).any(|user| !takes_values(graph, user) && !makes_itself(graph, user, id))
+}
+
+/// Whether a kernel of this instruction makes values that it reads.
+pub(in super::super) fn takes_values(graph: &Graph, id: InstructionId) -> bool {
+    use Opcode as O;
+    match graph.opcode(id) {
+        O::Fusion => graph.inst(id).word(&AttrKey::Kind) != Some("kCustom"),
+        O::Copy
+        | O::Iota
+        | O::Reduce
+        | O::Bitcast
+        | O::Broadcast
+        | O::Concatenate
+        | O::DynamicSlice
+        | O::DynamicUpdateSlice
+        | O::Gather
+        | O::Pad
+        | O::ReduceWindow
+        | O::Reshape
+        | O::Reverse
+        | O::Scatter
+        | O::Slice
+        | O::Transpose => true,
+        _ => is_elementwise(graph, id),
+    }
+}
+
+/// Whether an instruction that is in no such kernel computes an operand by itself, as products widen theirs.
+fn makes_itself(graph: &Graph, user: InstructionId, value: InstructionId) -> bool {
+    let numbers = (0..graph.operands(user).len()).filter(|&number| graph.operand(user, number) == value);
+    let mut any = false;
+    for number in numbers {
+        any = true;
+        if graph.opcode(user) != Opcode::Dot || device::decides(graph, Target::Gpu, user, number) != Some(true) {
+            return false;
+        }
+    }
+    any
+}
+
+/// Whether the kernel that writes `consumer` can make `value` itself.
+pub(super) fn may_join(
+    graph: &Graph,
+    (value, own): (InstructionId, &Kernel),
+    (consumer, kernel): (InstructionId, &Kernel),
+) -> bool {
+    let Some(read) = kernel.read(value) else { return false };
+    if own.reduces && kernel.reduces
+        || own.code * read.code + kernel.code > MOST_CODE
+        || own.reads.len() + kernel.reads.len() > MOST_ARRAYS
+    {
+        return false;
+    }
+    if reduction::is_by_threads(graph, value) && !goes_on(graph, value, consumer, read.beside.contains(&0)) {
+        return false;
+    }
+    let numbers = (0..graph.operands(consumer).len()).filter(|&number| graph.operand(consumer, number) == value);
+    numbers.filter_map(|number| device::decides(graph, Target::Gpu, consumer, number)).all(|yes| yes)
+        && !reads_destination(graph, own, consumer)
+}
+
+/// Whether what a scatter goes into is read for a value, at places that are written at the same time.
+fn reads_destination(graph: &Graph, own: &Kernel, consumer: InstructionId) -> bool {
+    graph.opcode(consumer) == Opcode::Scatter && {
+        let operands = graph.operands(consumer);
+        operands[..ScatterDims::input_count(operands.len()).min(operands.len())]
+            .iter()
+            .any(|&of| own.read(of).is_some())
+    }
+}
+
+/// Whether a kernel that ends in a reduction goes on with elementwise work on its result.
+fn goes_on(graph: &Graph, reduction: InstructionId, consumer: InstructionId, is_beside: bool) -> bool {
+    is_beside
+        && graph.user_count(reduction) == 1
+        && traits::elements(graph, reduction) == traits::elements(graph, consumer)
+}
+
+/// Whether neighbours in the result are no neighbours in what is read.
+pub(in super::super) fn moves_rows(graph: &Graph, id: InstructionId) -> bool {
+    let fastest = |id| graph.array(id).and_then(|array| array.minor_to_major().first().copied());
+    match graph.opcode(id) {
+        Opcode::Transpose => {
+            let dims = graph.inst(id).ints(&AttrKey::Dimensions);
+            fastest(id).map(|dim| dims[dim as usize]) != fastest(graph.operand(id, 0))
+        }
+        Opcode::Copy => fastest(id) != fastest(graph.operand(id, 0)),
+        _ => false,
+    }
+}
+
+/// Whether what is moved is a repeated number, so that it does not matter where it stood.
+pub(super) fn is_repeated(graph: &Graph, id: InstructionId) -> bool {
+    let mut of = graph.operand(id, 0);
+    while let (true, [operand]) = (is_elementwise(graph, of), graph.operands(of)) {
+        of = *operand;
+    }
+    matches!(graph.opcode(of), Opcode::Broadcast | Opcode::Iota)
+}
