@@ -5,7 +5,6 @@
 
 // Tests: `memory/tests/devices.rs`.
 
-use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Opcode};
 use smallvec::SmallVec;
 
@@ -22,7 +21,8 @@ const MOST_KERNELS: usize = 16;
 
 /// Elementwise values that are stored for all their readers.
 pub(super) fn stored(graph: &Graph, computation: ComputationId) -> IndexSet<InstructionId> {
-    let mut kernels: SideTable<InstructionId, Kernels> = SideTable::new(Kernels::new());
+    // By slot.
+    let mut kernels: Vec<Kernels> = vec![Kernels::new(); graph.slots(computation)];
     let mut found = IndexSet::default();
     for id in graph.post_order(computation).into_iter().rev() {
         let mut made_in = makers(graph, &kernels, id);
@@ -30,19 +30,19 @@ pub(super) fn stored(graph: &Graph, computation: ComputationId) -> IndexSet<Inst
             found.insert(id);
             made_in = Kernels::from_slice(&[id]);
         }
-        kernels.set(id, made_in);
+        kernels[graph.slot(id)] = made_in;
     }
     found
 }
 
 /// The kernels that would make a value: its own if it is written anyway, and those of its readers.
-fn makers(graph: &Graph, kernels: &SideTable<InstructionId, Kernels>, id: InstructionId) -> Kernels {
+fn makers(graph: &Graph, kernels: &[Kernels], id: InstructionId) -> Kernels {
     if !traits::is_fusible(graph, id) || graph.opcode(id) == Opcode::Reduce || graph.is_root(id) {
         return Kernels::from_slice(&[id]);
     }
     let mut found = Kernels::new();
     for user in graph.each_user(id) {
-        for &kernel in &kernels[user] {
+        for &kernel in &kernels[graph.slot(user)] {
             if !found.contains(&kernel) && found.len() <= MOST_KERNELS {
                 found.push(kernel);
             }
