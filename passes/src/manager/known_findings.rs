@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use crate::hash::IndexMap;
 use hlo_ir::Module;
 use hlo_memory::{Bytes, Estimate};
-use indexmap::IndexMap;
 
 use super::candidate::Candidate;
 use crate::{Finding, Options, Origins, Outcome, bounds};
@@ -87,7 +87,7 @@ impl KnownFindings {
         let mut all = self.0.borrow_mut();
         let place = all.iter().rposition(|answers| answers.question == question);
         let known = place.and_then(|place| all.remove(place));
-        known.unwrap_or_else(|| Answers { question, found: IndexMap::new() })
+        known.unwrap_or_else(|| Answers { question, found: IndexMap::default() })
     }
 
     /// Keeps answers. Those that nobody asked for in the longest time go where there are too many.

@@ -4,11 +4,11 @@
 use std::sync::{PoisonError, RwLock};
 use std::thread;
 
+use crate::hash::IndexMap;
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, hash, verify};
 use hlo_memory::attribution::Holder;
 use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound, side_by_side};
-use indexmap::IndexMap;
 
 use super::known_findings::KnownFindings;
 use crate::Machine;

@@ -23,10 +23,10 @@ mod trial_cache;
 
 use std::time::Instant;
 
+use crate::hash::IndexSet;
 use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::{InstructionId, Module, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator as _, Model, Target};
-use indexmap::IndexSet;
 
 use super::candidate::{Candidate, allowed};
 use super::findings_cache::FindingsCache;
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
             left_out: Vec::new(),
             restarts: Restarts::default(),
             savings: PastSavings::default(),
-            in_vain: IndexSet::new(),
+            in_vain: IndexSet::default(),
             libraries: KnownLibraries::default(),
             searches_left: usize::MAX,
             stage: Stage::Open,

@@ -2,9 +2,9 @@
 
 use std::cell::OnceCell;
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::{InstructionId, Module};
 use hlo_memory::excess::Libraries;
-use indexmap::{IndexMap, IndexSet};
 
 /// Answers by form; instructions are numbered in the order of the module.
 #[derive(Default)]
