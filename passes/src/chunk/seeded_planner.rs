@@ -125,10 +125,10 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
     let mut plans = Vec::new();
     let mut known = IndexSet::default();
     let lowest = (flow.context.estimate.floor.get() / 32).clamp(least, (largest / 64).max(least));
-    let thresholds = [largest - largest / 3, largest / 8, largest / 64, lowest];
+    let thresholds = graph.telling([largest - largest / 3, largest / 8, largest / 64, lowest]);
     // Products computed again are slow: only where the program would not fit otherwise.
     let modes: &[bool] = if flow.context.misses_goal() { &[false, true] } else { &[false] };
-    for (again, least) in modes.iter().flat_map(|&again| thresholds.map(|least| (again, least))) {
+    for (again, least) in modes.iter().flat_map(|&again| thresholds.iter().map(move |&least| (again, least))) {
         let mut grown = Grown { again, ..Grown::default() };
         let mut shapes: Vec<&[i64]> = Vec::new();
         for &seed in seeds.iter().filter(|&&seed| graph.bytes(seed) >= least) {
