@@ -57,6 +57,11 @@ impl<'a> Memoized<'a> {
         Self { estimator, machine, known: Known::default(), findings: KnownFindings::default() }
     }
 
+    /// Whether this form of a module was estimated, which none is that is not legal.
+    pub(super) fn knows(&self, module: &Module) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash::named_hash(module))
+    }
+
     /// Seconds of a run of a module, if they can be estimated.
     pub(super) fn seconds(&self, module: &Module) -> Option<f64> {
         let form = hash::named_hash(module);

@@ -369,7 +369,7 @@ impl<'a> Search<'a> {
                 self.judged(|_| known)
             }
             known => {
-                let apply = || trial::apply(self.module, claim, patch.clone(), self.options);
+                let apply = || trial::apply(self.module, claim, patch.clone(), self.options, self.estimator);
                 let undo = statistics.patches.measure(apply)?;
                 let estimate = self.measure();
                 undo.revert(self.module);
@@ -444,7 +444,10 @@ impl<'a> Search<'a> {
         grade: Grade,
     ) -> Result<Option<(Undo, Estimate)>, RunError> {
         let origins = patch.clone();
-        let undo = self.statistics.patches.measure(|| trial::apply(self.module, claim, patch, self.options))?;
+        let undo = self
+            .statistics
+            .patches
+            .measure(|| trial::apply(self.module, claim, patch, self.options, self.estimator))?;
         let estimate = match claim.kind {
             // It is not expected to change anything; what follows is measured.
             PassKind::Enabling => Ok(self.now.clone()),
