@@ -38,12 +38,15 @@ impl PropagatedDims {
     }
 }
 
+/// What a block needs of each operand, if it can be computed.
+type Pull = Option<Rc<[OperandFlow]>>;
+
 /// Answers for one computation: flow questions are asked again and again.
 pub(super) struct Flow<'a, 'm> {
     pub(super) context: &'a Context<'m>,
     pub(super) graph: &'a Graph<'m>,
     pub(super) free: SideTable<InstructionId, bool>,
-    pulls: RefCell<IndexMap<(InstructionId, usize), Option<Rc<[OperandFlow]>>>>,
+    pulls: RefCell<IndexMap<(InstructionId, usize), Pull>>,
 }
 
 impl<'a, 'm> Flow<'a, 'm> {
@@ -51,7 +54,7 @@ impl<'a, 'm> Flow<'a, 'm> {
         Self { context, graph, free: graph.free(), pulls: RefCell::default() }
     }
     /// What a block of dimension `dim` of the results of `op` needs; `None` if it cannot or must not be computed.
-    pub(super) fn pull(&self, op: InstructionId, dim: usize) -> Option<Rc<[OperandFlow]>> {
+    pub(super) fn pull(&self, op: InstructionId, dim: usize) -> Pull {
         if let Some(known) = self.pulls.borrow().get(&(op, dim)) {
             return known.clone();
         }
@@ -59,7 +62,7 @@ impl<'a, 'm> Flow<'a, 'm> {
             Opcode::While => self.pull_loop(op, dim),
             _ => pull(self.graph.module, op, dim),
         };
-        let flows: Option<Rc<[OperandFlow]>> = flows.ok().map(Into::into);
+        let flows: Pull = flows.ok().map(Into::into);
         self.pulls.borrow_mut().insert((op, dim), flows.clone());
         flows
     }

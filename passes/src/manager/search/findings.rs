@@ -48,7 +48,9 @@ impl Search<'_> {
         let question = Question::of((self.module, form), &self.origins, (&self.now, before), told);
         let mut answers = self.estimator.findings.take(question);
         let (known, new): (Vec<usize>, Vec<usize>) = asked.iter().partition(|&&pass| answers.has(pass));
-        known.into_iter().for_each(|pass| self.statistics.passes[pass].searches.count += 1);
+        for pass in known {
+            self.statistics.passes[pass].searches.count += 1;
+        }
         if !new.is_empty() {
             self.look(form, &new, &mut answers);
         }
