@@ -9,12 +9,16 @@
 mod rebase;
 mod same;
 
-use indexmap::{IndexMap, IndexSet};
+use rustc_hash::FxBuildHasher;
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::arena::{Id, SideTable};
 use crate::graph::{self, Users};
 use crate::{AttrKey, AttrValue, Computation, ComputationId, Instruction, InstructionId, Module};
+
+/// Ids and names of one module need no defence against chosen collisions.
+type IndexMap<K, V> = indexmap::IndexMap<K, V, FxBuildHasher>;
+type IndexSet<T> = indexmap::IndexSet<T, FxBuildHasher>;
 
 /// Why a patch could not be applied; the module is unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -67,7 +71,7 @@ impl Patch {
             removed: Vec::new(),
             moved: Vec::new(),
             removed_computations: Vec::new(),
-            origins: IndexMap::new(),
+            origins: IndexMap::default(),
             header: None,
         }
     }
@@ -228,7 +232,7 @@ impl<'m> Editor<'m> {
         let (removed, removed_computations) = (patch.removed, patch.removed_computations);
         let users = Users::of(self.module);
         self.name_uniquely(&mut computations);
-        let mut touched = IndexSet::new();
+        let mut touched = IndexSet::default();
         for instruction in instructions {
             touched.insert(instruction.parent);
             self.module.instructions.push(instruction);
@@ -308,7 +312,7 @@ impl<'m> Editor<'m> {
 
     /// New instructions of old computations go right before the instruction they replace, or to the end.
     fn insert_new_into_old_lists(&mut self, base: usize, replaced: &[(InstructionId, InstructionId)]) {
-        let mut new_of: IndexMap<ComputationId, Vec<InstructionId>> = IndexMap::new();
+        let mut new_of: IndexMap<ComputationId, Vec<InstructionId>> = IndexMap::default();
         for index in base..self.module.instruction_count() {
             let id = InstructionId::new(index);
             let parent = self.module.instruction(id).parent;
@@ -353,7 +357,7 @@ impl<'m> Editor<'m> {
     fn drop_dead(&mut self, candidates: Vec<InstructionId>, moved: &[InstructionId]) {
         let moved: IndexSet<InstructionId> = moved.iter().copied().collect();
         let mut uses = self.use_counts();
-        let mut dead = IndexSet::new();
+        let mut dead = IndexSet::default();
         let mut work = candidates;
         while let Some(id) = work.pop() {
             let inst = self.module.instruction(id);
@@ -408,7 +412,7 @@ impl<'m> Editor<'m> {
 
     /// Callees before callers, moving as little as possible.
     fn order_computations(&mut self) {
-        let mut placed = IndexSet::new();
+        let mut placed = IndexSet::default();
         let order = std::mem::take(&mut self.module.order);
         let live: IndexSet<ComputationId> = order.iter().copied().collect();
         for start in order {
@@ -497,7 +501,7 @@ struct Names {
 
 impl Names {
     fn new(taken: IndexSet<SmolStr>) -> Self {
-        Self { taken, tried: IndexMap::new() }
+        Self { taken, tried: IndexMap::default() }
     }
     /// `wanted`, or `wanted.1`, `wanted.2`, ... whichever is free; the name is then taken.
     fn unique(&mut self, wanted: &SmolStr) -> SmolStr {

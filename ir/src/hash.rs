@@ -5,6 +5,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use rustc_hash::FxHasher;
+
 use crate::arena::SideTable;
 use crate::{AttrKey, AttrValue, ComputationId, InstructionId, Module};
 
@@ -19,7 +21,7 @@ pub fn named_hash(module: &Module) -> u64 {
 }
 
 fn hash(module: &Module, named: bool) -> u64 {
-    let mut hasher = Fnv::default();
+    let mut hasher = FxHasher::default();
     for attribute in &module.attributes {
         attribute.hash(&mut hasher);
     }
@@ -36,7 +38,7 @@ fn computation_hash(module: &Module, id: ComputationId, known: &SideTable<Comput
     for (position, (id, _)) in module.instructions_of(id).enumerate() {
         number.set(id, position as u32);
     }
-    let mut hasher = Fnv::default();
+    let mut hasher = FxHasher::default();
     for (_, inst) in module.instructions_of(id) {
         if named {
             inst.name.hash(&mut hasher);
@@ -62,27 +64,7 @@ fn computation_hash(module: &Module, id: ComputationId, known: &SideTable<Comput
 
 /// Hash of a text.
 pub(crate) fn text_hash(text: &str) -> u64 {
-    let mut hasher = Fnv::default();
+    let mut hasher = FxHasher::default();
     hasher.write(text.as_bytes());
     hasher.finish()
-}
-
-/// FNV-1a: the same on every machine and every run, unlike the standard library's hasher.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
 }

@@ -7,9 +7,9 @@
 //! Source: `FloatNormalization` (xla/hlo/transforms/simplifiers/float_normalization.cc), `LibraryRewriter`
 //! (xla/backends/cpu/transforms/library_rewriter.cc); measured with jaxlib 0.10.2 by `tests/referee/accuracy.py`.
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::Id as _;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
-use indexmap::IndexSet;
 
 use crate::Target;
 pub use crate::cpu::FEWEST_ELEMENTS;

@@ -92,8 +92,8 @@ mod sink;
 mod size;
 mod sum;
 
+use crate::hash::IndexSet;
 use hlo_ir::{ComputationId, Module, Opcode, graph};
-use indexmap::IndexSet;
 
 use crate::{Context, Finding, Pass, PassKind, flow};
 
@@ -135,7 +135,7 @@ impl Pass for Chunk {
 
 /// Computations that run as such: the entry and what it reaches through calls, loops and branches, but not combiners or fusions.
 fn running(module: &Module) -> IndexSet<ComputationId> {
-    let mut found = IndexSet::from([module.entry()]);
+    let mut found = IndexSet::from_iter([module.entry()]);
     let mut next = 0;
     while let Some(&computation) = found.get_index(next) {
         next += 1;

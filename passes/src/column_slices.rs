@@ -30,13 +30,13 @@
 
 use std::sync::Arc;
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::attribute::SliceDim;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Module, Opcode, Shape};
-use indexmap::{IndexMap, IndexSet};
 
 use crate::bounds;
 use crate::flow::{is_real, is_rounded, is_slow, picks, reduces};
@@ -76,7 +76,7 @@ impl Pass for ColumnSlices {
 /// What reads each column of a block for itself, of blocks whose instructions are `new`; empty if there is none.
 fn patch(module: &Module, new: New<'_>) -> Change {
     let users = Users::of(module);
-    let mut done = IndexSet::new();
+    let mut done = IndexSet::default();
     let ours = |&(id, inst): &(InstructionId, &Instruction)| new(id) && is_plain_block(module, inst);
     Change::of(module, |change| {
         for (block, _) in module.live_instructions().filter(ours) {
@@ -109,7 +109,7 @@ type Bounds = Vec<SliceDim>;
 impl<'a> Columns<'a> {
     /// `None` if anything but slices needs what is computed of the block, or if a slice cannot be read for itself.
     fn of(module: &'a Module, users: &Users, block: InstructionId, new: New<'_>) -> Option<Self> {
-        let (blocks, between, made) = (IndexSet::from([block]), IndexSet::new(), IndexMap::new());
+        let (blocks, between, made) = (IndexSet::from_iter([block]), IndexSet::default(), IndexMap::default());
         let mut columns = Self { module, blocks, between, slices: Vec::new(), made };
         let mut work = vec![block];
         while let Some(value) = work.pop() {
@@ -130,7 +130,7 @@ impl<'a> Columns<'a> {
         let operands = columns.between.iter().flat_map(|&value| &module.instruction(value).operands);
         let others = operands.filter(|&&id| new(id) && is_plain_block(module, module.instruction(id)));
         columns.blocks.extend(others.copied());
-        let mut seen = IndexSet::new();
+        let mut seen = IndexSet::default();
         let apart = |&slice: &InstructionId| columns.is_known(slice, &mut seen) && !is_joined(module, users, slice);
         let all = columns.slices.iter().all(apart);
         (all && columns.between.len() <= bounds::CONE).then_some(columns)

@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
+use crate::hash::IndexMap;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, ConvDims, DotDims, InstructionId, Module, Opcode};
 use hlo_memory::size;
-use indexmap::IndexMap;
 
 use crate::Machine;
 use crate::flow::is_transcendental;

@@ -23,12 +23,12 @@
 //!
 //! Source: `xla/backends/cpu/ynn_support.cc`, `xla/hlo/transforms/simplifiers/reshape_mover.cc`; the times are measured.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::graph;
 use hlo_ir::module::Payload;
 use hlo_ir::{ArrayShape, AttrKey, AttrValue, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 use hlo_memory::{Bytes, size};
-use indexmap::{IndexMap, IndexSet};
 
 use crate::fusion_barrier::attributes_of_call;
 use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
@@ -75,7 +75,7 @@ fn patch(module: &Module, new: New<'_>) -> Change {
         let sums: Vec<InstructionId> =
             in_loops.filter(|&(id, inst)| new(id) && is_slow(module, inst)).map(|(id, _)| id).collect();
         let cones = cones(module, &sums, new);
-        let mut squeezed = Squeezed { module, patch: &mut change.patch, made: IndexMap::new() };
+        let mut squeezed = Squeezed { module, patch: &mut change.patch, made: IndexMap::default() };
         squeezed.compute(&cones);
         let changed: Vec<InstructionId> = sums.into_iter().filter(|&sum| squeezed.sum(sum)).collect();
         squeezed.keep(&cones);
@@ -117,7 +117,7 @@ fn cones(module: &Module, sums: &[InstructionId], new: New<'_>) -> IndexSet<Inst
             && inst.operands.iter().all(|&operand| module.instruction(operand).array().is_some_and(fits))
             && inst.control_predecessors().is_empty()
     };
-    let mut cones = IndexSet::new();
+    let mut cones = IndexSet::default();
     let mut work: Vec<InstructionId> = sums.iter().map(|&sum| module.instruction(sum).operands[0]).collect();
     while let Some(id) = work.pop() {
         if place_by_place(id) && cones.insert(id) {

@@ -48,9 +48,9 @@ mod provenance;
 mod row_number;
 mod sink;
 
+use crate::hash::IndexMap;
 use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
-use indexmap::IndexMap;
 
 use crate::flow::{is_summed, meets_sum};
 use crate::range::Ranges;
@@ -96,7 +96,7 @@ struct Index {
 
 /// Every index array of the module, in the order of its first use.
 fn uses(module: &Module) -> Vec<Index> {
-    let mut uses: IndexMap<(InstructionId, usize), Vec<Sink>> = IndexMap::new();
+    let mut uses: IndexMap<(InstructionId, usize), Vec<Sink>> = IndexMap::default();
     for sink in module.live_instructions().filter_map(|(id, _)| Sink::of(module, id)) {
         let index = module.instruction(sink.id).operands[sink.operand];
         uses.entry((index, sink.index_vector_dim)).or_default().push(sink);

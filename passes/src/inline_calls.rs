@@ -34,10 +34,10 @@ mod targets;
 
 pub(crate) use body::obstacle_to_copying as obstacle_to_inlining;
 
+use crate::hash::IndexMap;
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
-use indexmap::IndexMap;
 
 use crate::{Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 
@@ -117,7 +117,7 @@ fn inline(module: &Module, calls: &[InstructionId]) -> Result<Patch, Reason> {
 /// `inlined clip.1, divmod.2 (3 times)`; where there are many, some are only counted.
 fn note(module: &Module, calls: &[InstructionId]) -> String {
     const NAMED: usize = 16;
-    let mut times: IndexMap<&str, usize> = IndexMap::new();
+    let mut times: IndexMap<&str, usize> = IndexMap::default();
     for callee in calls.iter().flat_map(|&call| module.instruction(call).called_computations()) {
         *times.entry(module.computation(callee).name.as_str()).or_insert(0) += 1;
     }

@@ -9,11 +9,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::attribute::SliceDim;
 use hlo_ir::graph::{self, Users};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
-use indexmap::{IndexMap, IndexSet};
 
 use crate::flow::{is_expensive, is_fusible};
 
@@ -23,7 +23,7 @@ pub(crate) fn several_in_loops(
     users: &Users,
     wanted: impl Fn(InstructionId, &Instruction) -> bool,
 ) -> Vec<InstructionId> {
-    let mut computations: IndexMap<_, SideTable<InstructionId, bool>> = IndexMap::new();
+    let mut computations: IndexMap<_, SideTable<InstructionId, bool>> = IndexMap::default();
     let candidates = module.live_instructions().filter(|&(id, inst)| inst.parent != module.entry() && wanted(id, inst));
     let several = candidates.filter(|&(id, inst)| {
         computations.entry(inst.parent).or_insert_with(|| computed_several_times(module, users, inst.parent))[id]
@@ -100,7 +100,7 @@ struct Kernel<'a> {
 
 impl<'a> Kernel<'a> {
     fn new(module: &'a Module, users: &'a Users, places: &'a SideTable<InstructionId, usize>) -> Self {
-        Self { module, users, places, paths: IndexMap::new(), reached: BTreeMap::new(), functions: 0 }
+        Self { module, users, places, paths: IndexMap::default(), reached: BTreeMap::new(), functions: 0 }
     }
     /// Marks what the kernel of `root` computes several times. The work is that of the kernel, not of the computation around it.
     fn note(mut self, root: InstructionId, several: &mut SideTable<InstructionId, bool>) {

@@ -14,6 +14,7 @@ pub mod dot_operands;
 pub mod flat_state;
 pub mod flow;
 mod fusion_barrier;
+mod hash;
 #[doc(hidden)]
 pub mod header;
 pub mod inline_calls;

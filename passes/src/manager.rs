@@ -29,6 +29,7 @@
 
 mod candidate;
 mod findings_cache;
+mod known_findings;
 mod memoized;
 mod peak_remarks;
 mod pipeline;

@@ -24,10 +24,10 @@
 //!
 //! Source: `xla/service/instruction_fusion.cc`; `xla/codegen/emitters/computation_partitioner.cc`; `xla/service/call_inliner.cc`.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{Instruction, InstructionId, Module, Opcode};
-use indexmap::{IndexMap, IndexSet};
 
 use crate::flow::{float_product, is_rounded};
 use crate::fusion_barrier::identity_call;
@@ -73,7 +73,7 @@ fn patch(module: &Module, new: New<'_>) -> Change {
     };
     Change::of(module, |change| {
         // Each reader with the gathers that it takes from calls.
-        let mut readers: IndexMap<InstructionId, IndexSet<InstructionId>> = IndexMap::new();
+        let mut readers: IndexMap<InstructionId, IndexSet<InstructionId>> = IndexMap::default();
         for gather in kernel_functions::several_in_loops(module, &users, wanted) {
             readers.entry(users.get(gather)[0]).or_default().insert(gather);
         }

@@ -5,14 +5,14 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module};
 
 /// The ancestor in the input of every instruction that patches added. Instructions of the input are their own ancestors.
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 pub struct Origins {
     input_count: usize,
     /// What is known of instruction `input_count + k`, at index `k`.
     added: Vec<Added>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 struct Added {
     ancestor: InstructionId,
     /// Whether the change that added it, or what it stems from, keeps less than every bit.

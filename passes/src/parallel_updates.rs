@@ -28,11 +28,11 @@
 //!
 //! Source: `MayBeImplementedAsInPlaceDynamicUpdateSlice` in `xla/service/cpu/parallel_task_assignment.cc`; `xla/service/call_inliner.cc`.
 
+use crate::hash::IndexSet;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 use hlo_memory::Target;
-use indexmap::IndexSet;
 
 use crate::flow::{is_expensive, is_fusible, is_slow};
 use crate::fusion_barrier::{identity_call, is_worth_a_kernel, read_through_identity};
@@ -137,7 +137,7 @@ fn takes_work(module: &Module, users: &Users, block: InstructionId) -> bool {
     }
     // Quick operations, such as a hash of counters, count where all of them take longer than a kernel of its own does to write a float and another to read it.
     let most = Machine::of(Target::Cpu).operations_of_a_float();
-    let mut kernel = IndexSet::from([(block, true)]);
+    let mut kernel = IndexSet::from_iter([(block, true)]);
     let mut operations = 0;
     let mut next = 0;
     while let Some(&(id, alone)) = kernel.get_index(next) {

@@ -2,12 +2,12 @@
 
 use std::cell::OnceCell;
 
+use crate::hash::IndexSet;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{ElementType, InstructionId, Module};
 use hlo_memory::excess::Libraries;
 use hlo_memory::{Bytes, Estimate, Target};
-use indexmap::IndexSet;
 
 use crate::{Machine, Objective, Origins};
 

@@ -8,11 +8,11 @@ mod pages;
 mod scalar;
 mod traffic;
 
+use crate::hash::IndexMap;
 use hlo_ir::graph::Users;
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, Shape};
 use hlo_memory::{Estimate, EstimateError, Estimator, ModelEstimator, Target};
-use indexmap::IndexMap;
 
 use crate::Machine;
 use crate::cost::{RANDOM, multiplications};
@@ -80,7 +80,8 @@ fn bound_of_kernel(module: &Module, condition: ComputationId) -> Option<i64> {
 
 fn of_kernels(module: &Module, machine: &Machine, trips: impl Fn(InstructionId) -> Option<i64>) -> RunTime {
     let users = Users::of(module);
-    let mut clock = Clock { module, machine, users: &users, trips: &trips, known: IndexMap::new(), is_certain: true };
+    let mut clock =
+        Clock { module, machine, users: &users, trips: &trips, known: IndexMap::default(), is_certain: true };
     let seconds = clock.computation(module.entry());
     RunTime { seconds, is_certain: clock.is_certain }
 }

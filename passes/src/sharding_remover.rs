@@ -21,11 +21,11 @@
 //!
 //! Source: `ShardingRemover` (xla/service/sharding_remover.cc); `SpmdPartitioner` (xla/service/spmd/spmd_partitioner.cc).
 
+use crate::hash::IndexSet;
 use hlo_ir::edit::Patch;
 use hlo_ir::per_device::{for_one_device, is_per_device};
 use hlo_ir::{AttrKey, AttrValue, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::Bytes;
-use indexmap::IndexSet;
 
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 

@@ -11,8 +11,8 @@ mod list;
 
 use std::collections::VecDeque;
 
+use crate::hash::IndexMap;
 use hlo_ir::{ComputationId, InstructionId};
-use indexmap::IndexMap;
 use smallvec::SmallVec;
 
 use super::graph::{Graph, Schedule};
@@ -34,7 +34,7 @@ pub(crate) fn schedule(graph: &Graph, target: Target) -> Schedule {
 /// The one of three orders in which the whole module needs least memory, fragments aside; the first one of several.
 fn for_memory(graph: &Graph, target: Target) -> Schedule {
     let mut schedules = [const { Vec::new() }; 3];
-    let mut peaks: IndexMap<ComputationId, [u64; 3]> = IndexMap::new();
+    let mut peaks: IndexMap<ComputationId, [u64; 3]> = IndexMap::default();
     // Callees come first.
     for computation in graph.outside_fusions() {
         let buffers = Buffers::of(graph, computation, target);

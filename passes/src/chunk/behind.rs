@@ -5,9 +5,9 @@
 //! one. So arrays that the library kept wide are written in `f32`, and what it kept wide behind them is `f32` too, up to the fusion's result, which is
 //! rounded once.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, AttrValue, ElementType, Instruction, InstructionId, Module, Opcode};
-use indexmap::{IndexMap, IndexSet};
 use smol_str::format_smolstr;
 
 use super::bf16_accumulator::in_type;
@@ -29,7 +29,7 @@ pub(super) struct Behind {
 impl Behind {
     pub(super) fn of(planned: &[Planned<'_>]) -> Self {
         let to_come = planned.iter().flat_map(|plan| &plan.sinks).map(|sink| sink.inst).collect();
-        Self { to_come, reached: IndexSet::new(), wide: IndexMap::new() }
+        Self { to_come, reached: IndexSet::default(), wide: IndexMap::default() }
     }
 
     /// Whether anything is computed in more bits than it has.

@@ -6,12 +6,12 @@
 //!
 //! Source: `FloatNormalization` (xla/hlo/transforms/simplifiers/float_normalization.cc).
 
+use crate::hash::IndexMap;
 use hlo_ir::edit::Patch;
 use hlo_ir::{
     AttrKey, AttrValue, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape, graph,
 };
 use hlo_memory::Target;
-use indexmap::IndexMap;
 use smol_str::format_smolstr;
 
 use super::sink::{Kind, Sink, Sum};
@@ -47,7 +47,7 @@ fn is_plain(module: &Module, combiner: ComputationId) -> bool {
 /// A computation that does on `f32` numbers what `narrow` does on these as `bf16`.
 fn combiner(module: &Module, narrow: ComputationId, patch: &mut Patch) -> ComputationId {
     let wide = patch.add_computation(format_smolstr!("{}.wide", module.computation(narrow).name));
-    let mut made: IndexMap<InstructionId, InstructionId> = IndexMap::new();
+    let mut made: IndexMap<InstructionId, InstructionId> = IndexMap::default();
     for id in graph::post_order(module, narrow) {
         let inst = module.instruction(id);
         let operands = inst.operands.iter().map(|operand| made[operand]).collect();

@@ -1,5 +1,6 @@
 //! Builds the loop: a `while` that carries a counter, the accumulators and the values it reads, then the rest rows.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;
@@ -7,7 +8,6 @@ use hlo_ir::{
     AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
 };
 use hlo_memory::Target;
-use indexmap::{IndexMap, IndexSet};
 use smol_str::{SmolStr, format_smolstr};
 
 use super::accumulate;
@@ -36,7 +36,7 @@ pub(super) struct Built {
 pub(super) fn build(context: &Context<'_>, planned: &mut [Planned<'_>]) -> Option<Built> {
     let (module, target) = (context.module, context.options.target);
     let mut patch = Patch::new(module);
-    let mut results = IndexMap::new();
+    let mut results = IndexMap::default();
     let mut behind = Behind::of(planned);
     for plan in in_order(module, planned)? {
         let Planned { sinks, region, size, .. } = &mut planned[plan];
@@ -152,7 +152,7 @@ impl Builder<'_> {
 
     /// The values in memory that the region reads, as the parent computation knows them.
     fn memory(&mut self, region: &mut Region) -> Memory {
-        let mut in_blocks: IndexSet<Value> = IndexSet::new();
+        let mut in_blocks: IndexSet<Value> = IndexSet::default();
         for (block, source) in &region.blocks {
             match source {
                 Source::Computed(_) => {}

@@ -5,10 +5,10 @@
 //! do not conflict, and those larger than any cache were fetched anyway. Two scatters that share little but indices run faster in loops of their own for the same
 //! reason. The measurements stand in docs/measured/log.md.
 
+use crate::hash::IndexSet;
 use hlo_ir::{InstructionId, Opcode};
 use hlo_memory::size::shape_size;
 use hlo_memory::{Bytes, Target};
-use indexmap::IndexSet;
 
 use super::region::{Block, Part, Region, Source};
 use super::sink::{Kind, Sink, Sum};

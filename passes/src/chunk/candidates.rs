@@ -1,10 +1,10 @@
 //! Which scatters gain from a loop, which share one, and which loops must come together.
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
-use indexmap::IndexSet;
 use smallvec::SmallVec;
 
 use super::cache_conflict::should_split;
@@ -110,7 +110,7 @@ fn alone<'s>(
     going: &[&Sink],
     dead: &DeadAfter,
 ) -> Result<Single<'s>, Option<Reason>> {
-    let region = grow(context, &[sink], going, &IndexSet::new(), None)
+    let region = grow(context, &[sink], going, &IndexSet::default(), None)
         .map_err(|barrier| Reason { code: barrier.code, message: barrier.text })?;
     let gone = Materialized::of(context, &[sink], &region, dead).gone(context.module, &region, dead);
     if gone.values().copied().sum::<Bytes>() == Bytes::ZERO {

@@ -1,10 +1,10 @@
 //! What stands between a loop and compilers of other devices.
 
+use crate::hash::IndexSet;
 use hlo_ir::{DotDims, ElementType, InstructionId, Module, Opcode};
 use hlo_memory::Target;
 use hlo_memory::cpu::LANES;
 use hlo_memory::size::array_size;
-use indexmap::IndexSet;
 
 use super::region::{Part, Region, Source};
 use super::sink::{Kind, Sink};
@@ -59,7 +59,7 @@ fn outer_product(module: &Module, region: &Region) -> Option<InstructionId> {
 /// Bytes of the copies that XLA:TPU makes before the loops: it multiplies floats of 32 bits as `bf16`, and converts all of an array whose blocks go
 /// into a product at once.
 pub(super) fn hoisted(context: &Context<'_>, regions: &[Region]) -> u64 {
-    let mut found: IndexSet<InstructionId> = IndexSet::new();
+    let mut found: IndexSet<InstructionId> = IndexSet::default();
     for region in regions {
         for (block, source) in &region.blocks {
             let Source::Computed(parts) = source else { continue };

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::hash::IndexMap;
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
-use indexmap::IndexMap;
 
 use super::bf16_accumulator::Combiners;
 use super::region::{Block, Part, Region, Source, is_constant, row_loop};

@@ -4,11 +4,11 @@
 //! (`hlo_memory::excess`). So what is wide there is an `f32` block here, with conversions where it meets what is not: in front of comparisons and other
 //! instructions that XLA rounds for, and where it goes to memory.
 
+use crate::hash::IndexMap;
 use hlo_ir::edit::Patch;
 use hlo_ir::{
     AttrKey, AttrValue, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape, graph,
 };
-use indexmap::IndexMap;
 use smol_str::format_smolstr;
 
 use super::bf16_accumulator::in_type;
@@ -116,7 +116,7 @@ pub(super) fn rounded(module: &Module, patch: &mut Patch, wide: InstructionId) -
 /// A computation that does in 32 bits what `narrow` does in 16.
 pub(super) fn combiner(module: &Module, narrow: ComputationId, patch: &mut Patch) -> ComputationId {
     let wide = patch.add_computation(format_smolstr!("{}.wide", module.computation(narrow).name));
-    let mut made: IndexMap<InstructionId, InstructionId> = IndexMap::new();
+    let mut made: IndexMap<InstructionId, InstructionId> = IndexMap::default();
     for id in graph::post_order(module, narrow) {
         let inst = module.instruction(id);
         let operands = inst.operands.iter().map(|operand| made[operand]).collect();

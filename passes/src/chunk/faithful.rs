@@ -9,11 +9,11 @@
 //!
 //! Source: `LibraryRewriter` (xla/backends/cpu/transforms/library_rewriter.cc), xla/backends/cpu/ynn_support.cc.
 
+use crate::hash::IndexSet;
 use hlo_ir::module::Payload;
 use hlo_ir::{AttrKey, Attribute, DotDims, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 use hlo_memory::Target;
 use hlo_memory::excess::FEWEST_ELEMENTS;
-use indexmap::IndexSet;
 use smol_str::format_smolstr;
 
 use super::accumulate::neutral;
@@ -33,8 +33,8 @@ pub(super) fn guarded(context: &Context<'_>, region: &Region, sinks: &[&Sink]) -
     let mut read: Vec<Block> = inside.flat_map(|(_, source)| computed_from(source)).collect();
     let ends = sinks.iter().zip(&region.roots).filter(|(sink, _)| matches!(sink.kind, Kind::Reduce { .. }));
     read.extend(ends.flat_map(|(_, roots)| roots.iter().copied()));
-    let mut seen = IndexSet::new();
-    let mut found = IndexSet::new();
+    let mut seen = IndexSet::default();
+    let mut found = IndexSet::default();
     while let Some(block) = read.pop() {
         let inst = op(&block);
         let Some(source @ Source::Computed(_)) = region.blocks.get(&block) else { continue };

@@ -10,9 +10,9 @@
 //! products with what is the same everywhere are computed in another order. And numbers that lie a few places apart are multiplied before
 //! they are sorted out of what lies between them, and then not joined with a sum.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, ElementType, GatherDims, InstructionId, Module, Opcode};
-use indexmap::{IndexMap, IndexSet};
 
 use super::region::{Region, Source};
 use super::savings::value_numbers;
@@ -108,9 +108,9 @@ impl<'a> Scene<'a> {
             sinks: sinks.iter().map(|sink| sink.inst).collect(),
             computed: SideTable::new(false),
             standing: SideTable::new(false),
-            read: IndexSet::new(),
-            touched: IndexSet::new(),
-            equals: IndexMap::new(),
+            read: IndexSet::default(),
+            touched: IndexSet::default(),
+            equals: IndexMap::default(),
         };
         for (block, source) in &region.blocks {
             let (op, _) = producer(scene.module, block.value.inst);
@@ -156,7 +156,7 @@ impl<'a> Scene<'a> {
     }
     /// Who uses an instruction or one of its equals, with the calls that hand it back; one of each kind.
     fn users(&self, id: InstructionId) -> IndexSet<InstructionId> {
-        let mut users = IndexSet::new();
+        let mut users = IndexSet::default();
         for equal in self.equals(id) {
             users.extend(self.context.users.get(equal).iter().map(|&user| self.equals(user)[0]));
             let parent = self.module.instruction(equal).parent;
@@ -181,7 +181,7 @@ impl<'a> Scene<'a> {
         if exactness(self.module, self.module.instruction(made)) == Grade::Bitwise {
             return false;
         }
-        let mut seen = IndexSet::from([id]);
+        let mut seen = IndexSet::from_iter([id]);
         let mut next = 0;
         while let Some(&id) = seen.get_index(next) {
             next += 1;
@@ -232,7 +232,7 @@ impl<'a> Scene<'a> {
     /// Whether a product meets a sum otherwise than alone and inside the loop.
     fn parts(&self, product: InstructionId) -> bool {
         let (mut alone, mut summed) = (true, false);
-        let mut links = IndexSet::from([product]);
+        let mut links = IndexSet::from_iter([product]);
         let mut next = 0;
         while let Some(&id) = links.get_index(next) {
             next += 1;
@@ -296,7 +296,7 @@ impl<'a> Scene<'a> {
     }
     /// A value, what it is computed from on the fly as long as `goes_on` says so, and the operands of these.
     fn made_of(&self, id: InstructionId, goes_on: impl Fn(InstructionId) -> bool) -> IndexSet<InstructionId> {
-        let mut seen = IndexSet::from([id]);
+        let mut seen = IndexSet::from_iter([id]);
         let mut next = 0;
         while let Some(&id) = seen.get_index(next) {
             next += 1;
@@ -310,7 +310,7 @@ impl<'a> Scene<'a> {
     /// Whether something outside sums up what it computes from a value on the fly, and could do so otherwise when that changes.
     fn is_reduced(&self, id: InstructionId) -> bool {
         let mut work = vec![(id, true)];
-        let mut seen = IndexSet::new();
+        let mut seen = IndexSet::default();
         while let Some((id, plain)) = work.pop() {
             let plain = plain && !is_transcendental(self.module.instruction(id).opcode);
             for user in self.users(id).into_iter().filter(|&user| self.is_outside(user)) {
@@ -334,7 +334,7 @@ impl<'a> Scene<'a> {
 /// Every instruction that has equals, with them.
 fn equals(module: &Module, computation: ComputationId) -> IndexMap<InstructionId, Vec<InstructionId>> {
     let number = value_numbers(module, computation);
-    let mut classes: IndexMap<usize, Vec<InstructionId>> = IndexMap::new();
+    let mut classes: IndexMap<usize, Vec<InstructionId>> = IndexMap::default();
     for (id, _) in module.instructions_of(computation) {
         classes.entry(number[id]).or_default().push(id);
     }

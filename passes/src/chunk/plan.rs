@@ -1,9 +1,9 @@
 //! From clusters of loops to findings: block sizes, refusals, and what is said about a rewrite.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::{ComputationId, InstructionId};
 use hlo_memory::size::shape_size;
 use hlo_memory::{Bytes, Target};
-use indexmap::{IndexMap, IndexSet};
 
 use super::build::{Built, build};
 use super::cache_conflict::{NOT_WORTH, fewest_rows, only_if_asked, worth};
@@ -68,10 +68,10 @@ impl Planner<'_> {
 
     /// Instructions that several loops would compute on blocks and that could come out differently in each.
     fn computed_in_several(&self, loops: &[Vec<&Sink>], going: &[&Sink]) -> IndexSet<InstructionId> {
-        let mut seen: IndexMap<InstructionId, usize> = IndexMap::new();
-        let mut twice = IndexSet::new();
+        let mut seen: IndexMap<InstructionId, usize> = IndexMap::default();
+        let mut twice = IndexSet::default();
         for (number, sinks) in loops.iter().enumerate() {
-            let Ok(region) = grow(self.context, sinks, going, &IndexSet::new(), None) else { continue };
+            let Ok(region) = grow(self.context, sinks, going, &IndexSet::default(), None) else { continue };
             for op in region.inexact(self.context.module) {
                 if *seen.entry(op).or_insert(number) != number {
                     twice.insert(op);
@@ -194,7 +194,7 @@ impl Planner<'_> {
     /// The finding for loops that all can be made.
     fn finding(&self, mut planned: Vec<Planned<'_>>, dead: &DeadAfter) -> Option<Finding> {
         let Context { module, options, estimate, .. } = self.context;
-        let mut gone: IndexMap<Identity, Bytes> = IndexMap::new();
+        let mut gone: IndexMap<Identity, Bytes> = IndexMap::default();
         let mut kept = Bytes::ZERO;
         for Planned { sinks, region, size, row_bytes } in &planned {
             gone.extend(Materialized::of(self.context, sinks, region, dead).gone(module, region, dead));

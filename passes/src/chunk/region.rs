@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ConvDims, ElementType, InstructionId, Module, Opcode, graph};
 use hlo_memory::size::array_size;
 use hlo_memory::{Bytes, Target};
-use indexmap::{IndexMap, IndexSet};
 
 use super::sink::Sink;
 use crate::bounds;
@@ -120,7 +120,7 @@ pub(super) fn grow(
         inside.set(sink.inst, true);
     }
     // Each round makes one more instruction a leaf, so the bound is never met.
-    let mut stops = Stops { calls: IndexSet::new(), leaves: leaves.clone(), members };
+    let mut stops = Stops { calls: IndexSet::default(), leaves: leaves.clone(), members };
     if members.is_some() {
         let parent = context.module.instruction(sinks[0].inst).parent;
         let calls = context.module.instructions_of(parent).filter(|(_, inst)| inst.opcode == Opcode::Call);
@@ -173,16 +173,16 @@ impl<'a> Growth<'a> {
         sinks: &[&Sink],
     ) -> Self {
         let region = Region {
-            blocks: IndexMap::new(),
-            wholes: IndexSet::new(),
-            reversed: IndexSet::new(),
+            blocks: IndexMap::default(),
+            wholes: IndexSet::default(),
+            reversed: IndexSet::default(),
             roots: Vec::new(),
             frames: Frames::new(stops.calls.iter().copied().collect()),
             grade: Grade::Bitwise,
             granule: 1,
-            wide: IndexSet::new(),
-            rounded_once: IndexSet::new(),
-            guarded: IndexSet::new(),
+            wide: IndexSet::default(),
+            rounded_once: IndexSet::default(),
+            guarded: IndexSet::default(),
         };
         Self { context, module: context.module, inside, stops, rows: sinks[0].rows, work: Vec::new(), region }
     }

@@ -1,11 +1,11 @@
 //! What a loop saves: the full-size values that XLA would have to materialize and that nothing reads behind the loop.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::module::Payload;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, InstructionId, Module, Opcode, Shape, edit, literal};
 use hlo_memory::size::array_size;
 use hlo_memory::{Bytes, Target};
-use indexmap::{IndexMap, IndexSet};
 
 use super::region::{Block, Part, Region, Source};
 use super::sink::Sink;
@@ -33,7 +33,7 @@ impl DeadAfter {
         let module = context.module;
         let gone = unneeded(context, computation, sinks);
         let value_numbers = value_numbers(module, computation);
-        let mut holders: IndexMap<usize, Holders> = IndexMap::new();
+        let mut holders: IndexMap<usize, Holders> = IndexMap::default();
         for (id, inst) in module.instructions_of(computation).filter(|&(id, _)| !gone[id]) {
             holders.entry(value_numbers[id]).or_default().firm |= module.computation(computation).root == id;
             for &operand in &inst.operands {
@@ -88,7 +88,7 @@ struct Expression<'m> {
 /// Numbers instructions such that equal expressions get equal numbers (metadata aside).
 pub(super) fn value_numbers(module: &Module, computation: ComputationId) -> SideTable<InstructionId, usize> {
     let mut number = SideTable::new(usize::MAX);
-    let mut known: IndexMap<Expression<'_>, usize> = IndexMap::new();
+    let mut known: IndexMap<Expression<'_>, usize> = IndexMap::default();
     for (id, inst) in module.instructions_of(computation) {
         let expression = Expression {
             opcode: inst.opcode,
@@ -126,7 +126,7 @@ enum Origin {
 impl Materialized {
     pub(super) fn of(context: &Context<'_>, sinks: &[&Sink], region: &Region, dead: &DeadAfter) -> Self {
         let module = context.module;
-        let mut held: IndexSet<Block> = IndexSet::new();
+        let mut held: IndexSet<Block> = IndexSet::default();
         let mut expanded = Vec::new();
         for (sink, roots) in sinks.iter().zip(&region.roots) {
             let bytes = sink.expanded_indices(module).filter(|_| context.options.target == Target::Cpu);

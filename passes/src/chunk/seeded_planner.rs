@@ -15,9 +15,9 @@ mod price;
 mod split_loops;
 mod windows;
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::{ComputationId, InstructionId, Module};
 use hlo_memory::{Bytes, Target};
-use indexmap::{IndexMap, IndexSet};
 
 use dim_propagation::{Flow, PropagatedDims};
 use discontinuity::recomputes_branch_input;
@@ -123,12 +123,12 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
     seeds.sort_by_key(|&value| std::cmp::Reverse(graph.bytes(value)));
     let Some(largest) = seeds.first().map(|&value| graph.bytes(value)) else { return Vec::new() };
     let mut plans = Vec::new();
-    let mut known = IndexSet::new();
+    let mut known = IndexSet::default();
     let lowest = (flow.context.estimate.floor.get() / 32).clamp(least, (largest / 64).max(least));
-    let thresholds = [largest - largest / 3, largest / 8, largest / 64, lowest];
+    let thresholds = graph.telling([largest - largest / 3, largest / 8, largest / 64, lowest]);
     // Products computed again are slow: only where the program would not fit otherwise.
     let modes: &[bool] = if flow.context.misses_goal() { &[false, true] } else { &[false] };
-    for (again, least) in modes.iter().flat_map(|&again| thresholds.map(|least| (again, least))) {
+    for (again, least) in modes.iter().flat_map(|&again| thresholds.iter().map(move |&least| (again, least))) {
         let mut grown = Grown { again, ..Grown::default() };
         let mut shapes: Vec<&[i64]> = Vec::new();
         for &seed in seeds.iter().filter(|&&seed| graph.bytes(seed) >= least) {
@@ -238,7 +238,7 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
         if grades.max()? > context.options.exactness {
             return None;
         }
-        let region = grow(context, &all, &all, &IndexSet::new(), Some(allowed)).ok()?;
+        let region = grow(context, &all, &all, &IndexSet::default(), Some(allowed)).ok()?;
         if sharded(context, &all, &region).is_some() || unfit(context, &all, &region).is_some() {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Where values may lie across devices: cutting rows that do would fetch every block from all of them, and what else does would take collectives in each iteration.
 
+use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, graph, per_device};
-use indexmap::IndexSet;
 use smol_str::SmolStr;
 
 use super::region::{Block, Region, Source};
@@ -72,7 +72,7 @@ fn cuts(sharding: &str, dim: usize) -> bool {
 /// `GlobalToLocalShape` hands over for all axes of the mesh (the body of a `shard_map`).
 fn is_manual(module: &Module, computation: ComputationId) -> bool {
     let callers = graph::callers(module);
-    let mut seen = IndexSet::from([computation]);
+    let mut seen = IndexSet::from_iter([computation]);
     let mut next = 0;
     while let Some(&computation) = seen.get_index(next) {
         next += 1;

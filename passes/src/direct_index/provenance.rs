@@ -1,8 +1,8 @@
 //! Where the components of an index come from: which element of which array, and what was done to it on the way.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::literal::Literal;
 use hlo_ir::{AttrKey, AttrValue, ElementType, InstructionId, Module, Opcode};
-use indexmap::{IndexMap, IndexSet};
 
 use super::affine::{self, Affine};
 use super::piecewise::{Image, Piecewise};
@@ -42,7 +42,7 @@ pub(super) struct Tracer<'m> {
 impl<'m> Tracer<'m> {
     /// Follows to `source`, for rows of these sizes.
     pub(super) fn new(module: &'m Module, source: InstructionId, rows: &'m [i64]) -> Self {
-        Self { module, source, rows, known: IndexMap::new(), level: 0 }
+        Self { module, source, rows, known: IndexMap::default(), level: 0 }
     }
     /// The element of `id` at this position as a function of one element of the source. `size` is that of the dimension it points into.
     pub(super) fn trace(&mut self, id: InstructionId, at: &Affine, size: i128) -> Option<Origin> {
@@ -258,7 +258,7 @@ fn element_of_tuple(module: &Module, id: InstructionId) -> Option<InstructionId>
 
 /// Integer arrays that an index is computed from without mixing rows, sources before results; the index itself is not among them.
 pub(super) fn sources(module: &Module, index: InstructionId) -> Vec<InstructionId> {
-    let mut seen = IndexSet::new();
+    let mut seen = IndexSet::default();
     let mut work = vec![index];
     while let Some(id) = work.pop() {
         if seen.len() == bounds::CONE || !seen.insert(id) {

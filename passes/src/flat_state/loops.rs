@@ -1,8 +1,8 @@
 //! Which loops are written with a flat state.
 
+use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode, Shape, graph};
 use hlo_memory::{Bytes, size};
-use indexmap::IndexSet;
 
 use crate::inline_calls::obstacle_to_inlining;
 
@@ -21,7 +21,7 @@ impl Loops {
     pub(super) fn of(module: &Module) -> Self {
         let loops = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
         let hiding = loops.filter(|&(id, inst)| hides(module, id, inst)).map(|(id, _)| id);
-        let (mut flat, mut refused) = (IndexSet::new(), Vec::new());
+        let (mut flat, mut refused) = (IndexSet::default(), Vec::new());
         for id in hiding {
             match obstacle(module, id) {
                 Some((code, message)) => refused.push((id, code, message)),

@@ -4,9 +4,9 @@
 //! A product that is computed in one kernel with a sum becomes one operation with one rounding. The graph alone does not say what shares
 //! a kernel, so whoever moves one of the two without the other can change a last bit.
 
+use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::excess::FEWEST_ELEMENTS;
-use indexmap::IndexSet;
 
 use super::first_array;
 use crate::Grade;

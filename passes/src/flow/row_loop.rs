@@ -1,9 +1,9 @@
 //! Loops that treat their rows independently, such as a binary search for every row: such a `while` computes a block of rows from
 //! a block of its state, by the same iterations.
 
+use crate::hash::IndexMap;
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
-use indexmap::IndexMap;
 
 use super::value::{Frames, Value, producer};
 use super::{OperandFlow, Rows, pull};
@@ -114,7 +114,7 @@ impl Trace {
             _ => (*value, Form::Whole),
         };
         let roots: Vec<Node> = root.iter().enumerate().map(form).collect();
-        let mut trace = Self { computation, nodes: IndexMap::new(), roots: roots.clone() };
+        let mut trace = Self { computation, nodes: IndexMap::default(), roots: roots.clone() };
         let mut stack: Vec<(Node, Option<Vec<Node>>)> = roots.into_iter().map(|node| (node, None)).collect();
         while let Some((node, parts)) = stack.pop() {
             if trace.nodes.contains_key(&node) {

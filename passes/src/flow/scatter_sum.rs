@@ -3,9 +3,9 @@
 //! `add(a, scatter(b, ..))` becomes `scatter(a + b, ..)`, and a sum of two adding scatters becomes one scatter over both indices if these fit
 //! together (`HandleAdd` in XLA's `algebraic_simplifier.cc`). A rewrite that changes what fits keeps the operations and not the bits.
 
+use crate::hash::IndexSet;
 use hlo_ir::graph::{self, Users};
 use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode};
-use indexmap::IndexSet;
 
 use super::{is_transparent, parameters};
 
@@ -54,7 +54,7 @@ fn reaches(
 ) -> bool {
     let callers = graph::callers(module);
     let mut work = vec![value];
-    let mut seen = IndexSet::new();
+    let mut seen = IndexSet::default();
     while let Some(id) = work.pop() {
         if !seen.insert(id) {
             continue;

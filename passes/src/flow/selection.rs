@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
+use crate::hash::IndexSet;
 use hlo_ir::edit::Patch;
 use hlo_ir::{
     ArrayShape, AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
 };
 use hlo_memory::excess::FEWEST_ELEMENTS;
-use indexmap::IndexSet;
 
 /// Whether an instruction picks the larger or smaller of two floats in a type that the library computes with.
 pub(crate) fn picks(inst: &Instruction) -> bool {
@@ -28,7 +28,7 @@ pub(crate) fn is_for_library(inst: &Instruction) -> bool {
 
 /// Whether a computation or one that it calls reduces anything.
 pub(crate) fn reduces(module: &Module, computation: ComputationId) -> bool {
-    let mut seen = IndexSet::from([computation]);
+    let mut seen = IndexSet::from_iter([computation]);
     let mut next = 0;
     while let Some(&id) = seen.get_index(next) {
         next += 1;

@@ -3,11 +3,11 @@
 //! XLA inlines calls and moves what is constant into loops before it simplifies. Two places that look alike in a computation with several callers
 //! can become different code. [`Sources`] answers with *may*: one caller suffices.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::SideTable;
 use hlo_ir::graph::{self, Users};
 use hlo_ir::literal::Literal;
 use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
-use indexmap::{IndexMap, IndexSet};
 use smallvec::SmallVec;
 
 use super::{Frames, Value, adds_floats, keeps_product};
@@ -43,7 +43,7 @@ impl<'a> Sources<'a> {
                 _ => None,
             }
         };
-        self.all(id, &made_of, &mut IndexMap::new())
+        self.all(id, &made_of, &mut IndexMap::default())
     }
     /// Whether a value may be a sum that XLA takes into a scatter.
     pub(crate) fn may_be_summed_scatter(&self, users: &Users, id: InstructionId) -> bool {
@@ -75,7 +75,7 @@ impl<'a> Sources<'a> {
     /// The instructions that may compute a value, seen from inside a computation: its own, and those that callers hand in.
     fn stands_for(&self, id: InstructionId) -> IndexSet<InstructionId> {
         let mut frames = Frames::new(Vec::new());
-        let mut found = IndexSet::from([id]);
+        let mut found = IndexSet::from_iter([id]);
         let mut next = 0;
         while let Some(&id) = found.get_index(next).filter(|_| next < bounds::CONE) {
             next += 1;
@@ -90,7 +90,7 @@ impl<'a> Sources<'a> {
     fn all(&self, id: InstructionId, made_of: &MadeOf<'_>, known: &mut IndexMap<InstructionId, bool>) -> bool {
         let mut frames = Frames::new(Vec::new());
         let mut work = vec![Value { inst: id, frame: 0 }];
-        let mut seen = IndexSet::new();
+        let mut seen = IndexSet::default();
         while let Some(Value { inst, frame }) = work.pop() {
             let value = frames.resolve(self.module, inst, frame);
             if !seen.insert(value) {

@@ -1,9 +1,9 @@
 //! Copying the body of a called computation into its caller.
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::edit::{self, Patch};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, metadata};
-use indexmap::IndexSet;
 
 use crate::{Reason, bounds};
 
@@ -47,7 +47,7 @@ pub(crate) fn obstacle_to_copying(module: &Module, call: InstructionId) -> Optio
 
 /// Whether nothing has a side effect in what is called but collectives, and each of them still runs once: what holds one is called at one place.
 fn only_collectives(module: &Module, callee: ComputationId) -> bool {
-    let mut reached = IndexSet::from([callee]);
+    let mut reached = IndexSet::from_iter([callee]);
     let mut next = 0;
     while let Some(&computation) = reached.get_index(next) {
         next += 1;

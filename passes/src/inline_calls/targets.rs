@@ -1,9 +1,9 @@
 //! Which calls hide producers from a scatter or gather, or the flow of large values.
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
 use hlo_memory::{Bytes, size};
-use indexmap::IndexSet;
 use smallvec::SmallVec;
 
 use super::body;
@@ -36,7 +36,7 @@ pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
     let inside = largest_inside(module);
     let mut search =
         Search { module, callers: graph::callers(module), places: places(module), inside, work_left: bounds::MODULE };
-    let mut seen = IndexSet::new();
+    let mut seen = IndexSet::default();
     let mut targets = Vec::new();
     for (sink, inst) in module.live_instructions() {
         let large = || bytes(module, sink) >= context.options.min_saving;
@@ -141,7 +141,7 @@ impl Search<'_> {
     /// If calls together take, make or hide a large part of the temporaries, they hide how large values flow: then all of them that are not small.
     fn around_large(&mut self, context: &Context<'_>) -> Option<Target> {
         let (large, least) = (share(context, MATTERS), share(context, SMALL));
-        let (mut calls, mut hidden) = (IndexSet::new(), Bytes::ZERO);
+        let (mut calls, mut hidden) = (IndexSet::default(), Bytes::ZERO);
         if context.estimate.temporaries == Bytes::ZERO {
             return None;
         }
@@ -179,7 +179,7 @@ impl Search<'_> {
     fn calls_for(&mut self, sink: InstructionId) -> Vec<InstructionId> {
         let around = self.calls_around(self.module.instruction(sink).parent);
         let mut work = if around.is_empty() { vec![sink] } else { around };
-        let mut seen = IndexSet::new();
+        let mut seen = IndexSet::default();
         while let Some(id) = work.pop() {
             if self.work_left > 0 && seen.insert(id) {
                 self.work_left -= 1;
@@ -197,7 +197,7 @@ impl Search<'_> {
     /// The outermost calls through which `computation` is reached; their bodies are inlined whole, inner calls included.
     fn calls_around(&self, computation: ComputationId) -> Vec<InstructionId> {
         let mut seen = SideTable::new(false);
-        let mut outermost = IndexSet::new();
+        let mut outermost = IndexSet::default();
         let mut work = vec![computation];
         while let Some(id) = work.pop() {
             if std::mem::replace(&mut seen[id], true) {

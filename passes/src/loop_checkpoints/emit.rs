@@ -1,8 +1,8 @@
 //! Builds the change: the loop that keeps checkpoints, and behind it a loop over blocks, each run again and then read.
 
+use crate::hash::IndexMap;
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, Shape};
-use indexmap::IndexMap;
 
 use super::plan::Plan;
 use super::rows::{row, set_row, with_length, with_rows, zeros};
@@ -123,7 +123,7 @@ impl Writer<'_> {
         let begins = |id: InstructionId| behind.get(&id).copied().unwrap_or(id);
         let kept: Vec<usize> = (0..initial.len()).filter(|&element| !self.is_dropped(initial[element])).collect();
         let mut parts: Vec<Part> = kept.iter().map(|&at| (begins(initial[at]), self.part(initial[at]).1)).collect();
-        let mut places = IndexMap::new();
+        let mut places = IndexMap::default();
         for &element in &plan.given {
             let first = plan.stacks.initial[element];
             let same = |&&(_, other): &&(usize, InstructionId)| other == first || self.takes(other, element);

@@ -1,9 +1,9 @@
 //! What is kept of a loop's steps, and how many of them are run again at a time.
 
+use crate::hash::IndexSet;
 use hlo_ir::edit::{acts, runs_any};
 use hlo_ir::{ArrayShape, AttrKey, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
-use indexmap::IndexSet;
 
 use crate::loops::{Counted, Order, Reader, Readers, Stacks};
 use crate::objective::NEGLIGIBLE;

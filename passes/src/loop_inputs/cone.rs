@@ -1,10 +1,10 @@
 //! How rows of a value follow from rows of what stands in memory.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::graph::Users;
 use hlo_ir::shape::Layout;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
-use indexmap::{IndexMap, IndexSet};
 
 use super::readers::Taken;
 use crate::Context;
@@ -46,7 +46,7 @@ impl Cone {
     /// For rows of dimension `dim` of `value`; `None` if the value itself has to stand in memory, or too much would be computed again.
     pub(super) fn of(making: Making<'_>, value: InstructionId, dim: usize) -> Option<Self> {
         let module = making.module;
-        let mut nodes = IndexMap::new();
+        let mut nodes = IndexMap::default();
         let mut work = vec![(value, Form::Part(dim, Rows::IDENTITY))];
         while let Some((id, form)) = work.pop() {
             if nodes.contains_key(&(id, form)) {
@@ -67,7 +67,7 @@ impl Cone {
 
     /// The same where each row is computed once: what is costly and read by something else too stays in memory.
     pub(super) fn once(module: &Module, users: &Users, value: InstructionId, dim: usize) -> Option<Self> {
-        let mut shared = IndexSet::new();
+        let mut shared = IndexSet::default();
         loop {
             let cone = Self::of(Making { module, once: Some(&shared) }, value, dim)?;
             let here: IndexSet<InstructionId> = cone.anew().map(|(id, _)| id).collect();

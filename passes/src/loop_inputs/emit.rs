@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
-use indexmap::{IndexMap, IndexSet};
 
 use super::cone::{Cone, Form, Node};
 use super::readers::{Reader, Taken};
@@ -61,7 +61,7 @@ impl Writer<'_> {
     fn change(&mut self, reads: &[Read<'_>], outside: &Carried) -> Option<()> {
         let state = self.state(reads, outside)?;
         let carried = self.replace_state(reads, &state)?;
-        let mut inner: IndexMap<InstructionId, Vec<Read<'_>>> = IndexMap::new();
+        let mut inner: IndexMap<InstructionId, Vec<Read<'_>>> = IndexMap::default();
         for &(input, reader) in reads {
             for &taken in &reader.taken {
                 self.compute(reader.body, taken, input, &carried)?;
@@ -83,7 +83,7 @@ impl Writer<'_> {
         let mut state = State {
             operands: initial.operands.to_vec(),
             shapes: initial.shape.as_tuple()?.to_vec(),
-            places: IndexMap::new(),
+            places: IndexMap::default(),
         };
         let mut free = replaced.iter().copied();
         for leaf in needed {

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::hash::IndexSet;
 use hlo_ir::graph::Users;
 use hlo_ir::shape::Dims;
 use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
-use indexmap::IndexSet;
 
 use super::cone::{Cone, Form, Node};
 use super::readers::Taken;
@@ -37,7 +37,7 @@ pub(super) fn grade(
 
 /// What is computed anew of a value as floats: not behind a comparison, whose result is the same however it is made.
 fn floats(module: &Module, cone: &Cone, value: InstructionId, dim: usize) -> IndexSet<(InstructionId, Form)> {
-    let mut found = IndexSet::new();
+    let mut found = IndexSet::default();
     let mut work = vec![(value, Form::Part(dim, crate::flow::Rows::IDENTITY))];
     while let Some((id, form)) = work.pop() {
         let exact = !is_real(module, id);
@@ -102,7 +102,7 @@ fn long(dims: &[i64]) -> Dims {
 
 /// Whether a float operation whose result depends on the order in which it is computed reads what is computed on the fly from `id`.
 fn reaches_order(module: &Module, users: &Users, id: InstructionId) -> bool {
-    let mut seen = IndexSet::from([id]);
+    let mut seen = IndexSet::from_iter([id]);
     let mut next = 0;
     while let Some(&id) = seen.get_index(next) {
         next += 1;

@@ -4,9 +4,9 @@
 //! `cost.rs` says, and what cannot be computed again must be stored where something needs it (`recompute/cut.rs`). So the cheapest choice
 //! takes no more time than the loops as they are, unless memory is worth more than its traffic.
 
+use crate::hash::IndexMap;
 use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use hlo_memory::{Target, size};
-use indexmap::IndexMap;
 
 use super::cone::{Node, node};
 use super::grow::Outlets;
@@ -80,7 +80,7 @@ fn grow(
     outlets: &Outlets,
     prices: &Prices<'_>,
 ) -> IndexMap<Value, u64> {
-    let mut computing = IndexMap::new();
+    let mut computing = IndexMap::default();
     let exact = options.exactness == Grade::Bitwise;
     let mut steps: Vec<[Value; 2]> = Vec::new();
     let rows = sinks.iter().map(|&at| stacks.list[at].row);

@@ -1,10 +1,10 @@
 //! Stacks that a loop does not have yet: elements of its state, and the values in them handed out of the calls in its body.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, Shape, graph};
-use indexmap::{IndexMap, IndexSet};
 
 use crate::flow::{Frames, Value};
 use crate::loops::{Stack, Stacks, is_free, is_sharded, state};
@@ -24,7 +24,7 @@ impl Outlets {
         if !is_free(module, stacks.site) {
             return Self::default();
         }
-        let mut known = IndexMap::new();
+        let mut known = IndexMap::default();
         let body = module.instruction(stacks.body.parameter).parent;
         for (id, _) in module.instructions_of(body).filter(|(_, inst)| inst.array().is_some()) {
             let value = stacks.body.top(module, id);
@@ -73,7 +73,7 @@ fn handed_out(
     outlets: &Outlets,
     new: &[Stack],
 ) -> Option<Vec<InstructionId>> {
-    let mut more: IndexMap<InstructionId, Vec<(InstructionId, ShapeRef)>> = IndexMap::new();
+    let mut more: IndexMap<InstructionId, Vec<(InstructionId, ShapeRef)>> = IndexMap::default();
     let mut rows = Vec::new();
     for stack in new {
         if let Some(&known) = outlets.known.get(&stack.row) {

@@ -6,11 +6,11 @@
 //!
 //! Source: `xla/service/instruction_fusion.cc`; `xla/codegen/emitters/elemental_hlo_to_mlir.cc` (gather).
 
+use crate::hash::IndexSet;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::Target;
-use indexmap::IndexSet;
 
 use crate::Options;
 use crate::fusion_barrier::read_through_identity;

@@ -3,9 +3,9 @@
 //! A loop may count the same thing several times: TensorFlow's has a number of its step, one of the element it takes, and the length of every list that
 //! it writes. All of them follow from the number of the step.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
-use indexmap::{IndexMap, IndexSet};
 
 use super::body::{Body, Counter, FAR};
 use crate::bounds;
@@ -124,7 +124,7 @@ fn is_wide(module: &Module, id: InstructionId) -> bool {
 fn bounds(module: &Module, condition: ComputationId) -> Option<Vec<(usize, i64)>> {
     let mut side = Body::new(module, condition)?;
     let mut work = vec![side.top(module, module.computation(condition).root)];
-    let (mut found, mut seen) = (Vec::new(), IndexSet::new());
+    let (mut found, mut seen) = (Vec::new(), IndexSet::default());
     while let Some(at) = work.pop() {
         let at = side.strip(module, at);
         if !seen.insert(at) {

@@ -4,12 +4,13 @@
 use std::sync::{PoisonError, RwLock};
 use std::thread;
 
+use crate::hash::IndexMap;
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, hash, verify};
 use hlo_memory::attribution::Holder;
 use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound, side_by_side};
-use indexmap::IndexMap;
 
+use super::known_findings::KnownFindings;
 use crate::Machine;
 use crate::bounds;
 use crate::run_time::{estimate_and_time, run_time};
@@ -47,11 +48,18 @@ pub(super) struct Memoized<'a> {
     /// The machine that runs are timed on.
     machine: &'a Machine,
     known: Known,
+    /// What passes found, which searches with other options on the same module may ask for again.
+    pub(super) findings: KnownFindings,
 }
 
 impl<'a> Memoized<'a> {
     pub(super) fn of(estimator: &'a dyn Estimator, machine: &'a Machine) -> Self {
-        Self { estimator, machine, known: Known::default() }
+        Self { estimator, machine, known: Known::default(), findings: KnownFindings::default() }
+    }
+
+    /// Whether this form of a module was estimated, which none is that is not legal.
+    pub(super) fn knows(&self, module: &Module) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash::named_hash(module))
     }
 
     /// Seconds of a run of a module, if they can be estimated.

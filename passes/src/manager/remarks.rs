@@ -1,8 +1,8 @@
 //! What the user should know besides the rewrites: chances missed in the final module, and bounds that were hit.
 
+use crate::hash::IndexMap;
 use hlo_ir::InstructionId;
 use hlo_memory::Bytes;
-use indexmap::IndexMap;
 
 use super::candidate::{Candidate, allowed};
 use super::remark_site::{of_module, source};
@@ -13,7 +13,7 @@ use crate::{Grade, Outcome, PassKind};
 
 /// Every chance that the final module still holds, one remark for each pass, instruction and code, in the order found.
 pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
-    let mut remarks: IndexMap<(&'static str, InstructionId, &'static str), Remark> = IndexMap::new();
+    let mut remarks: IndexMap<(&'static str, InstructionId, &'static str), Remark> = IndexMap::default();
     let findings = [PassKind::Rewrite, PassKind::Analysis].into_iter().flat_map(|kind| search.findings(kind));
     let findings: Vec<Candidate> = findings.collect();
     let refused: Vec<Candidate> = [PassKind::CleanUp, PassKind::Enabling, PassKind::Form]

@@ -4,12 +4,12 @@
 //! estimate each, every candidate gets a bound first, from the buffers alive at the peak that it touches (see
 //! [`hlo_memory::saving_bound`]); those that could save most are estimated first, and the others only as long as they could still win.
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, SavingBound};
-use indexmap::IndexSet;
 
 use crate::{Pass, bounds};
 

@@ -23,10 +23,10 @@ mod trial_cache;
 
 use std::time::Instant;
 
+use crate::hash::IndexSet;
 use hlo_ir::edit::{Patch, Undo};
 use hlo_ir::{InstructionId, Module, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator as _, Model, Target};
-use indexmap::IndexSet;
 
 use super::candidate::{Candidate, allowed};
 use super::findings_cache::FindingsCache;
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
             left_out: Vec::new(),
             restarts: Restarts::default(),
             savings: PastSavings::default(),
-            in_vain: IndexSet::new(),
+            in_vain: IndexSet::default(),
             libraries: KnownLibraries::default(),
             searches_left: usize::MAX,
             stage: Stage::Open,
@@ -369,7 +369,7 @@ impl<'a> Search<'a> {
                 self.judged(|_| known)
             }
             known => {
-                let apply = || trial::apply(self.module, claim, patch.clone(), self.options);
+                let apply = || trial::apply(self.module, claim, patch.clone(), self.options, self.estimator);
                 let undo = statistics.patches.measure(apply)?;
                 let estimate = self.measure();
                 undo.revert(self.module);
@@ -444,7 +444,10 @@ impl<'a> Search<'a> {
         grade: Grade,
     ) -> Result<Option<(Undo, Estimate)>, RunError> {
         let origins = patch.clone();
-        let undo = self.statistics.patches.measure(|| trial::apply(self.module, claim, patch, self.options))?;
+        let undo = self
+            .statistics
+            .patches
+            .measure(|| trial::apply(self.module, claim, patch, self.options, self.estimator))?;
         let estimate = match claim.kind {
             // It is not expected to change anything; what follows is measured.
             PassKind::Enabling => Ok(self.now.clone()),

@@ -1,7 +1,7 @@
 //! Which instructions compute a part of the rows, and which rows of what they read.
 
+use crate::hash::IndexMap;
 use hlo_ir::{InstructionId, Opcode};
-use indexmap::IndexMap;
 
 use crate::Context;
 use crate::flow::{Barrier, OperandFlow, Rows, exactness_on_blocks, pull};
@@ -30,8 +30,8 @@ impl Plan {
     /// Why not even the value itself can be computed in part.
     pub(super) fn new(context: &Context<'_>, value: InstructionId, dim: usize) -> Result<Self, String> {
         let first = part(context, value, dim, Rows::IDENTITY).map_err(|barrier| barrier.text)?;
-        let mut needs: IndexMap<InstructionId, Vec<(usize, Rows)>> = IndexMap::new();
-        let mut plan = Self { computed: IndexMap::new() };
+        let mut needs: IndexMap<InstructionId, Vec<(usize, Rows)>> = IndexMap::default();
+        let mut plan = Self { computed: IndexMap::default() };
         plan.add(context, value, first, &mut needs);
         let list = &context.module.computation(context.module.instruction(value).parent).instructions;
         for &id in list.iter().rev() {

@@ -5,8 +5,8 @@
 //! - *counter*: the body adds a positive step and the condition says `i < bound`, so it lies between its start and the bound;
 //! - *closed*: a set that holds the initial value and that the body does not leave, tried with a few growing candidates.
 
+use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, InstructionId, Opcode};
-use indexmap::IndexSet;
 
 use super::{Frame, FrameId, Path, Range, Ranges, Value};
 use crate::bounds;
@@ -101,7 +101,7 @@ impl Ranges<'_> {
         let frame = self.loop_frame(element, &AttrKey::Condition, None)?;
         let mut work = vec![(frame, self.module.computation(condition).root)];
         let mut last = None;
-        let mut seen = IndexSet::new();
+        let mut seen = IndexSet::default();
         while let Some((at, id)) = work.pop() {
             let (at, id, _) = self.resolve(at, id, Path::new());
             if !seen.insert((at, id)) {

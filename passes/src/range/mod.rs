@@ -24,9 +24,9 @@ mod refine;
 mod region;
 mod set;
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ArrayShape, ComputationId, InstructionId, Module, Opcode, graph};
-use indexmap::{IndexMap, IndexSet};
 use smallvec::SmallVec;
 
 pub use region::Region;
@@ -80,8 +80,8 @@ impl<'m> Ranges<'m> {
         Self {
             module,
             callers: graph::callers(module),
-            frames: IndexSet::from([Frame::Anywhere]),
-            known: IndexMap::new(),
+            frames: IndexSet::from_iter([Frame::Anywhere]),
+            known: IndexMap::default(),
             steps_left: bounds::CONE,
             level: 0,
         }

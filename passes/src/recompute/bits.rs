@@ -1,9 +1,9 @@
 //! Whether what is computed again has the same bits, whatever a compiler makes of the kernels that compute it.
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::Id as _;
 use hlo_ir::edit::Patch;
 use hlo_ir::{ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
-use indexmap::IndexSet;
 
 /// Whether a change computes nothing in floating point anew.
 pub(crate) fn exact(module: &Module, patch: &Patch) -> bool {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::hash::IndexSet;
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode};
-use indexmap::IndexSet;
 
 use super::emit::Emit;
 

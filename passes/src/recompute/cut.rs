@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::hash::Hash;
 
-use indexmap::IndexMap;
+use crate::hash::IndexMap;
 use petgraph::Direction;
 use petgraph::algo::{dinics, tarjan_scc};
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -42,7 +42,7 @@ impl<V: Copy + Eq + Hash> Network<V> {
     pub(crate) fn new() -> Self {
         let mut graph = DiGraph::new();
         let (source, sink) = (graph.add_node(()), graph.add_node(()));
-        Self { graph, nodes: IndexMap::new(), source, sink }
+        Self { graph, nodes: IndexMap::default(), source, sink }
     }
     /// The nodes of a value, and whether they are new.
     fn nodes(&mut self, value: V) -> ([NodeIndex; 2], bool) {

@@ -3,6 +3,7 @@
 //! XLA:GPU and XLA:TPU schedule in front of the pass that removes optimization barriers (`cse_barrier_expander` behind scheduling in XLA:GPU's dumps), and a
 //! barrier moves no data. XLA:CPU removes them before it schedules, so that a `select` stands there, by a predicate that is never true.
 
+use crate::hash::IndexMap;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::module::Payload;
@@ -12,7 +13,6 @@ use hlo_ir::{
     attribute::SliceDim,
 };
 use hlo_memory::Target;
-use indexmap::IndexMap;
 
 use crate::flow::{is_rounded, meets_sum};
 use crate::roll::fp_contraction;
@@ -46,7 +46,7 @@ pub(crate) struct Ties<'a> {
 
 impl<'a> Ties<'a> {
     pub(crate) fn new(module: &'a Module, target: Target) -> Self {
-        Self { module, target, patch: Patch::new(module), never: IndexMap::new(), pairs: Vec::new() }
+        Self { module, target, patch: Patch::new(module), never: IndexMap::default(), pairs: Vec::new() }
     }
 
     /// `value`, but only when `after` is there.

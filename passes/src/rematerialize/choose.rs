@@ -1,9 +1,9 @@
 //! Which early values are kept for their late users, and which are computed again.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::InstructionId;
 use hlo_ir::edit::has_side_effect;
 use hlo_memory::Bytes;
-use indexmap::{IndexMap, IndexSet};
 
 use super::layers::{Layers, bytes};
 use crate::Context;
@@ -21,7 +21,7 @@ pub(super) struct Plan {
 impl Plan {
     /// The same in one of so many segments only, those in which most bytes do not wait any more.
     pub(super) fn part(&self, context: &Context<'_>, layers: &Layers<'_>, of: usize) -> Self {
-        let mut gone: IndexMap<usize, u64> = IndexMap::new();
+        let mut gone: IndexMap<usize, u64> = IndexMap::default();
         for &id in &self.again {
             let waits = if waits(context, layers, id) { bytes(context.module.instruction(id)) } else { 0 };
             *gone.entry(layers.segment(id)).or_default() += waits;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::{Instruction, InstructionId, Module};
-use indexmap::{IndexMap, IndexSet};
 
 use super::choose::Plan;
 use super::layers::{Layers, bytes};
@@ -28,7 +28,7 @@ pub(super) struct Written {
 /// The change that a plan asks for, or of it what can be written; `None` if nothing can.
 pub(super) fn patch(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> Option<Written> {
     let module = context.module;
-    let mut segments: IndexMap<usize, Vec<InstructionId>> = IndexMap::new();
+    let mut segments: IndexMap<usize, Vec<InstructionId>> = IndexMap::default();
     for (id, _) in module.instructions_of(layers.computation).filter(|(id, _)| plan.again.contains(id)) {
         segments.entry(layers.segment(id)).or_default().push(id);
     }
@@ -36,7 +36,7 @@ pub(super) fn patch(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> 
         context,
         layers,
         ties: Ties::new(module, context.options.target),
-        users: IndexMap::new(),
+        users: IndexMap::default(),
         values: 0,
         segments: 0,
     };
@@ -74,7 +74,7 @@ impl Writer<'_, '_> {
         let (layers, ties) = (self.layers, &mut self.ties);
         let own = values.iter().copied().collect();
         let mut segment =
-            Segment { module, layers, ties, values: own, after, tied: IndexMap::new(), emitted: BTreeMap::new() };
+            Segment { module, layers, ties, values: own, after, tied: IndexMap::default(), emitted: BTreeMap::new() };
         if values.iter().any(|&id| segment.emit(id).is_none()) {
             return;
         }

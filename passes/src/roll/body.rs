@@ -1,12 +1,12 @@
 //! The body of the loop: one copy, with constants and slice positions that depend on the step.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{
     AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
 };
-use indexmap::{IndexMap, IndexSet};
 
 use super::chains::Accumulation;
 use super::lockstep::{Copies, Role, starts};
@@ -44,7 +44,7 @@ impl<'a> Body<'a> {
         metadata: Option<&'a Attribute>,
     ) -> Self {
         let columns = vec![None; rolled.copies.columns.len()];
-        let (parts, cloned, sequences) = (Vec::new(), IndexMap::new(), IndexMap::new());
+        let (parts, cloned, sequences) = (Vec::new(), IndexMap::default(), IndexMap::default());
         Self { module, rolled, patch, state, places, to, metadata, parts, columns, cloned, sequences }
     }
 
@@ -259,7 +259,7 @@ impl<'a> Body<'a> {
 /// Values from outside that the loop carries: what every copy reads, unless it is computed from constants or is a broadcast, which the
 /// body computes again.
 pub(super) fn carried_inputs(module: &Module, copies: &Copies) -> Vec<InstructionId> {
-    let mut carried = IndexSet::new();
+    let mut carried = IndexSet::default();
     let mut constant: SideTable<InstructionId, bool> = SideTable::new(false);
     let shared = copies.columns.iter().filter(|column| matches!(column.role, Role::Shared)).map(|column| column.ids[0]);
     for id in shared {

@@ -2,9 +2,9 @@
 
 use std::hash::{Hash, Hasher};
 
+use crate::hash::IndexMap;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, literal};
-use indexmap::IndexMap;
 use rustc_hash::FxHasher;
 
 /// What is known about equal work in a module.
@@ -24,7 +24,7 @@ impl Isomorphism {
         let mut new = Self {
             locals: SideTable::new(0),
             computations: SideTable::new(0),
-            same: IndexMap::new(),
+            same: IndexMap::default(),
             effects: SideTable::new(false),
         };
         let mut number = SideTable::new(u32::MAX);

@@ -1,9 +1,9 @@
 //! What becomes of the values of the copies outside of them: joined in a chain, stacked, only the last one used, or each one used.
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::Bytes;
-use indexmap::IndexSet;
 
 use super::bytes;
 use super::chains::{Accumulation, Chains};

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, AttrValue, InstructionId, Module, Opcode};
-use indexmap::{IndexMap, IndexSet};
 
 use super::isomorphism::Isomorphism;
 use super::{FEWEST_COPIES, bytes};
@@ -54,7 +54,7 @@ pub(super) struct Copies {
 
 impl Copies {
     pub(super) fn new(len: usize) -> Self {
-        Self { len, columns: Vec::new(), index: IndexMap::new(), owner: SideTable::new(None) }
+        Self { len, columns: Vec::new(), index: IndexMap::default(), owner: SideTable::new(None) }
     }
 
     /// The columns that the copies compute.

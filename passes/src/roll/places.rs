@@ -1,7 +1,7 @@
 //! Where the state of a rolled loop holds what.
 
+use crate::hash::IndexMap;
 use hlo_ir::InstructionId;
-use indexmap::IndexMap;
 
 /// Which part of the state holds what.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Which computations may be rolled: those that run as such, and of a partitioned module only the bodies that one device runs by itself.
 
+use crate::hash::IndexMap;
 use hlo_ir::{AttrKey, ComputationId, Instruction, Module, Opcode};
-use indexmap::IndexMap;
 
 /// A computation and whether its values may lie across devices.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub(super) struct Scope {
 
 /// The entry and what it reaches through calls, loops and branches, but not combiners or fusions.
 pub(super) fn running(module: &Module) -> Vec<Scope> {
-    let mut found = IndexMap::from([(module.entry(), module.is_partitioned())]);
+    let mut found = IndexMap::from_iter([(module.entry(), module.is_partitioned())]);
     let mut next = 0;
     while let Some((&computation, &sharded)) = found.get_index(next) {
         next += 1;

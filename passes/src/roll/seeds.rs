@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
+use crate::hash::IndexMap;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::Bytes;
-use indexmap::IndexMap;
 
 use super::chains::{Chain, Chains, joined_values};
 use super::isomorphism::Isomorphism;
@@ -170,7 +170,7 @@ fn classes(
     values: impl Iterator<Item = InstructionId>,
     hashes: &SideTable<InstructionId, u64>,
 ) -> Vec<Vec<InstructionId>> {
-    let mut classes: IndexMap<u64, Vec<InstructionId>> = IndexMap::new();
+    let mut classes: IndexMap<u64, Vec<InstructionId>> = IndexMap::default();
     values.for_each(|id| classes.entry(hashes[id]).or_default().push(id));
     classes.into_values().collect()
 }

@@ -1,9 +1,9 @@
 //! Independent pieces of the same work: each waits for the result of the one before.
 
+use crate::hash::IndexMap;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};
-use indexmap::IndexMap;
 
 use super::{bytes, constants, finding};
 use crate::objective::MATTERS;
@@ -46,7 +46,7 @@ fn tie_row(
     let piece = module.instructions_of(computation).map(|(id, _)| id).filter(|&id| pieces.of[id].is_some());
     let repetition = Repetition::among(module, works, piece);
     let mut waiting: SideTable<InstructionId, bool> = SideTable::new(false);
-    let mut rewritten: IndexMap<InstructionId, Instruction> = IndexMap::new();
+    let mut rewritten: IndexMap<InstructionId, Instruction> = IndexMap::default();
     for (id, inst) in module.instructions_of(computation) {
         let Some(piece) = pieces.of[id].filter(|&piece| piece > 0) else { continue };
         if inst.operands.iter().any(|&operand| waiting[operand] && pieces.of[operand] == Some(piece)) {

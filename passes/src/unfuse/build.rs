@@ -1,8 +1,8 @@
 //! Builds the plain module as one patch: every computation that is not inlined keeps its place, and its instructions keep theirs.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode};
-use indexmap::{IndexMap, IndexSet};
 
 use super::{bitcast, refuse, shapes};
 
@@ -11,7 +11,7 @@ pub(super) fn plain(module: &Module) -> (Patch, String) {
     let mut builder = Builder {
         module,
         patch: Patch::new(module),
-        kept: IndexSet::from([module.entry()]),
+        kept: IndexSet::from_iter([module.entry()]),
         counts: Counts::default(),
     };
     // Keeping a computation finds those it calls.
@@ -84,7 +84,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     /// Translates a computation that stays.
     fn keep(&mut self, computation: ComputationId) {
-        let mut frame = Frame { into: computation, level: 0, values: IndexMap::new() };
+        let mut frame = Frame { into: computation, level: 0, values: IndexMap::default() };
         for &id in &self.module.computation(computation).instructions {
             let value = self.translate(id, &frame);
             if !matches!(value, Value::One(new) if new == id) {
@@ -104,7 +104,7 @@ impl Builder<'_> {
     fn inline(&mut self, id: InstructionId, key: &AttrKey, outer: &Frame) -> Value {
         let inst = self.module.instruction(id);
         let callee = inst.computation(key).expect("a fusion without a body is refused");
-        let mut frame = Frame { into: outer.into, level: outer.level + 1, values: IndexMap::new() };
+        let mut frame = Frame { into: outer.into, level: outer.level + 1, values: IndexMap::default() };
         for &inner in &self.module.computation(callee).instructions {
             let number = self.module.instruction(inner).parameter_number();
             let value = match number.and_then(|number| usize::try_from(number).ok()) {

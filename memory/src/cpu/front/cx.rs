@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-use hlo_ir::arena::Id as _;
+use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::shape::{ArrayShape, Dims, ShapeRef};
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Opcode};
 
@@ -19,6 +19,8 @@ pub(crate) struct Cx<'g> {
     graph: &'g mut Graph,
     /// By constant: few instructions are one.
     literals: RefCell<IndexMap<InstructionId, Literal>>,
+    /// What each computation, and all that it calls, was when no rule of the simplifier fitted any more.
+    pub(crate) simple: SideTable<ComputationId, Option<u64>>,
     /// Whether layouts count when shapes are compared (the clean-up after layout assignment).
     pub(crate) layout_sensitive: bool,
 }
@@ -41,7 +43,7 @@ impl DerefMut for Cx<'_> {
 impl<'g> Cx<'g> {
     /// Wraps a graph before layouts are assigned.
     pub(crate) fn new(graph: &'g mut Graph) -> Self {
-        Self { graph, literals: RefCell::default(), layout_sensitive: false }
+        Self { graph, literals: RefCell::default(), simple: SideTable::new(None), layout_sensitive: false }
     }
 
     /// The value of an array constant.

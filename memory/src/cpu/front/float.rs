@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use crate::hash::IndexSet;
 use hlo_ir::shape::{Shape, ShapeRef};
 use hlo_ir::{AttrKey, AttrValue, ComputationId, ElementType, Opcode};
-use indexmap::IndexSet;
 
 use super::build::share;
 use super::cx::{Cx, Id};
@@ -111,7 +111,7 @@ fn kept_callees(cx: &mut Cx<'_>, pair: Pair) -> IndexSet<ComputationId> {
         all.into_iter().filter(|&id| !cx.callees(id).is_empty()).partition(|&id| keeps_callees(cx, id, pair));
     let wanted: IndexSet<ComputationId> = keep.iter().flat_map(|&id| cx.callees(id)).collect();
     let changed: IndexSet<ComputationId> = change.iter().flat_map(|&id| cx.callees(id)).collect();
-    let mut kept = IndexSet::new();
+    let mut kept = IndexSet::default();
     for callee in wanted {
         if !changed.contains(&callee) {
             kept.insert(callee);

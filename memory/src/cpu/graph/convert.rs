@@ -59,6 +59,7 @@ impl Graph {
             effects: false,
             version: 0,
             stirred: Vec::new(),
+            changed: Vec::new(),
             clean: None,
             partitioned: hlo_ir::per_device::is_per_device(module),
             opcodes: Vec::new(),

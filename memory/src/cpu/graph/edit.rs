@@ -96,7 +96,7 @@ impl Graph {
 
     /// Notes that the edges of a computation changed.
     fn touch(&mut self, computation: ComputationId) {
-        self.version += 1;
+        self.note_change(computation);
         self.stirred[computation.index()] = true;
         self.bodies[computation].post_order.take();
     }
@@ -122,13 +122,14 @@ impl Graph {
     /// Adds a computation without instructions; its root must be set before anything else looks at it.
     pub(crate) fn add_computation(&mut self, name: impl Into<SmolStr>) -> ComputationId {
         self.stirred.push(true);
+        self.changed.push(self.version);
         self.bodies.push(Body::new(name.into()))
     }
 
     /// Makes `root` the result of its computation.
     pub(crate) fn set_root(&mut self, root: InstructionId) {
-        self.version += 1;
         let parent = self.parent(root);
+        self.note_change(parent);
         self.stirred[parent.index()] = true;
         self.bodies[parent].root = root;
     }

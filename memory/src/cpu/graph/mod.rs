@@ -203,6 +203,8 @@ pub(crate) struct Graph {
     version: u64,
     /// By computation: whether anything in it changed since nothing could be removed from it.
     stirred: Vec<bool>,
+    /// By computation: the version that the last change of it made.
+    changed: Vec<u64>,
     /// The version in which nothing could be removed, if that was found out.
     clean: Option<u64>,
     walk: Working<Walk>,
@@ -224,6 +226,15 @@ impl Graph {
     /// A number that rises with every change: while it stands, a pass would do what it did before.
     pub(crate) fn version(&self) -> u64 {
         self.version
+    }
+    /// The version that the last change of a computation made: while it stands, and nothing that the computation calls changes, a pass would do to it what it did before.
+    pub(crate) fn version_of(&self, computation: ComputationId) -> u64 {
+        self.changed[computation.index()]
+    }
+    /// Notes a change of a computation.
+    fn note_change(&mut self, computation: ComputationId) {
+        self.version += 1;
+        self.changed[computation.index()] = self.version;
     }
     /// Whether it is known that nothing needs removal.
     pub(crate) fn is_clean(&self) -> bool {
@@ -465,7 +476,7 @@ impl Graph {
     }
     /// Sets the shape of an instruction (a layout was chosen, an element type changed).
     pub(crate) fn set_shape(&mut self, id: InstructionId, shape: ShapeRef) {
-        self.version += 1;
+        self.note_change(self.places[id].parent);
         let shape = self.shared(shape);
         self.results[id.index()] = shape.clone();
         self.insts[id].shape = shape;
@@ -473,7 +484,7 @@ impl Graph {
     /// Sets or adds an attribute. Callees may be exchanged this way; control predecessors may not.
     pub(crate) fn set_attribute(&mut self, id: InstructionId, key: AttrKey, value: AttrValue) {
         let calls = matches!(value, AttrValue::Computation(_) | AttrValue::Computations(_));
-        self.version += 1;
+        self.note_change(self.places[id].parent);
         let effects = key == AttrKey::CustomCallHasSideEffect;
         self.effects |= effects;
         self.bodies[self.places[id].parent].effects |= effects;
@@ -498,7 +509,7 @@ impl Graph {
     }
     /// Removes an attribute.
     pub(crate) fn drop_attribute(&mut self, id: InstructionId, key: &AttrKey) {
-        self.version += 1;
+        self.note_change(self.places[id].parent);
         self.insts[id].attributes.retain(|attribute| attribute.key != *key);
         self.note_fused(id);
         self.forget_order();

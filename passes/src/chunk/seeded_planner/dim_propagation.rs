@@ -1,10 +1,11 @@
 //! What can be computed on the same blocks as a value: the flow of one of its dimensions, towards users and large operands.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
+use crate::hash::IndexMap;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, InstructionId, Opcode, ScatterDims};
-use indexmap::IndexMap;
 
 use super::graph::Graph;
 use crate::chunk::sink::{Kind, Sink, contracted_with};
@@ -24,16 +25,28 @@ pub(super) struct PropagatedDims {
     pub(super) total: i64,
     /// Values that can be computed on blocks.
     pub(super) cuts: IndexMap<InstructionId, Cut>,
+    /// By instruction of which blocks can be computed: the operands that are needed in the very blocks in which they were reached.
+    links: IndexMap<InstructionId, Vec<InstructionId>>,
     /// Instructions in which the cut dimension ends.
     pub(super) sinks: IndexMap<InstructionId, Sink>,
 }
+
+impl PropagatedDims {
+    /// Operands of an instruction that are needed in the very blocks in which they were reached; none if it was not reached.
+    pub(super) fn links(&self, op: InstructionId) -> &[InstructionId] {
+        self.links.get(&op).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// What a block needs of each operand, if it can be computed.
+type Pull = Option<Rc<[OperandFlow]>>;
 
 /// Answers for one computation: flow questions are asked again and again.
 pub(super) struct Flow<'a, 'm> {
     pub(super) context: &'a Context<'m>,
     pub(super) graph: &'a Graph<'m>,
     pub(super) free: SideTable<InstructionId, bool>,
-    pulls: RefCell<IndexMap<(InstructionId, usize), Flows>>,
+    pulls: RefCell<IndexMap<(InstructionId, usize), Pull>>,
 }
 
 impl<'a, 'm> Flow<'a, 'm> {
@@ -41,16 +54,17 @@ impl<'a, 'm> Flow<'a, 'm> {
         Self { context, graph, free: graph.free(), pulls: RefCell::default() }
     }
     /// What a block of dimension `dim` of the results of `op` needs; `None` if it cannot or must not be computed.
-    pub(super) fn pull(&self, op: InstructionId, dim: usize) -> Option<Vec<OperandFlow>> {
+    pub(super) fn pull(&self, op: InstructionId, dim: usize) -> Pull {
         if let Some(known) = self.pulls.borrow().get(&(op, dim)) {
-            return known.clone().ok();
+            return known.clone();
         }
         let flows = match self.graph.module.instruction(op).opcode {
             Opcode::While => self.pull_loop(op, dim),
             _ => pull(self.graph.module, op, dim),
         };
+        let flows: Pull = flows.ok().map(Into::into);
         self.pulls.borrow_mut().insert((op, dim), flows.clone());
-        flows.ok()
+        flows
     }
     /// A loop over independent rows, if all of its results that are used are cut.
     fn pull_loop(&self, op: InstructionId, dim: usize) -> Flows {
@@ -79,7 +93,8 @@ impl<'a, 'm> Flow<'a, 'm> {
     /// Follows dimension `dim` of `seed` through everything of at least `least` bytes, and through whatever reads it.
     pub(super) fn reach(&self, seed: InstructionId, dim: usize, least: u64) -> PropagatedDims {
         let total = self.graph.dims(seed)[dim];
-        let mut reach = PropagatedDims { total, cuts: IndexMap::new(), sinks: IndexMap::new() };
+        let mut reach =
+            PropagatedDims { total, cuts: IndexMap::default(), links: IndexMap::default(), sinks: IndexMap::default() };
         let mut work = vec![(seed, Cut { dim, rows: Rows::IDENTITY })];
         while let Some((value, cut)) = work.pop() {
             let op = self.graph.op(value);
@@ -96,7 +111,7 @@ impl<'a, 'm> Flow<'a, 'm> {
                     self.forward(&mut reach, &mut work, (user, number), cut, least);
                 }
             }
-            for (&operand, flow) in self.graph.operands(op).iter().zip(flows) {
+            for (&operand, &flow) in self.graph.operands(op).iter().zip(&*flows) {
                 if let Some(below) = self.below(operand, cut.rows, flow, total)
                     && self.is_big(operand, least)
                 {
@@ -104,7 +119,21 @@ impl<'a, 'm> Flow<'a, 'm> {
                 }
             }
         }
+        reach.links = self.links(&reach);
         reach
+    }
+
+    fn links(&self, reach: &PropagatedDims) -> IndexMap<InstructionId, Vec<InstructionId>> {
+        let linked = |(&value, cut): (&InstructionId, &Cut)| {
+            let op = self.graph.op(value);
+            let flows = self.pull(op, cut.dim).filter(|_| self.graph.results(op).first() == Some(&value))?;
+            let is_reached = |(&operand, &flow): (&InstructionId, &OperandFlow)| {
+                let below = self.below(operand, cut.rows, flow, reach.total)?;
+                (reach.cuts.get(&operand) == Some(&below)).then_some(operand)
+            };
+            Some((op, self.graph.operands(op).iter().zip(&*flows).filter_map(is_reached).collect()))
+        };
+        reach.cuts.iter().filter_map(linked).collect()
     }
 
     /// How an operand is cut when a block of the result asks for `flow`.

@@ -3,10 +3,10 @@
 //! What several loops compute on different blocks can round differently in each. A comparison, a rounding or the like behind it could then
 //! decide differently: `d == max(d)` might find no element at all. Smooth functions only pass on a small difference.
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::literal::Literal;
 use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
-use indexmap::IndexSet;
 
 use super::dim_propagation::Flow;
 use super::graph::Graph;
@@ -48,7 +48,7 @@ fn made_by(graph: &Graph<'_>, plan: &Plan, region: &Region, at: usize) -> SideTa
 
 /// What can round differently in two of the regions.
 fn rounded_twice(module: &Module, regions: &[Region]) -> SideTable<InstructionId, bool> {
-    let mut seen = IndexSet::new();
+    let mut seen = IndexSet::default();
     let mut twice = SideTable::new(false);
     for region in regions {
         for op in region.rounded(module) {
@@ -149,7 +149,7 @@ fn number(module: &Module, mut id: InstructionId) -> Option<f64> {
 /// Whether no element is below zero, however it is rounded: each is 0 or more, or NaN.
 fn is_never_negative(module: &Module, id: InstructionId) -> bool {
     use Opcode as O;
-    let mut seen = IndexSet::from([id]);
+    let mut seen = IndexSet::from_iter([id]);
     let mut next = 0;
     while let Some(&id) = seen.get_index(next) {
         next += 1;

@@ -7,6 +7,7 @@ use hlo_memory::{Target, size::array_size};
 use crate::Context;
 use crate::bounds;
 use crate::flow::{Frames, Value, producer};
+use crate::hash::IndexSet;
 
 /// The data flow of one computation. Calls are opaque.
 pub(super) struct Graph<'m> {
@@ -144,6 +145,15 @@ impl<'m> Graph<'m> {
     /// Bytes of an array.
     pub(super) fn bytes(&self, value: InstructionId) -> u64 {
         self.module.instruction(value).array().and_then(array_size).map_or(0, hlo_memory::Bytes::get)
+    }
+    /// The first of the thresholds that part the values in the same way, by their bytes.
+    pub(super) fn telling(&self, thresholds: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let values = self.ops.iter().flat_map(|&op| self.results(op).iter().chain(self.operands(op)));
+        let mut bytes: Vec<u64> = values.map(|&value| self.bytes(value)).collect();
+        bytes.sort_unstable();
+        let mut known = IndexSet::default();
+        let below = |least: u64| bytes.partition_point(|&bytes| bytes < least);
+        thresholds.into_iter().filter(|&least| known.insert(below(least))).collect()
     }
     /// Whether a value may stand in memory: nothing larger than all memory does.
     pub(super) fn fits(&self, value: InstructionId) -> bool {

@@ -6,9 +6,9 @@
 //! %v = f32[n] reduce(h(%d, %u)), dimensions={0}
 //! ```
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::InstructionId;
 use hlo_ir::arena::SideTable;
-use indexmap::{IndexMap, IndexSet};
 
 use super::graph::Graph;
 use super::loop_partition::Plan;
@@ -28,7 +28,7 @@ pub(super) fn join(graph: &Graph<'_>, one: &Plan, other: &Plan) -> Option<Plan> 
     let loops = in_order(graph, one.loops.into_iter().chain(other.loops).filter(|each| !each.sinks.is_empty()))?;
     let mut members = other.plan.members.clone();
     members.extend(one.plan.members.iter().map(|(&value, &cut)| (value, cut)));
-    let mut joined = Plan { members, loops: Vec::new(), allowed: Vec::new(), wanted: IndexMap::new(), is_like };
+    let mut joined = Plan { members, loops: Vec::new(), allowed: Vec::new(), wanted: IndexMap::default(), is_like };
     for Loop { sinks, allowed } in loops {
         joined.loops.push(sinks);
         joined.allowed.push(allowed);
@@ -44,7 +44,7 @@ struct Loop {
 impl Loop {
     /// What the loop reads or needs whole.
     fn leaves(&self, graph: &Graph<'_>) -> IndexSet<InstructionId> {
-        let mut leaves = IndexSet::new();
+        let mut leaves = IndexSet::default();
         let mut seen = SideTable::new(false);
         let mut work: Vec<InstructionId> = Vec::new();
         for sink in &self.sinks {

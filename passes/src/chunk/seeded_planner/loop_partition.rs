@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::InstructionId;
 use hlo_ir::arena::SideTable;
-use indexmap::{IndexMap, IndexSet};
 
 use super::dim_propagation::{Cut, Flow, PropagatedDims};
 #[cfg(doc)]
@@ -127,7 +127,7 @@ struct TooManyLoops;
 
 impl<'a, 'b, 'm> Closure<'a, 'b, 'm> {
     fn new(flow: &'a Flow<'b, 'm>, reach: &'a PropagatedDims, least: u64, again: bool) -> Self {
-        let (members, sinks, level) = (IndexMap::new(), IndexMap::new(), SideTable::new(0));
+        let (members, sinks, level) = (IndexMap::default(), IndexMap::default(), SideTable::new(0));
         Closure { flow, reach, least, again, part: None, before: None, members, sinks, level }
     }
     /// Of what was reached, or of a part of it, what is worth computing on blocks.
@@ -149,13 +149,13 @@ impl Closure<'_, '_, '_> {
         let is_big = |value: InstructionId| self.flow.is_big(value, self.least);
         let mut members: Vec<InstructionId> = self.members.keys().copied().collect();
         members.sort_unstable_by_key(|&value| graph.place(value));
-        let mut group: IndexMap<InstructionId, usize> = IndexMap::new();
+        let mut group: IndexMap<InstructionId, usize> = IndexMap::default();
         let mut groups: Vec<IndexSet<InstructionId>> = Vec::new();
         for &value in members.iter().filter(|&&value| is_big(value)) {
             group.insert(value, groups.len());
-            groups.push(IndexSet::from([value]));
-            for operand in self.links(graph.op(value)) {
-                let Some(&other) = group.get(&operand).filter(|&&other| other != group[&value]) else { continue };
+            groups.push(IndexSet::from_iter([value]));
+            for operand in self.reach.links(graph.op(value)) {
+                let Some(&other) = group.get(operand).filter(|&&other| other != group[&value]) else { continue };
                 let (from, into) = (group[&value].max(other), group[&value].min(other));
                 let moved = std::mem::take(&mut groups[from]);
                 moved.iter().for_each(|&value| _ = group.insert(value, into));
@@ -172,21 +172,6 @@ impl Closure<'_, '_, '_> {
             part
         };
         groups.into_iter().filter(|large| !large.is_empty()).map(with_small).collect()
-    }
-    /// Whether operand `number` of the member `op` is needed in the very blocks in which it was reached.
-    fn linked(&self, op: InstructionId, number: usize) -> Option<InstructionId> {
-        let graph = self.flow.graph;
-        let result = *graph.results(op).first()?;
-        let cut = self.reach.cuts.get(&result)?;
-        let flows = self.flow.pull(op, cut.dim)?;
-        let operand = *graph.operands(op).get(number)?;
-        let below = self.flow.below(operand, cut.rows, *flows.get(number)?, self.reach.total)?;
-        (self.reach.cuts.get(&operand) == Some(&below)).then_some(operand)
-    }
-    /// Operands of a reached instruction that are needed in the blocks in which they were reached.
-    fn links(&self, op: InstructionId) -> Vec<InstructionId> {
-        let count = self.flow.graph.operands(op).len();
-        (0..count).filter_map(|number| self.linked(op, number)).collect()
     }
     /// Operands of a sink in the blocks in which they were reached.
     fn sink_links(&self, sink: &Sink) -> Vec<InstructionId> {
@@ -213,19 +198,19 @@ impl Closure<'_, '_, '_> {
         let is_left = |sink: &&Sink| !self.before.is_some_and(|before| before.makes(sink.inst));
         let sinks: Vec<&Sink> =
             self.reach.sinks.values().filter(|sink| self.sink_links(sink).iter().any(big)).filter(is_left).collect();
-        let mut need: IndexSet<InstructionId> = IndexSet::new();
+        let mut need: IndexSet<InstructionId> = IndexSet::default();
         let mut reached: Vec<InstructionId> =
             self.reach.cuts.keys().copied().filter(|&value| self.is_part(value)).collect();
         reached.sort_unstable_by_key(|&value| graph.place(value));
         for &value in &reached {
-            if big(&value) || (!self.flow.free[value] && self.links(graph.op(value)).iter().any(big)) {
+            if big(&value) || (!self.flow.free[value] && self.reach.links(graph.op(value)).iter().any(big)) {
                 need.insert(value);
             }
         }
         // Downwards from the needed ones, then upwards: what both meet lies between.
         let mut after = need.clone();
         for &value in &reached {
-            if self.links(graph.op(value)).iter().any(|operand| after.contains(operand)) {
+            if self.reach.links(graph.op(value)).iter().any(|operand| after.contains(operand)) {
                 after.insert(value);
             }
         }
@@ -233,7 +218,7 @@ impl Closure<'_, '_, '_> {
         before.extend(sinks.iter().flat_map(|sink| self.sink_links(sink)));
         for &value in reached.iter().rev() {
             if before.contains(&value) {
-                before.extend(self.links(graph.op(value)));
+                before.extend(self.reach.links(graph.op(value)));
             }
         }
         let members: IndexMap<InstructionId, Cut> = self
@@ -295,7 +280,7 @@ impl Closure<'_, '_, '_> {
             return Vec::new();
         };
         let flows = self.flow.pull(op, cut.dim).unwrap_or_default();
-        let operands = self.flow.graph.operands(op).iter().zip(&flows);
+        let operands = self.flow.graph.operands(op).iter().zip(&*flows);
         operands.filter(|(_, flow)| matches!(flow, OperandFlow::Block { .. })).map(|(&operand, _)| operand).collect()
     }
 
@@ -304,7 +289,7 @@ impl Closure<'_, '_, '_> {
         let graph = self.flow.graph;
         let level = self.level[graph.op(value)];
         let again = self.again || exactness(graph.module, graph.module.instruction(graph.op(value))) == Grade::Bitwise;
-        let mut wanted = LiveOut { outside_loops: graph.is_outside(value), by: IndexSet::new() };
+        let mut wanted = LiveOut { outside_loops: graph.is_outside(value), by: IndexSet::default() };
         for &(user, _) in graph.uses(value) {
             let inside = match self.sinks.get(&user) {
                 Some(sink) => self.sink_links(sink).contains(&value) && !self.reads_whole(user, sink, value),
@@ -322,7 +307,7 @@ impl Closure<'_, '_, '_> {
             return true;
         };
         let flows = self.flow.pull(op, cut.dim).unwrap_or_default();
-        let mut operands = self.flow.graph.operands(op).iter().zip(&flows);
+        let mut operands = self.flow.graph.operands(op).iter().zip(&*flows);
         operands.any(|(&operand, flow)| operand == value && *flow == OperandFlow::Whole)
     }
     /// Whether a sink reads `value` in another place than where it is cut.

@@ -7,11 +7,11 @@
 //! Source: `InstructionFusion` and `CpuInstructionFusion` (xla/service/instruction_fusion.cc, xla/service/cpu/cpu_instruction_fusion.cc),
 //! `FusionNodeIndexingEvaluation` (xla/service/fusion_node_indexing_evaluation.cc).
 
+use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 use hlo_memory::Target;
 use hlo_memory::cpu::{MOST_COPIES, REDUCED_WINDOW};
-use indexmap::IndexSet;
 
 use super::graph::Graph;
 use crate::chunk::savings::is_view;
@@ -137,7 +137,7 @@ fn reduces_several(graph: &Graph<'_>, op: InstructionId) -> bool {
 
 /// Whether a value is written by the library: a sum of floats, or what elementwise operations make of one.
 fn comes_from_library(graph: &Graph<'_>, value: InstructionId) -> bool {
-    let (mut seen, mut work) = (IndexSet::new(), vec![value]);
+    let (mut seen, mut work) = (IndexSet::default(), vec![value]);
     while let Some(value) = work.pop() {
         let op = graph.op(value);
         let inst = graph.module.instruction(op);

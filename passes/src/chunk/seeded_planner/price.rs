@@ -1,8 +1,8 @@
 //! What a plan saves and what it costs, in bytes of memory traffic.
 
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::{DotDims, ElementType, InstructionId, Opcode};
 use hlo_memory::{Bytes, Target};
-use indexmap::{IndexMap, IndexSet};
 
 use super::dim_propagation::Flow;
 use super::graph::Graph;
@@ -90,7 +90,7 @@ impl Price {
         let held = plan.members.keys().copied().filter(|&value| graph.is_held(value));
         let gone: Vec<InstructionId> =
             held.filter(|&value| !shapes(graph, value).iter().any(|shape| kept.contains(shape))).collect();
-        let mut times: IndexMap<InstructionId, usize> = IndexMap::new();
+        let mut times: IndexMap<InstructionId, usize> = IndexMap::default();
         for region in regions {
             for op in computed(graph, region) {
                 *times.entry(op).or_insert(0) += 1;
@@ -243,7 +243,7 @@ fn work(graph: &Graph<'_>, machine: &Machine, op: InstructionId) -> f64 {
 
 /// Bytes of the values that every iteration reads as a whole, unless they stay in the cache. What is gathered from is read where an index points.
 fn whole_bytes(graph: &Graph<'_>, machine: &Machine, region: &Region) -> u64 {
-    let mut read: IndexSet<Value> = IndexSet::new();
+    let mut read: IndexSet<Value> = IndexSet::default();
     for (block, source) in &region.blocks {
         let Source::Computed(parts) = source else { continue };
         let op = producer(graph.module, block.value.inst).0;
@@ -275,7 +275,7 @@ fn beginning(flow: &Flow<'_, '_>, region: &Region) -> f64 {
 /// counts half because most stay in the cache. And its products take batches first; what has them elsewhere is transposed before that
 /// (`xla/service/dot_decomposer.cc`), which reads and writes it.
 fn packed_bytes(graph: &Graph<'_>, region: &Region) -> u64 {
-    let mut packed: IndexMap<Value, u64> = IndexMap::new();
+    let mut packed: IndexMap<Value, u64> = IndexMap::default();
     for (block, source) in &region.blocks {
         let inst = graph.module.instruction(producer(graph.module, block.value.inst).0);
         let (Source::Computed(parts), Some(dims)) = (source, DotDims::of(inst)) else { continue };
@@ -335,7 +335,7 @@ fn kernels(graph: &Graph<'_>, region: &Region) -> usize {
 
 /// Bytes that a row of the loop takes: blocks that are held, and blocks read for instructions that are not fused.
 fn row_bytes(graph: &Graph<'_>, rows: i64, region: &Region) -> u64 {
-    let mut held: IndexSet<Block> = IndexSet::new();
+    let mut held: IndexSet<Block> = IndexSet::default();
     for (block, source) in &region.blocks {
         let Source::Computed(parts) = source else { continue };
         let op = producer(graph.module, block.value.inst).0;

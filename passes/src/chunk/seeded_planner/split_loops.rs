@@ -1,8 +1,8 @@
 //! Splits a loop of scatters that share little, where each runs faster in a loop of its own.
 
+use crate::hash::IndexSet;
 use hlo_ir::InstructionId;
 use hlo_ir::arena::SideTable;
-use indexmap::IndexSet;
 
 use super::loop_partition::Plan;
 use crate::Context;
@@ -31,7 +31,7 @@ fn groups(context: &Context<'_>, sinks: &[Sink], allowed: &Allowed) -> Vec<Vec<S
     if sinks.len() < 2 || !sinks.iter().all(|sink| may_split(context, sink)) {
         return Vec::new();
     }
-    let grown = |sink| grow(context, &[sink], &[sink], &IndexSet::new(), Some(allowed)).ok();
+    let grown = |sink| grow(context, &[sink], &[sink], &IndexSet::default(), Some(allowed)).ok();
     let Some(regions) = sinks.iter().map(grown).collect::<Option<Vec<Region>>>() else { return Vec::new() };
     let alone: Vec<(&Sink, Region)> = sinks.iter().zip(regions).collect();
     let together =

@@ -80,7 +80,7 @@ impl Search<'_> {
         let origins = patch.clone();
         let again = with_patch(candidate, patch.clone());
         // Each of two changes may be fine and both together not: two loops that read each other's results. The module is as it was then.
-        let Ok(undo) = trial::apply(self.module, claim, patch, self.options) else { return };
+        let Ok(undo) = trial::apply(self.module, claim, patch, self.options, self.estimator) else { return };
         self.origins.extend(&origins, claim.instruction, grade.is_inexact());
         self.statistics.passes[again.pass].made += 1;
         self.observer.applied(self.steps.len() + 1, &rewrite, self.module);

@@ -6,9 +6,9 @@
 
 use std::cmp::Reverse;
 
+use crate::hash::IndexMap;
 use hlo_ir::InstructionId;
 use hlo_memory::Bytes;
-use indexmap::IndexMap;
 
 use super::Candidate;
 use super::trial_cache::label;

@@ -3,7 +3,9 @@
 use std::cell::OnceCell;
 
 use hlo_ir::graph::Users;
+use hlo_ir::hash;
 
+use super::super::known_findings::{Answers, Question};
 use super::{Candidate, Search, allowed};
 use crate::{Context, Outcome, Pass, PassKind, small_programs};
 
@@ -37,8 +39,35 @@ impl Search<'_> {
 
     /// What some of the passes have to say about the module as it is now.
     pub(super) fn ask(&mut self, is_asked: impl Fn(usize, &dyn Pass) -> bool) -> Vec<Candidate> {
+        let passes = self.passes.iter().enumerate();
+        let asked: Vec<usize> =
+            passes.filter(|(index, pass)| is_asked(*index, pass.as_ref())).map(|(index, _)| index).collect();
+        let form = hash::named_hash(self.module);
+        let before = self.before.total_with_scratch();
+        let told = (&self.told, self.repeats);
+        let question = Question::of((self.module, form), &self.origins, (&self.now, before), told);
+        let mut answers = self.estimator.findings.take(question);
+        let (known, new): (Vec<usize>, Vec<usize>) = asked.iter().partition(|&&pass| answers.has(pass));
+        for pass in known {
+            self.statistics.passes[pass].searches.count += 1;
+        }
+        if !new.is_empty() {
+            self.look(form, &new, &mut answers);
+        }
+        let mut found = Vec::new();
+        for pass in asked {
+            let findings = answers.of(pass);
+            self.statistics.passes[pass].findings += findings.len();
+            found.extend(findings);
+        }
+        self.estimator.findings.put(answers);
+        found
+    }
+
+    /// Lets some of the passes look for waste in the module, which has this hash.
+    fn look(&mut self, form: u64, asked: &[usize], answers: &mut Answers) {
         let users = Users::of(self.module);
-        let (form, libraries) = self.libraries.of(self.module);
+        let libraries = self.libraries.of(self.module, form);
         let context = Context {
             module: self.module,
             users: &users,
@@ -50,17 +79,12 @@ impl Search<'_> {
             libraries,
             partitioned: OnceCell::new(),
         };
-        let mut found = Vec::new();
-        for (index, pass) in self.passes.iter().enumerate().filter(|(index, pass)| is_asked(*index, pass.as_ref())) {
+        for (&index, pass) in asked.iter().map(|index| (index, &self.passes[*index])) {
             self.observer.working(&format!("{} looks for waste", pass.name()));
-            let statistics = &mut self.statistics.passes[index];
-            let findings = statistics.searches.measure(|| pass.find(&context));
-            let findings = small_programs::kept_fast(pass.as_ref(), &context, findings);
-            statistics.findings += findings.len();
-            found.extend(findings.into_iter().map(|finding| Candidate { pass: index, finding }));
+            let findings = self.statistics.passes[index].searches.measure(|| pass.find(&context));
+            answers.note(index, small_programs::kept_fast(pass.as_ref(), &context, findings));
         }
         let libraries = context.libraries;
         self.libraries.note(self.module, form, libraries);
-        found
     }
 }

@@ -2,18 +2,17 @@
 
 use std::cell::OnceCell;
 
-use hlo_ir::{InstructionId, Module, hash};
+use crate::hash::{IndexMap, IndexSet};
+use hlo_ir::{InstructionId, Module};
 use hlo_memory::excess::Libraries;
-use indexmap::{IndexMap, IndexSet};
 
 /// Answers by form; instructions are numbered in the order of the module.
 #[derive(Default)]
 pub(super) struct KnownLibraries(IndexMap<u64, [Vec<usize>; 2]>);
 
 impl KnownLibraries {
-    /// What is known of `module`, and its hash.
-    pub(super) fn of(&self, module: &Module) -> (u64, OnceCell<Libraries>) {
-        let form = hash::named_hash(module);
+    /// What is known of `module`, which has this [hash](hlo_ir::hash::named_hash).
+    pub(super) fn of(&self, module: &Module, form: u64) -> OnceCell<Libraries> {
         let cell = OnceCell::new();
         if let Some(numbers) = self.0.get(&form) {
             let ids: Vec<InstructionId> = module.live_instructions().map(|(id, _)| id).collect();
@@ -21,7 +20,7 @@ impl KnownLibraries {
                 numbers.each_ref().map(|numbers| numbers.iter().map(|&number| ids[number]).collect::<IndexSet<_>>());
             _ = cell.set(Libraries { inside, results });
         }
-        (form, cell)
+        cell
     }
 
     /// Notes what was found out about `module` since.
@@ -37,6 +36,7 @@ impl KnownLibraries {
 
 #[cfg(test)]
 mod tests {
+    use hlo_ir::hash;
     use hlo_memory::Target;
 
     use super::*;
@@ -50,11 +50,12 @@ mod tests {
         let module = hlo_ir::text::parse(text).unwrap();
         let found = Libraries::of(&module, Target::Cpu);
         let mut known = KnownLibraries::default();
-        let (form, cell) = known.of(&module);
+        let form = hash::named_hash(&module);
+        let cell = known.of(&module, form);
         assert!(cell.get().is_none());
         _ = cell.set(found.clone());
         known.note(&module, form, cell);
-        let (_, again) = known.of(&module);
+        let again = known.of(&module, form);
         let again = again.into_inner().unwrap();
         assert!(!found.inside.is_empty() && !found.results.is_empty());
         assert!(again.inside.len() == found.inside.len() && again.inside.iter().all(|id| found.inside.contains(id)));

@@ -157,7 +157,7 @@ impl Search<'_> {
         for made in changes {
             let claim = self.claim(&made.candidate);
             if let Outcome::Rewrite { patch, .. } = &made.candidate.finding.outcome {
-                let undo = trial::apply(self.module, claim, patch.clone(), self.options)?;
+                let undo = trial::apply(self.module, claim, patch.clone(), self.options, self.estimator)?;
                 self.origins.extend(patch, claim.instruction, made.rewrite.grade.is_inexact());
                 let before = self.findings.step();
                 self.steps.push(Step { undo, before, made });

@@ -20,7 +20,7 @@ impl Search<'_> {
         let Some(patch) = candidate.patch().filter(|_| self.most_slowdown(candidate.pass).is_some()) else {
             return Ok(false);
         };
-        let undo = trial::apply(self.module, self.claim(candidate), patch.clone(), self.options)?;
+        let undo = trial::apply(self.module, self.claim(candidate), patch.clone(), self.options, self.estimator)?;
         let slowdown = self.slowdown_by(candidate.pass);
         undo.revert(self.module);
         if let Some((slowdown, tried)) = slowdown.zip(self.tried.last_mut()) {

@@ -29,6 +29,7 @@ mod transpose;
 mod unary;
 mod window;
 
+use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, Opcode};
 
 pub(crate) use gather::map;
@@ -43,15 +44,50 @@ const MOST_VISITS: usize = 50;
 /// Simplifies every computation until it is stable; returns whether anything changed.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
     let mut changed = false;
-    for computation in cx.outside_fusions() {
-        for _ in 0..MOST_VISITS {
-            if !visit(cx, computation) {
-                break;
-            }
-            changed = true;
+    let mut versions = Versions(SideTable::new(0));
+    let outside = cx.outside_fusions();
+    let mut rest = outside.iter().copied().peekable();
+    // Bodies of fusions come before those that call them: rules ask whether they are elementwise.
+    for computation in cx.computation_order() {
+        if rest.next_if_eq(&computation).is_some() {
+            changed |= simplify_all(cx, computation, &versions);
         }
+        versions.enter(cx, computation);
     }
     changed
+}
+
+/// Simplifies a computation until it is stable, unless it is known to be. Rules change no other one, but may look at what it calls.
+fn simplify_all(cx: &mut Cx<'_>, computation: ComputationId, versions: &Versions) -> bool {
+    let mut changed = false;
+    for _ in 0..MOST_VISITS {
+        let version = versions.of(cx, computation);
+        if cx.simple[computation] == Some(version) {
+            break;
+        }
+        if !visit(cx, computation) {
+            let is_same = versions.of(cx, computation) == version;
+            cx.simple.set(computation, is_same.then_some(version));
+            break;
+        }
+        changed = true;
+    }
+    changed
+}
+
+/// The last version of each computation with all that it calls, of those that were asked about in their order.
+struct Versions(SideTable<ComputationId, u64>);
+
+impl Versions {
+    fn of(&self, cx: &Cx<'_>, computation: ComputationId) -> u64 {
+        let called = cx.calling(computation).flat_map(|id| cx.callees(id));
+        called.map(|callee| cx.version_of(callee).max(self.0[callee])).fold(cx.version_of(computation), u64::max)
+    }
+
+    fn enter(&mut self, cx: &Cx<'_>, computation: ComputationId) {
+        let version = self.of(cx, computation);
+        self.0.set(computation, version);
+    }
 }
 
 fn visit(cx: &mut Cx<'_>, computation: ComputationId) -> bool {
