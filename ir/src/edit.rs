@@ -131,10 +131,10 @@ impl Patch {
         self.removed_computations.push(id);
     }
     /// Notes that `new`, added by this patch, does the work of `old` at another place; reports then speak of `old`.
-    pub fn stems_from(&mut self, new: InstructionId, old: InstructionId) {
+    pub fn set_origin(&mut self, new: InstructionId, old: InstructionId) {
         self.origins.entry(new).or_insert(old);
     }
-    /// What an added instruction stems from: as noted, or else the instruction it replaces.
+    /// What an added instruction derives from: as noted, or else the instruction it replaces.
     pub fn origin(&self, new: InstructionId) -> Option<InstructionId> {
         let noted = self.origins.get(&new).copied();
         noted.or_else(|| self.replaced.iter().find(|(_, id)| *id == new).map(|&(old, _)| old))

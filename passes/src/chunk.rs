@@ -66,7 +66,8 @@
 
 // Tests: `passes/tests/chunk.rs`, `passes/tests/chunk_across_devices.rs`, `passes/tests/chunk_batches.rs`, `passes/tests/chunk_corpus.rs`,
 // `passes/tests/chunk_grades.rs`, `passes/tests/chunk_manual.rs`, `passes/tests/chunk_planner.rs`, `passes/tests/chunk_situations.rs`,
-// `passes/tests/chunk_targets.rs`, `passes/tests/chunk_time.rs`.
+// `passes/tests/chunk_targets.rs`, `passes/tests/chunk_time.rs`, `passes/tests/legal.rs`, `passes/tests/same_terms.rs`, `passes/tests/traps.rs`,
+// `tests/traps.rs`.
 
 mod accumulate;
 mod apply;

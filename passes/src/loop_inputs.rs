@@ -169,7 +169,7 @@ fn once(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<
     let row = size::shape_size(module.shape(taken.slice))?;
     let alone = context.users.get(value).len() == 1 && reader.reads_once(module, value, taken);
     // Kernels that compute it alone are started for each row; steps that take long anyway hide most of that. What a row is summed up from takes twice as much to hide it.
-    // (Rows of distances, 8,192 of 1 MiB ran at 0.77 to 1.46 of their speed, 16,384 of 2 MiB at 1.04 to 1.31.) On other machines it was not measured.
+    // Measured on one machine only: docs/measured/log.md, "Figures behind constants".
     let machine = Machine::of(Target::Cpu);
     let least = if takes_long(module, reader.body) { machine.least_kernel() } else { machine.moved_while_starting() };
     if !alone {

@@ -49,7 +49,7 @@ use crate::cost::Costs;
 use crate::loops::{self, Order, Readers, Stack, Stacks};
 use crate::objective::NEGLIGIBLE;
 use crate::recompute::bits::exact;
-use crate::recompute::cut::WORTHS;
+use crate::recompute::cut::MEMORY_PRICES;
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use cut::Prices;
 use grow::Outlets;
@@ -154,7 +154,7 @@ fn change(
     let mut prices = Prices { costs: Costs::new(module, options.machine()), target: options.target, memory: 1 };
     let allowed = allowed(module, stacks, readers, &prices);
     let mut best: Option<Change> = None;
-    for memory in WORTHS {
+    for memory in MEMORY_PRICES {
         prices.memory = memory;
         let misses_goal = best.as_ref().map_or(Bytes::ZERO, |best| best.saved) < missing;
         let slower = if misses_goal { u64::MAX } else { allowed };

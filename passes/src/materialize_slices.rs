@@ -2,7 +2,7 @@
 //!
 //! Waste, of run time: XLA:CPU would make the block a function of its own within the kernel and call it from each place. LLVM hands such a function
 //! the start of the block as a number, and forgets meanwhile that no store changes the memory it comes from: it is loaded again for every
-//! element, and the kernel is not vectorized. Indices computed from one integer (`unravel_index`) ran at a quarter of their speed. From
+//! element, and the kernel is not vectorized. Indices computed from one integer (`unravel_index`) are an example. From
 //! memory of its own the kernel reads the block like any array.
 //!
 //! ```text

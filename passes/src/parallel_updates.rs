@@ -2,7 +2,7 @@
 //!
 //! Waste, of run time: XLA:CPU fuses what is written with the write, and runs a kernel that writes into a part of an array on one thread, because it
 //! does not know how much of the array that will be. A kernel of its own is cut into one part for each thread, and what is left on one thread is to
-//! copy the block. A gather of millions of numbers ran at half of the speed of the program without loop, and with the call at its full speed.
+//! copy the block. A gather of millions of numbers runs at the speed of the program without loop again.
 //!
 //! ```text
 //! %y = f32[65536] gather(%x, %rows)                   =>   %y = f32[65536] gather(%x, %rows)

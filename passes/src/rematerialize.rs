@@ -42,7 +42,7 @@ use hlo_ir::ComputationId;
 use hlo_memory::Bytes;
 
 use crate::objective::NEGLIGIBLE;
-use crate::recompute::cut::WORTHS;
+use crate::recompute::cut::MEMORY_PRICES;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use choose::Plan;
 use layers::Layers;
@@ -83,7 +83,7 @@ fn in_computation(context: &Context<'_>, computation: ComputationId) -> Vec<Find
     let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / NEGLIGIBLE));
     let Some(layers) = Layers::of(context, computation, least) else { return Vec::new() };
     let mut plans: Vec<Plan> =
-        WORTHS.iter().filter_map(|&worth| choose::plan(context, &layers, worth as f64)).collect();
+        MEMORY_PRICES.iter().filter_map(|&worth| choose::plan(context, &layers, worth as f64)).collect();
     plans.dedup_by(|later, earlier| later.saved <= earlier.saved);
     if !context.misses_goal() {
         plans = plans.iter().flat_map(|plan| PARTS.map(|of| plan.part(context, &layers, of))).collect();

@@ -41,7 +41,7 @@
 //! - `sharded`: the values lie across devices;
 //! - `hoisted-copy`: XLA:TPU would convert the whole stack that the loop reads to bf16 before it.
 
-// Tests: `passes/tests/roll.rs`.
+// Tests: `passes/tests/roll.rs`, `passes/tests/same_terms.rs`.
 
 mod body;
 mod chains;
@@ -107,7 +107,7 @@ pub(crate) fn local(module: &Module) -> Vec<ComputationId> {
 }
 
 /// Rows of three or more results that are computed alike, though perhaps from other arrays.
-pub(crate) fn alike_results(
+pub(crate) fn isomorphic_results(
     context: &Context<'_>,
     isomorphism: &Isomorphism,
     computation: ComputationId,

@@ -4,6 +4,8 @@
 //! (`DEFAULT_MMAP_THRESHOLD_MAX` in glibc's malloc.c); a larger piece goes back to the system, and each run pays for its pages again. Of 172 programs
 //! on one machine, all but three of those that needed more ran at 0.95 to 6 times their speed as loops, those that needed less at 0.6 to 2.
 
+// Tests: `passes/tests/chunk_time.rs`.
+
 use hlo_memory::Bytes;
 
 use crate::objective::MATTERS;

@@ -2,6 +2,8 @@
 //!
 //! One finding, because what the changes of all places take together is held against the peak.
 
+// Tests: `passes/tests/speed.rs`.
+
 use hlo_ir::edit::Patch;
 use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};

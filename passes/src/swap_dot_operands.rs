@@ -2,9 +2,8 @@
 //!
 //! Waste, of run time: XLA:CPU's library contracts the last dimension of the left operand. Any other product is left to Eigen. Where the last
 //! dimension of the right operand is contracted, the library makes the product with operands swapped: weights of attention `[1024,1024]` times
-//! `[1024,64]` take a quarter of the time. Where neither is, Eigen packs a left operand that is contracted along columns number by number, however
-//! few columns the other one has. The product of `[16384,1024]` and `[16384,64]` over the rows spent most of its time on packing, and takes a third
-//! of it with the operands swapped. What is computed is even computed along columns, if it is for this product alone, as behind a softmax.
+//! `[1024,64]` are an example. Where neither is, Eigen packs a left operand that is contracted along columns number by number, however
+//! few columns the other one has. The product of `[16384,1024]` and `[16384,64]` over the rows spends most of its time on packing. What is computed is even computed along columns, if it is for this product alone, as behind a softmax.
 //!
 //! ```text
 //! %p = f32[1024,64] dot(%x, %b),                    =>   %p.1 = f32[64,1024] dot(%b, %x),
@@ -83,7 +82,7 @@ fn is_slow(module: &Module, inst: &Instruction) -> bool {
 
 /// Whether the library would take the right operand as a left one, and what is transposed behind the product is a small part of it.
 fn is_missed(right: &Side, left: &Side) -> bool {
-    // The library spares a microsecond for each KiB, two more kernels for the result take twenty.
+    // Packing that is saved has to take longer than two more kernels for the result.
     right.in_rows && right.bytes >= Machine::of(Target::Cpu).least_kernel() && right.depth / MUCH as i64 >= left.columns
 }
 

@@ -1,5 +1,7 @@
 //! A product of arrays with its operands swapped, behind a transposition that XLA does not take back.
 
+// Tests: `passes/tests/dot_operands.rs`.
+
 use hlo_ir::edit::Patch;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, DotDims, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 use hlo_memory::{Bytes, size};
@@ -22,7 +24,7 @@ pub(crate) fn swap(module: &Module, product: InstructionId, patch: &mut Patch) {
     changed.shape = Shape::Array(ArrayShape::new(result.element_type, dims)).into();
     swap_operands(&mut changed);
     let changed = patch.add(inst.parent, changed);
-    patch.stems_from(changed, product);
+    patch.set_origin(changed, product);
     let mut block = patch.instruction(module, changed).clone();
     block.operands = [changed].into_iter().collect();
     let kept = identity_call(patch, inst.parent, &block);

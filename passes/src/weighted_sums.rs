@@ -1,10 +1,9 @@
 //! Weights rows in a kernel of their own before they are summed.
 //!
 //! Waste, of run time: XLA:CPU hands a sum to a library together with the product that is summed. The library takes the two for a product of a
-//! vector and an array with several dimensions, and computes that number by number, which takes some ten times as long as the product and the sum
+//! vector and an array with several dimensions, and computes that number by number, which takes much longer than the product and the sum
 //! one after the other. Sums over another dimension than the first, of two-dimensional arrays, and of what is not a product are as fast together as
-//! apart. Clipped gradients of single examples (`per-example-gradient` of `tests/referee/families.py`) ran at half of the speed of the program
-//! without loop, and run at twice its speed with the call.
+//! apart. Clipped gradients of single examples are an example (`per-example-gradient` of `tests/referee/families.py`).
 //!
 //! ```text
 //! %w = f32[16,128,128] broadcast(%c), dimensions={0}   =>   %w = f32[16,128,128] broadcast(%c), dimensions={0}

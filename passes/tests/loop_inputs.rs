@@ -1,4 +1,6 @@
 //! `loop-inputs`: when rows of a loop's input are computed in the loop, and when they stay: one loop that reads rows, and one thing wrong at a time.
+//!
+//! Pins `passes/src/loop_inputs.rs`, `passes/src/loops.rs`.
 
 mod common;
 

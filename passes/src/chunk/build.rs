@@ -1,5 +1,7 @@
 //! Builds the loop: a `while` that carries a counter, the accumulators and the values it reads, then the rest rows.
 
+// Tests: `passes/tests/chunk.rs`.
+
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;

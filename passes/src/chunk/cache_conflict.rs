@@ -5,6 +5,8 @@
 //! do not conflict, and those larger than any cache were fetched anyway. Two scatters that share little but indices run faster in loops of their own for the same
 //! reason. The measurements stand in docs/measured/log.md.
 
+// Tests: `passes/tests/chunk_time.rs`.
+
 use hlo_ir::{InstructionId, Opcode};
 use hlo_memory::size::shape_size;
 use hlo_memory::{Bytes, Target};
@@ -21,8 +23,8 @@ use crate::small_programs::asks_for_memory;
 
 /// Part of the arguments and results, as a divisor, that blocks may take for it.
 const SHARE: u64 = 4;
-/// Bytes that loops must spare for each update to be worth the turns, if nobody asks for memory and there is [enough of it](AT_HAND): that pays for the lines. (With 4.2 million rows, small blocks that spared 7 to 15 bytes each ran at 0.49
-/// to 0.84 of the original's speed, those that spared 19, 31, 50 and 63 at 0.95, 0.88, 0.89 and 0.95.)
+/// Bytes that loops must save for each update to be worth the cache lines that they fetch again, if nobody asks for memory and there is [enough of it](AT_HAND):
+/// with these, loops keep about the speed of the original (docs/measured/log.md, "Figures behind constants").
 const PAYS: u64 = 16;
 /// What is said where they spare less.
 pub(super) const NOT_WORTH: &str = "would alternate between tables that fit the processor's caches one by one only, and save little for that; \

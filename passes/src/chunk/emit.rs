@@ -1,5 +1,7 @@
 //! Emits blocks: each block of a region once, operands first, into a loop body or behind the loop for the rest rows.
 
+// Tests: `passes/tests/chunk.rs`.
+
 use std::collections::BTreeMap;
 
 use hlo_ir::edit::Patch;
@@ -88,7 +90,7 @@ impl Emit for Emitter<'_> {
     fn emit_one(&mut self, block: Block, operands: &[InstructionId]) -> Option<InstructionId> {
         let source = self.region.blocks.get(&block)?.clone();
         let id = self.emit_source(block, &source, operands);
-        self.patch.stems_from(id, block.value.inst);
+        self.patch.set_origin(id, block.value.inst);
         Some(id)
     }
 }

@@ -10,6 +10,8 @@
 //! products with what is the same everywhere are computed in another order. And numbers that lie a few places apart are multiplied before
 //! they are sorted out of what lies between them, and then not joined with a sum.
 
+// Tests: `passes/tests/chunk_grades.rs`.
+
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, ElementType, GatherDims, InstructionId, Module, Opcode};
 use indexmap::{IndexMap, IndexSet};

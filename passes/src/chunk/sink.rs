@@ -1,6 +1,8 @@
 //! What a loop over blocks can end in: scatters whose updates keep their order, arrays written block by block, and reductions and
 //! contractions along the rows.
 
+// Tests: `passes/tests/chunk_batches.rs`.
+
 use hlo_ir::{AttrKey, ConvDims, DotDims, ElementType, Instruction, InstructionId, Module, ScatterDims, graph};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;

@@ -1,5 +1,7 @@
 //! Sums behind scatters: XLA takes `add(other, scatter(..))` into the scatter, and loops must follow it to keep the bits.
 
+// Tests: `passes/tests/chunk_grades.rs`.
+
 use hlo_ir::graph::{self, Users};
 use hlo_ir::{InstructionId, Module, Opcode};
 

@@ -14,7 +14,7 @@ use crate::machine::LINE;
 
 /// Most elements of something that is computed again as a whole for every row.
 const MOST_WHOLE: u64 = 64;
-/// Fewest bytes beside each other that are worth reading again and again: with 64 a loop of eight rounds took 1.4 times as long.
+/// Fewest bytes beside each other that are worth reading again and again: four cache lines. Loops over shorter ones ran slower (docs/measured/log.md, "Figures behind constants").
 const SHORTEST_RUN: i64 = 4 * LINE as i64;
 
 /// How much of a value is needed.

@@ -76,7 +76,7 @@ pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: 
         return Some(Node::Row(index));
     }
     if let Some(element) = body.element(module, value) {
-        return match (body.hands_on(module, element), body.counts(element)) {
+        return match (body.forwards(module, element), body.counts(element)) {
             (true, _) => Some(Node::Given(initial[element])),
             (false, true) => Some(Node::Counter),
             (false, false) if *looks_back => Some(Node::Before(initial[element], body.next(module, element)?)),
@@ -90,7 +90,7 @@ pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: 
         let (whole, part) = (module.instruction(source.inst).array()?, inst.array()?);
         let row = part.dims.first() == Some(&1) && part.dims[1..] == whole.dims[1..] && whole.dims[0] == *rows;
         let same = row && body.order(module, start, *rows) == Some(*order);
-        let plain = same && body.hands_on(module, element);
+        let plain = same && body.forwards(module, element);
         return plain.then(|| Node::GivenRow(initial[element]));
     }
     let cheap = inst.opcode.is_elementwise()

@@ -78,7 +78,7 @@ fn attempt(
             let Writing { writer, patch, .. } = writing;
             let shape = module.instruction(read.site).array().ok_or(read.stack)?;
             let value = writer.shaped(patch, value, shape).ok_or(read.stack)?;
-            patch.stems_from(value, read.site);
+            patch.set_origin(value, read.site);
             patch.replace(read.site, value);
         }
         slots.refill(module, &mut patch).ok_or(dropped[0])?;

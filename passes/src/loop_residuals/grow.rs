@@ -144,7 +144,7 @@ impl Grower<'_> {
         let shape = Shape::Array(stack.array.clone()).into();
         let written = Instruction::new("residual.stacked", shape, Opcode::DynamicUpdateSlice, operands);
         let written = self.patch.add(body, written);
-        self.patch.stems_from(written, stack.row.inst);
+        self.patch.set_origin(written, stack.row.inst);
         Some(written)
     }
 

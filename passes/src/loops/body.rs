@@ -62,8 +62,8 @@ impl Body {
         let state = value.frame == 0 && inst.opcode == Opcode::GetTupleElement && inst.operands[0] == self.parameter;
         state.then(|| inst.int(&AttrKey::Index).and_then(|index| usize::try_from(index).ok())).flatten()
     }
-    /// Whether a step hands an element on as it got it.
-    pub(crate) fn hands_on(&mut self, module: &Module, element: usize) -> bool {
+    /// Whether a step forwards an element unchanged.
+    pub(crate) fn forwards(&mut self, module: &Module, element: usize) -> bool {
         let Some(&result) = self.results.get(element) else { return false };
         let value = self.top(module, result);
         self.element(module, value) == Some(element)

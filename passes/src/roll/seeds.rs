@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use super::chains::{Chain, Chains, joined_values};
 use super::isomorphism::Isomorphism;
 use super::live_outs::LiveOuts;
-use super::lockstep::{Copies, Failure, worth_a_loop};
+use super::lockstep::{Copies, Failure, is_long_enough};
 use super::scope::Scope;
 use super::sequence::neutral;
 use super::{FEWEST_COPIES, Rolled, bytes, is_heavy};
@@ -83,7 +83,7 @@ fn line_up(
         };
         let trimmed = values.get(failure.run.clone()).unwrap_or_default();
         missed = missed.or_else(|| (!seed.recurrence).then(|| Box::new(refusal(module, values, failure.reason))));
-        if !worth_a_loop(&failure.run) {
+        if !is_long_enough(&failure.run) {
             break;
         }
         values = trimmed;

@@ -14,7 +14,7 @@ use crate::{Context, Finding, Grade, Outcome};
 /// One finding for each row of pieces.
 pub(super) fn find(context: &Context<'_>, isomorphism: &Isomorphism, computation: ComputationId) -> Vec<Finding> {
     let module = context.module;
-    let rows = crate::roll::alike_results(context, isomorphism, computation);
+    let rows = crate::roll::isomorphic_results(context, isomorphism, computation);
     if rows.is_empty() {
         return Vec::new();
     }

@@ -204,7 +204,7 @@ impl Builder<'_> {
 
     fn add(&mut self, origin: InstructionId, new: Instruction, frame: &Frame) -> InstructionId {
         let id = self.patch.add(frame.into, Instruction { span: None, ..new });
-        self.patch.stems_from(id, origin);
+        self.patch.set_origin(id, origin);
         id
     }
 

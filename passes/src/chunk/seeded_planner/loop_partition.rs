@@ -25,7 +25,7 @@ pub(super) struct Plan {
     /// For each member, whether results of the computation need it, and who else needs more of it than blocks.
     pub(super) wanted: IndexMap<InstructionId, LiveOut>,
     /// Whether it is offered only beside another one that does the same at another place.
-    pub(super) is_like: bool,
+    pub(super) repeats_shape: bool,
 }
 
 /// Who needs a member beyond the blocks of its plan.
@@ -350,7 +350,7 @@ impl Closure<'_, '_, '_> {
             return Err(TooManyLoops);
         }
         let members = self.members.clone();
-        let mut plan = Plan { members, loops: Vec::new(), allowed: Vec::new(), wanted, is_like: false };
+        let mut plan = Plan { members, loops: Vec::new(), allowed: Vec::new(), wanted, repeats_shape: false };
         for level in levels {
             let here = |op: InstructionId| self.level[op] == level;
             let writes = written.iter().filter(|&&value| here(graph.op(value))).map(|&value| {
