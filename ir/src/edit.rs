@@ -240,19 +240,19 @@ impl<'m> Editor<'m> {
         self.drop_foreign_control(base_instructions);
         self.insert_new_into_old_lists(base_instructions, &replaced);
         self.name_instructions(base_instructions, &touched);
-        let mut loose = removed;
+        let mut unused = removed;
         for (id, instruction) in rewritten {
             touched.insert(instruction.parent);
-            loose.extend(self.module.instruction(id).operands.iter().copied());
+            unused.extend(self.module.instruction(id).operands.iter().copied());
             let (name, parent) = (self.module.instruction(id).name.clone(), self.module.instruction(id).parent);
             *self.change(id) = Instruction { name, parent, ..instruction };
         }
         for &(old, new) in &replaced {
             touched.insert(self.module.instruction(old).parent);
             self.redirect(old, new, users.get(old));
-            loose.push(old);
+            unused.push(old);
         }
-        self.drop_dead(loose, &patch.moved);
+        self.drop_dead(unused, &patch.moved);
         self.drop_uncalled(removed_computations);
         for id in touched {
             let list = &self.module.computation(id).instructions;

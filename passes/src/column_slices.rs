@@ -2,7 +2,7 @@
 //!
 //! Waste, of run time: XLA:CPU makes what several slices of a fusion read, a block, a function of its own. LLVM hands it the number of the
 //! block as a number, and forgets meanwhile that no store changes the memory it comes from: it is loaded again for every element, and the
-//! kernel is not vectorized: a fusion that gathers by three columns of indices is one. A column read for itself stays
+//! kernel is not vectorized. Fusions that gather by three columns of indices are examples. A column read for itself stays
 //! in the kernel.
 //!
 //! ```text

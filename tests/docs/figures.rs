@@ -30,7 +30,7 @@ const FIGURES: &[[&str; 4]] = &[
     ],
     ["docs/limits.md", "for tables of 8 MiB", "passes/src/machine.rs", "cache: Bytes(4 * MIB),"],
     ["docs/limits.md", "savings below 256 MiB", "passes/src/objective.rs", "AT_HAND: Bytes = Bytes(128 << 20);"],
-    ["docs/limits.md", "below 16 bytes an update", "passes/src/chunk/cache_conflict.rs", "PAYS: u64 = 16;"],
+    ["docs/limits.md", "below 16 bytes an update", "passes/src/chunk/cache_conflict.rs", "LEAST_PER_UPDATE: u64 = 16;"],
     ["docs/limits.md", "add 30 % to the cost", "passes/src/chunk/seeded_planner/price.rs", " ALLOWANCE: f64 = 0.3;"],
     [
         "docs/limits.md",

@@ -346,7 +346,7 @@ impl Builder<'_> {
     fn shield(&mut self, mut results: Vec<InstructionId>) -> Vec<InstructionId> {
         let mut next = 0;
         for sink in self.sinks {
-            if matches!(sink.sum, Sum::Behind(_) | Sum::Loose) {
+            if matches!(sink.sum, Sum::Behind(_) | Sum::Inexact) {
                 let (shape, name) = (self.shape(results[next]), format_smolstr!("{}.result", self.name));
                 results[next] =
                     self.add(self.parent, Instruction::new(name, shape, Opcode::OptBarrier, [results[next]]));

@@ -6,7 +6,7 @@ use hlo_memory::{Bytes, Target};
 use indexmap::{IndexMap, IndexSet};
 
 use super::build::{Built, build};
-use super::cache_conflict::{NOT_WORTH, fewest_rows, only_if_asked, worth};
+use super::cache_conflict::{SAVES_LITTLE, fewest_rows, least_saving, only_if_asked};
 use super::candidates::{self, Loop, missed};
 use super::devices::unfit;
 use super::faithful;
@@ -123,7 +123,7 @@ impl Planner<'_> {
             if is_reused {
                 self.miss(sinks[0], not_asked(self.context));
             } else if only_if_asked(self.context, sinks, &region) {
-                self.miss(sinks[0], Reason { code: "small-gain", message: format!("blocks {NOT_WORTH}") });
+                self.miss(sinks[0], Reason { code: "small-gain", message: format!("blocks {SAVES_LITTLE}") });
             }
             return Err(Vec::new());
         };
@@ -206,12 +206,12 @@ impl Planner<'_> {
         }
         let instruction = planned[0].sinks[0].inst;
         let (least, part) = least_gain(self.context, estimate.total);
-        let worth = worth(self.context, planned.iter().map(|plan| (plan.sinks.as_slice(), &plan.region)));
+        let worth = least_saving(self.context, planned.iter().map(|plan| (plan.sinks.as_slice(), &plan.region)));
         if wasted < least.max(worth) {
             let message = if wasted < least {
                 format!("blocks would save {wasted}, less than {part} of all memory, and cost run time")
             } else {
-                format!("blocks {NOT_WORTH}")
+                format!("blocks {SAVES_LITTLE}")
             };
             let outcome = Outcome::Missed(Reason { code: "small-gain", message });
             return Some(Finding { instruction, grade: Grade::Bitwise, wasted, outcome });

@@ -30,7 +30,7 @@ use materialized::held;
 use price::Price;
 
 use super::build::{Built, build};
-use super::cache_conflict::{fewest_rows, worth};
+use super::cache_conflict::{fewest_rows, least_saving};
 use super::devices::{hoisted, unfit};
 use super::faithful;
 use super::planned::Planned;
@@ -271,7 +271,7 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
 /// Bytes that loops must save to be worth the cache lines that they fetch again, where they alternate between tables.
 fn cache_conflict_cost(context: &Context<'_>, offer: &Offer) -> u64 {
     let sinks: Vec<Vec<&Sink>> = offer.plan.loops.iter().map(|sinks| sinks.iter().collect()).collect();
-    worth(context, sinks.iter().map(Vec::as_slice).zip(&offer.regions)).get()
+    least_saving(context, sinks.iter().map(Vec::as_slice).zip(&offer.regions)).get()
 }
 
 /// Whether loops inside a loop take long for what they spare, though nobody asks for memory. How other devices fill results was not measured.
