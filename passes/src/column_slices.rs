@@ -40,10 +40,10 @@ use indexmap::{IndexMap, IndexSet};
 
 use crate::bounds;
 use crate::flow::{is_real, is_rounded, is_slow, picks, reduces};
-use crate::speed::{self, Change, New, Words, is_plain_block};
+use crate::speed::{self, Change, FindingText, New, is_plain_block};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::Bitwise,
     places: ["a block", "blocks"],
     changed: "read column by column",
@@ -69,7 +69,7 @@ impl Pass for ColumnSlices {
         None
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 

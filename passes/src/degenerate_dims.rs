@@ -30,13 +30,13 @@ use hlo_memory::{Bytes, size};
 use indexmap::{IndexMap, IndexSet};
 
 use crate::fusion_barrier::attributes_of_call;
-use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
+use crate::speed::{self, Change, FindingText, New, SHARE_OF_PEAK};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
 /// Bytes of the smallest block that is worth it: twice what is summed while a call starts (docs/measured/log.md, "Figures behind constants").
 const LEAST: Bytes = Bytes(8 << 10);
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::HloExact,
     places: ["a sum", "sums"],
     changed: "taken without dimensions of one element",
@@ -62,7 +62,7 @@ impl Pass for DegenerateDims {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 

@@ -131,7 +131,7 @@ impl Index {
                     continue;
                 }
                 Verdict::Promised(plan, reason) => {
-                    (proof::NEARLY, Outcome::Withheld { patch: emit::patch(module, self, &plan), reason })
+                    (proof::VALUES_ALONE, Outcome::Withheld { patch: emit::patch(module, self, &plan), reason })
                 }
                 Verdict::Refused(rank, reason) => (rank, Outcome::Missed(reason)),
                 Verdict::Unrelated => continue,

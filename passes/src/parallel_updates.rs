@@ -36,10 +36,10 @@ use indexmap::IndexSet;
 
 use crate::flow::{is_expensive, is_fusible, is_slow};
 use crate::fusion_barrier::{identity_call, is_worth_a_kernel, read_through_identity};
-use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
+use crate::speed::{self, Change, FindingText, New, SHARE_OF_PEAK};
 use crate::{Context, Finding, Grade, Machine, Pass, PassKind};
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::Bitwise,
     places: ["a block", "blocks"],
     changed: "computed before it is written",
@@ -65,7 +65,7 @@ impl Pass for ParallelUpdates {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 

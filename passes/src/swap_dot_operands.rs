@@ -31,11 +31,11 @@
 use hlo_ir::{Instruction, Module};
 use hlo_memory::Target;
 
-use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
-use crate::swapped_dot::{self, MUCH, Side};
+use crate::speed::{self, Change, FindingText, New, SHARE_OF_PEAK};
+use crate::swapped_dot::{self, MUCH_LARGER, Side};
 use crate::{Context, Finding, Grade, Machine, Pass, PassKind};
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::HloExact,
     places: ["a product", "products"],
     changed: "with swapped operands",
@@ -61,7 +61,7 @@ impl Pass for SwapDotOperands {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 
@@ -83,7 +83,9 @@ fn is_slow(module: &Module, inst: &Instruction) -> bool {
 /// Whether the library would take the right operand as a left one, and what is transposed behind the product is a small part of it.
 fn is_missed(right: &Side, left: &Side) -> bool {
     // Packing that is saved has to take longer than two more kernels for the result.
-    right.in_rows && right.bytes >= Machine::of(Target::Cpu).least_kernel() && right.depth / MUCH as i64 >= left.columns
+    right.in_rows
+        && right.bytes >= Machine::of(Target::Cpu).least_kernel()
+        && right.depth / MUCH_LARGER as i64 >= left.columns
 }
 
 /// Whether more numbers are packed less, with operands swapped, than are written and read to transpose the result.

@@ -49,7 +49,7 @@ fn swap_operands(inst: &mut Instruction) {
 
 /// How many times as much a swap spares as is done instead: bytes that are not copied and those that are, columns of the operand that is not packed and of the other one, which is,
 /// and how deep the sum is and what is transposed behind it wide.
-pub(crate) const MUCH: u64 = 4;
+pub(crate) const MUCH_LARGER: u64 = 4;
 
 /// One operand of a product as a matrix.
 pub(crate) struct Side {

@@ -26,13 +26,13 @@ use hlo_ir::graph::Users;
 use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
 
 use crate::fusion_barrier::{is_worth_a_kernel, read_through_identity};
-use crate::speed::{self, Change, New, Words};
+use crate::speed::{self, Change, FindingText, New};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
 /// What is weighted before it is summed may take half of the peak: both at once take ten times as long.
 const SHARE_OF_PEAK_SUMMED: u64 = 2;
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::HloExact,
     places: ["a sum", "sums"],
     changed: "of rows that are weighted before",
@@ -58,7 +58,7 @@ impl Pass for WeightedSums {
         Some(SHARE_OF_PEAK_SUMMED)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 

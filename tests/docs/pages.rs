@@ -208,7 +208,9 @@ fn with_links(text: &str) -> String {
 fn footer(name: &str) -> String {
     let source = format!("passes/src/{}.rs", name.replace('-', "_"));
     let code = text(&source);
-    let is_test = |part: &&str| part.starts_with("passes/tests/") || part.starts_with("tests/") && part.ends_with(".rs");
+    let is_test = |part: &&str| {
+        part.starts_with("passes/tests/") || part.starts_with("tests/") && !part.starts_with("tests/referee/")
+    };
     let named = code.split('`').filter(is_test);
     let tests: BTreeSet<String> = named.map(|path| format!("[{path}](../../{path})")).collect();
     let tests = if tests.is_empty() { "in the source".to_owned() } else { Vec::from_iter(tests).join(", ") };

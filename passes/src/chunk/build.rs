@@ -16,7 +16,7 @@ use super::accumulate;
 use super::apply::{apply, is_zeros};
 use super::behind::Behind;
 use super::bf16_accumulator::{self, Combiners};
-use super::emit::{At, Done, Emitter, Memory};
+use super::emit::{At, Emitted, Emitter, Memory};
 use super::excess;
 use super::faithful::guarded;
 use super::planned::Planned;
@@ -327,7 +327,7 @@ impl Builder<'_> {
             wide: &self.wide,
             memory,
             metadata: self.metadata.clone(),
-            done: Done::default(),
+            done: Emitted::default(),
         }
     }
 

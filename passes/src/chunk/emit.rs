@@ -44,7 +44,7 @@ pub(super) struct Emitter<'a> {
     pub(super) for_cpu: bool,
     /// Metadata for instructions without a counterpart in the original.
     pub(super) metadata: Option<Attribute>,
-    pub(super) done: Done,
+    pub(super) done: Emitted,
 }
 
 /// Where values that stand in memory are found.
@@ -58,7 +58,7 @@ pub(super) struct Memory {
 
 /// What has been emitted already.
 #[derive(Default)]
-pub(super) struct Done {
+pub(super) struct Emitted {
     blocks: BTreeMap<Block, InstructionId>,
     /// Instructions with several results, by the block of any of their results; loops also by the elements that are cut.
     tuples: BTreeMap<(Block, Vec<bool>), InstructionId>,

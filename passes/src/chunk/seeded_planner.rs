@@ -232,7 +232,7 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     for sinks in &mut plan.loops {
         settle_sums(context, sinks);
     }
-    split_loops::part(context, &mut plan);
+    split_loops::split(context, &mut plan);
     let mut regions = Vec::new();
     for (sinks, allowed) in plan.loops.iter().zip(&plan.allowed) {
         let all: Vec<&Sink> = sinks.iter().collect();

@@ -8,7 +8,7 @@ use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, Instru
 use indexmap::{IndexMap, IndexSet};
 
 use super::cone::{Cone, Form, Node};
-use super::readers::{Reader, Taken};
+use super::readers::{Reader, RowSlice};
 use crate::flow::{Rows, add_anew, restrict};
 use crate::recompute::emit::Emit;
 use crate::recompute::insertion_point::{InsertionPoint, number};
@@ -168,7 +168,7 @@ impl Writer<'_> {
     }
 
     /// Computes the rows that a slice takes and puts them in its place.
-    fn compute(&mut self, body: ComputationId, taken: Taken, input: &Input, carried: &Carried) -> Option<()> {
+    fn compute(&mut self, body: ComputationId, taken: RowSlice, input: &Input, carried: &Carried) -> Option<()> {
         let module = self.module;
         let slice = module.instruction(taken.slice);
         let start = slice.operands[1 + taken.dim];

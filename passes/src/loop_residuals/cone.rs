@@ -10,7 +10,7 @@ use crate::loops::Stacks;
 
 /// A value as it was some steps before the one whose row is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Moment {
+pub(super) struct ValueAtStep {
     pub(super) value: Value,
     pub(super) steps: i64,
 }
@@ -34,22 +34,22 @@ pub(super) enum Node {
 
 impl Node {
     /// What must be known for this node of a value.
-    pub(super) fn needs(&self, at: Moment) -> Vec<Moment> {
+    pub(super) fn needs(&self, at: ValueAtStep) -> Vec<ValueAtStep> {
         match self {
-            Self::Operation(operands) => operands.iter().map(|&value| Moment { value, ..at }).collect(),
-            Self::Before(_, value) => vec![Moment { value: *value, steps: at.steps + 1 }],
+            Self::Operation(operands) => operands.iter().map(|&value| ValueAtStep { value, ..at }).collect(),
+            Self::Before(_, value) => vec![ValueAtStep { value: *value, steps: at.steps + 1 }],
             _ => Vec::new(),
         }
     }
 }
 
 /// Every value needed for some rows.
-pub(super) type Cone = BTreeMap<Moment, Node>;
+pub(super) type Cone = BTreeMap<ValueAtStep, Node>;
 
 /// The expression of a row of stack `index` without the rows of `dropped`; `None` if there is none, or a costly one.
 pub(super) fn cone(module: &Module, stacks: &mut Stacks, index: usize, dropped: &[usize]) -> Option<Cone> {
     let mut cone = Cone::new();
-    let mut work = vec![Moment { value: stacks.list[index].row, steps: 0 }];
+    let mut work = vec![ValueAtStep { value: stacks.list[index].row, steps: 0 }];
     while let Some(at) = work.pop() {
         if cone.contains_key(&at) {
             continue;

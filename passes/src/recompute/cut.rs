@@ -77,7 +77,7 @@ impl<V: Copy + Eq + Hash> Network<V> {
         new
     }
     /// Of the pairs of a value and what it follows from: where a value follows from itself, what it follows from is kept.
-    pub(crate) fn end_rings(&mut self, pairs: &[[V; 2]]) {
+    pub(crate) fn break_cycles(&mut self, pairs: &[[V; 2]]) {
         let mut ring = vec![0; self.graph.node_count()];
         for (number, nodes) in tarjan_scc(&self.graph).iter().enumerate() {
             for node in nodes {

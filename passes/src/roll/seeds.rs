@@ -31,7 +31,7 @@ struct Seed {
 pub(super) fn search(context: &Context<'_>, isomorphism: &mut Isomorphism, scope: Scope) -> Vec<Finding> {
     let module = context.module;
     let cones = isomorphism.cones(module, scope.computation);
-    let works = isomorphism.works(module, scope.computation);
+    let hashes = isomorphism.hashes(module, scope.computation);
     let chains = Chains::new(module, context.users, scope.computation, &cones);
     let mut work = bounds::WORK;
     let mut covered = SideTable::new(false);
@@ -44,7 +44,7 @@ pub(super) fn search(context: &Context<'_>, isomorphism: &mut Isomorphism, scope
             Ok(rolled) => {
                 rolled.copies.computed().flat_map(|(_, column)| &column.ids).for_each(|&id| covered.set(id, true));
                 rolled.live_outs.links().for_each(|id| covered.set(id, true));
-                findings.push(if scope.sharded { sharded(module, &rolled) } else { rolled.finding(context, &works) });
+                findings.push(if scope.sharded { sharded(module, &rolled) } else { rolled.finding(context, &hashes) });
             }
             Err(Some(missed)) => findings.push(*missed),
             Err(None) => {}
