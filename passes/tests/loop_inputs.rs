@@ -93,7 +93,7 @@ fn rows_are_computed_where_they_are_read() {
 }
 
 #[test]
-fn what_the_loop_hands_on_already_is_not_carried_twice() {
+fn what_the_loop_forwards_already_is_not_carried_twice() {
     // The value is a part of the state's other array: nothing takes its place, and a number fills it.
     let diff = rewritten(with(&[
         ("s32[8], s32[4,8])", "s32[8], s32[4,8], s32[4,8])"),
