@@ -39,7 +39,7 @@ pub(crate) struct RawArgs {
     /// List the passes and exit
     #[arg(long, conflicts_with_all = ["input", "output", "passes", "analyze", "check", "diff", "report", "explain"])]
     list_passes: bool,
-    /// Say what a pass does, when it is sound and when it does nothing, or what a grade, the code of a remark or a term means, and exit
+    /// Say what a pass does, when it is sound and when it does nothing, or what a grade, the code of a remark, a term or the rule of an opcode means, and exit
     #[arg(long, value_name = "NAME", conflicts_with_all = ["input", "output", "passes", "analyze", "check", "diff", "report"])]
     explain: Option<String>,
     /// Print the completions of a shell and exit

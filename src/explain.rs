@@ -1,14 +1,16 @@
-//! `--explain NAME`: the page of a pass, or what a grade, the code of a remark or a term of the glossary means, from the tables of the documentation.
+//! `--explain NAME`: the page of a pass, or what a grade, the code of a remark, a term of the
+//! glossary or an opcode's rule of dimension flow means, from the tables of the documentation.
 
 // Tests: `tests/cli.rs`.
 
 use crate::pipeline::{self, PipelineError};
 
 /// Pages whose tables say what the word in their first column means.
-const PAGES: [(&str, &str); 3] = [
+const PAGES: [(&str, &str); 4] = [
     ("grade", include_str!("../docs/grades.md")),
     ("code of a remark", include_str!("../docs/reason-codes.md")),
     ("term", include_str!("../docs/glossary.md")),
+    ("rule of dimension flow", include_str!("../docs/rules.md")),
 ];
 
 /// What is known of a name.

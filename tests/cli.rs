@@ -49,6 +49,9 @@ fn grades_codes_and_terms_are_explained() {
     assert!(page("hlo-exact").contains("Meaning: Every element of the result is computed by the same HLO operations"));
     assert_eq!(page("sharded").matches("sharded (code of a remark)").count(), 2);
     assert!(page("sink").starts_with("sink (term)\n"));
+    let rule = page("dynamic-update-slice");
+    assert!(rule.starts_with("dynamic-update-slice (rule of dimension flow)\n"), "{rule}");
+    assert!(rule.contains("flow/indexed.rs"), "{rule}");
     assert!(!page("more-freedom").contains('`') && !page("grade").contains("]("), "marks of code and links");
 }
 

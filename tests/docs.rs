@@ -105,6 +105,28 @@ fn words_are_those_of_the_field() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// Words of [`DIALECT`] that also mean what they always mean: bytes of a patch that touch others, costs that are paid once.
+const PLAIN_IN_CODE: [&str; 3] = ["pays?|paid|on credit", "touch(es)?", "loose(ly)?"];
+
+#[test]
+fn comments_have_the_words_of_the_pages() {
+    let patterns: Vec<_> = DIALECT
+        .iter()
+        .filter(|(word, _)| !PLAIN_IN_CODE.contains(word))
+        .map(|(word, instead)| (Regex::new(&format!(r"(?i)//.*\b({word})\b")).unwrap(), instead))
+        .collect();
+    let mut found = Vec::new();
+    for path in
+        ["ir/src", "memory/src", "passes/src", "src", "python/src"].iter().flat_map(|folder| pages::sources_of(folder))
+    {
+        for (number, line) in (1..).zip(std::fs::read_to_string(&path).unwrap().lines()) {
+            let spoken = patterns.iter().filter(|(pattern, _)| pattern.is_match(line));
+            found.extend(spoken.map(|(_, instead)| format!("{}:{number}: (say: {instead}) {line}", path.display())));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 #[test]
 fn links_lead_somewhere() {
     for page in all() {

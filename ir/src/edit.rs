@@ -135,10 +135,10 @@ impl Patch {
         self.removed_computations.push(id);
     }
     /// Notes that `new`, added by this patch, does the work of `old` at another place; reports then speak of `old`.
-    pub fn stems_from(&mut self, new: InstructionId, old: InstructionId) {
+    pub fn set_origin(&mut self, new: InstructionId, old: InstructionId) {
         self.origins.entry(new).or_insert(old);
     }
-    /// What an added instruction stems from: as noted, or else the instruction it replaces.
+    /// What an added instruction derives from: as noted, or else the instruction it replaces.
     pub fn origin(&self, new: InstructionId) -> Option<InstructionId> {
         let noted = self.origins.get(&new).copied();
         noted.or_else(|| self.replaced.iter().find(|(_, id)| *id == new).map(|&(old, _)| old))
@@ -244,19 +244,19 @@ impl<'m> Editor<'m> {
         self.drop_foreign_control(base_instructions);
         self.insert_new_into_old_lists(base_instructions, &replaced);
         self.name_instructions(base_instructions, &touched);
-        let mut loose = removed;
+        let mut unused = removed;
         for (id, instruction) in rewritten {
             touched.insert(instruction.parent);
-            loose.extend(self.module.instruction(id).operands.iter().copied());
+            unused.extend(self.module.instruction(id).operands.iter().copied());
             let (name, parent) = (self.module.instruction(id).name.clone(), self.module.instruction(id).parent);
             *self.change(id) = Instruction { name, parent, ..instruction };
         }
         for &(old, new) in &replaced {
             touched.insert(self.module.instruction(old).parent);
             self.redirect(old, new, users.get(old));
-            loose.push(old);
+            unused.push(old);
         }
-        self.drop_dead(loose, &patch.moved);
+        self.drop_dead(unused, &patch.moved);
         self.drop_uncalled(removed_computations);
         for id in touched {
             let list = &self.module.computation(id).instructions;

@@ -195,7 +195,7 @@ impl Instruction {
     }
 }
 
-/// Modules with so many instructions are worth a second thread: it takes a twentieth of a millisecond to start.
+/// Modules with so many instructions are worth a second thread, which takes time to start.
 const LARGE: usize = 100_000;
 
 /// A list of instructions with one root.

@@ -1,4 +1,4 @@
-//! The line of the user's own program that an instruction stems from.
+//! The line of the user's own program that an instruction comes from.
 //!
 //! JAX records the whole call stack, whose innermost frame is often a line of a library (`flax/linen/linear.py`). What the user can change is the innermost
 //! frame outside of installed packages; the library's own line is a detail beside it.
@@ -22,7 +22,7 @@ pub struct MadeAt {
 }
 
 impl Module {
-    /// The line of the user's program that an instruction stems from, and that of the library called there.
+    /// The line of the user's program that an instruction comes from, and that of the library called there.
     pub fn made_at(&self, id: InstructionId) -> MadeAt {
         let mut stack = self.source_stack(id).into_iter().map(|frame| frame.line).filter(|line| !line.file.is_empty());
         let Some(innermost) = stack.next() else { return MadeAt::default() };

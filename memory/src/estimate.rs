@@ -185,7 +185,7 @@ pub trait Estimator {
     fn saving_bound(&self, _module: &Module) -> Option<SavingBound> {
         None
     }
-    /// Who holds memory at the peak, largest first, each with the instruction of the module that it stems from, if one is known; empty if the
+    /// Who holds memory at the peak, largest first, each with the instruction of the module that it derives from, if one is known; empty if the
     /// estimator cannot say.
     fn holders(&self, _module: &Module) -> Vec<(Holder, Option<InstructionId>)> {
         Vec::new()
@@ -246,7 +246,7 @@ pub fn estimate_and(
     })
 }
 
-/// Who holds memory at the peak of `module`, and which of its instructions each stems from.
+/// Who holds memory at the peak of `module`, and which of its instructions each derives from.
 fn holders(module: &Module, target: Target) -> Result<Vec<(Holder, Option<InstructionId>)>, EstimateError> {
     let of = |compiled: &Module, unnamed, origin: &dyn Fn(InstructionId) -> Option<InstructionId>| {
         let held = attribution::explained(&assign_for(compiled, target)?, unnamed).1.holders;

@@ -21,7 +21,7 @@ use crate::{Bytes, EstimateError, Target};
 #[derive(Clone, Debug)]
 pub struct SavingBound {
     at_peak: SideTable<InstructionId, Bytes>,
-    /// Buffers alive at the peak that stem from no known instruction, and room between buffers.
+    /// Buffers alive at the peak that derive from no known instruction, and room between buffers.
     anywhere: Bytes,
 }
 

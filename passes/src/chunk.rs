@@ -42,7 +42,7 @@
 //!
 //! All ends that share producers share a loop. What one dimension cannot end is computed again in a second loop over another dimension, if
 //! that costs at most a twentieth of the work, and only if no comparison, rounding or sort follows a value that could round differently
-//! in the two loops. The more memory is spared, the more of it may be computed again, as long as that costs less than the memory traffic that is spared,
+//! in the two loops. The more memory is saved, the more of it may be computed again, as long as that costs less than the memory traffic that is saved,
 //! or with products little more: `docs/how-it-works.md#what-a-rewrite-may-cost` has the bounds. Where a `--budget` is missed there is none.
 //!
 //! A block of a loop that is grown so takes a sixteenth of arguments and outputs, between 4 and 64 MiB. Fewer, larger blocks are made where starting
@@ -66,7 +66,8 @@
 
 // Tests: `passes/tests/chunk.rs`, `passes/tests/chunk_across_devices.rs`, `passes/tests/chunk_batches.rs`, `passes/tests/chunk_corpus.rs`,
 // `passes/tests/chunk_grades.rs`, `passes/tests/chunk_manual.rs`, `passes/tests/chunk_planner.rs`, `passes/tests/chunk_situations.rs`,
-// `passes/tests/chunk_targets.rs`, `passes/tests/chunk_time.rs`.
+// `passes/tests/chunk_targets.rs`, `passes/tests/chunk_time.rs`, `passes/tests/legal.rs`, `passes/tests/same_terms.rs`, `passes/tests/traps.rs`,
+// `tests/traps.rs`.
 
 mod accumulate;
 mod apply;

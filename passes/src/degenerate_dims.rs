@@ -1,8 +1,7 @@
 //! Sums blocks of one row without the dimension that has one element.
 //!
 //! Waste, of run time: XLA:CPU hands a sum to a library together with what is summed. The library takes many times as long for what is computed when
-//! any dimension has one element, such as `f32[1,64,512,64]` instead of `f32[64,512,64]`. A sum of an array in memory takes as long either way. The
-//! gradient of a mixture's density, a loop over the last dimension of eight, ran at a quarter of the speed it has now.
+//! any dimension has one element, such as `f32[1,64,512,64]` instead of `f32[64,512,64]`. A sum of an array in memory takes as long either way.
 //!
 //! ```text
 //! %x = f32[512,64,1] get-tuple-element(%s)              =>   %x = f32[512,64,1] get-tuple-element(%s)
@@ -31,14 +30,13 @@ use hlo_ir::{ArrayShape, AttrKey, AttrValue, ElementType, Instruction, Instructi
 use hlo_memory::{Bytes, size};
 
 use crate::fusion_barrier::attributes_of_call;
-use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
+use crate::speed::{self, Change, FindingText, New, SHARE_OF_PEAK};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
-/// Bytes of the smallest block that is worth it: twice what is summed while a call starts. (Five sums of `f32[1,128,32,3]`, of 48 KiB each, take
-/// 0.69 ms, and 0.09 without the dimension: this much takes 23 microseconds, and 3 without.)
+/// Bytes of the smallest block that is worth it: twice what is summed while a call starts (docs/measured/log.md, "Figures behind constants").
 const LEAST: Bytes = Bytes(8 << 10);
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::HloExact,
     places: ["a sum", "sums"],
     changed: "taken without dimensions of one element",
@@ -64,7 +62,7 @@ impl Pass for DegenerateDims {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 
@@ -196,7 +194,7 @@ impl Squeezed<'_> {
         let old = self.module.instruction(id);
         inst.shape = squeezed(old.array().expect("it is an array")).into();
         let made = self.patch.add(old.parent, inst);
-        self.patch.stems_from(made, id);
+        self.patch.set_origin(made, id);
         self.made.insert(id, made);
         made
     }

@@ -52,7 +52,7 @@ use crate::hash::IndexMap;
 use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
 
-use crate::flow::{is_summed, meets_sum};
+use crate::flow::{feeds_sum, is_summed};
 use crate::range::Ranges;
 use crate::{Assumption, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 use proof::{Plan, Verdict};
@@ -131,7 +131,7 @@ impl Index {
                     continue;
                 }
                 Verdict::Promised(plan, reason) => {
-                    (proof::NEARLY, Outcome::Withheld { patch: emit::patch(module, self, &plan), reason })
+                    (proof::VALUES_ALONE, Outcome::Withheld { patch: emit::patch(module, self, &plan), reason })
                 }
                 Verdict::Refused(rank, reason) => (rank, Outcome::Missed(reason)),
                 Verdict::Unrelated => continue,
@@ -156,7 +156,7 @@ impl Index {
         }
         // What a gather reads shares kernels with what its result meets: a product and a sum there may round anew.
         let gathers = |sink: &Sink| module.instruction(sink.id).opcode == hlo_ir::Opcode::Gather;
-        let meets = |sink: &Sink| gathers(sink) && meets_sum(module, context.users, sink.id);
+        let meets = |sink: &Sink| gathers(sink) && feeds_sum(module, context.users, sink.id);
         if self.sinks.iter().any(meets) { Grade::HloExact } else { Grade::Bitwise }
     }
 

@@ -30,7 +30,7 @@ use hlo_ir::{DotDims, Instruction, InstructionId, Module};
 use hlo_memory::{Bytes, Target, size};
 
 use crate::objective::NEGLIGIBLE;
-use crate::swapped_dot::{self, MUCH, Side};
+use crate::swapped_dot::{self, MUCH_LARGER, Side};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 
 /// The pass.
@@ -87,7 +87,7 @@ fn finding(module: &Module, products: &[(InstructionId, Bytes)]) -> Option<Findi
 fn copied_bytes(module: &Module, inst: &Instruction) -> Option<Bytes> {
     let (left, right) = Side::both(module, inst)?;
     let result = size::array_size(inst.array()?)?;
-    let less = left.bytes.get() / MUCH >= right.bytes.get().saturating_add(result.get());
+    let less = left.bytes.get() / MUCH_LARGER >= right.bytes.get().saturating_add(result.get());
     (less && contracts_in_front(inst)).then_some(left.bytes)
 }
 

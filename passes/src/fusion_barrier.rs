@@ -1,7 +1,9 @@
 //! Calls that XLA does not inline: what stands before one is computed by kernels of its own.
 //!
-//! XLA fuses what it likes with what reads it. A call of a computation that only forwards its parameter, marked `inlineable="false"`, ends a
+//! XLA may fuse a value with what reads it. A call of a computation that only forwards its parameter, marked `inlineable="false"`, ends a
 //! kernel: the value stands in memory behind it (`xla/service/call_inliner.cc`).
+
+// Tests: `passes/tests/speed.rs`.
 
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
@@ -42,6 +44,6 @@ pub(crate) fn identity_call(patch: &mut Patch, parent: ComputationId, block: &In
     let mut call = Instruction::new("kept", block.shape.clone(), Opcode::Call, [block.operands[0]]);
     call.attributes = attributes_of_call(body, block);
     let call = patch.add(parent, call);
-    patch.stems_from(call, block.operands[0]);
+    patch.set_origin(call, block.operands[0]);
     call
 }

@@ -3,6 +3,8 @@
 //! A [`Pass`] looks at a module and returns [`Finding`]s; it never changes, prints or reads anything. The [`manager`] applies the patches of
 //! findings, keeps those that lower the estimated peak and undoes the others. One file or folder per pass; its header is its manual.
 
+// Tests: `passes/tests/registry.rs`.
+
 mod bounds;
 pub mod chunk;
 pub mod column_slices;

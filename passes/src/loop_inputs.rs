@@ -49,7 +49,7 @@ use hlo_memory::{Bytes, Target, size};
 
 use crate::objective::NEGLIGIBLE;
 use crate::{Condition, Context, Finding, Grade, Machine, Outcome, Pass, PassKind};
-use cone::{Cone, Making};
+use cone::{Cone, Recomputable};
 use emit::Input;
 use readers::{Loops, Reader};
 
@@ -137,7 +137,7 @@ fn ways(
     let once = once(context, &reader, value).filter(|once| !same(once));
     let found = |cones| {
         let reader = loops.reader(site, element)?;
-        let grade = grade::grade(module, context.users, value, (&cones, &reader.all_taken()));
+        let grade = grade::grade(module, context.users, value, (&cones, &reader.all_slices()));
         Some(Found { input: Input { value, reader, cones }, grade, wasted })
     };
     [cheap, once].into_iter().flatten().filter_map(found).collect()
@@ -147,9 +147,9 @@ fn ways(
 fn cheap(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
     let (module, most) = (context.module, context.options.machine().operations_of_a_float());
     let mut cones: BTreeMap<usize, Cone> = BTreeMap::new();
-    for taken in reader.all_taken() {
+    for taken in reader.all_slices() {
         if let std::collections::btree_map::Entry::Vacant(place) = cones.entry(taken.dim) {
-            place.insert(Cone::of(Making { module, once: None }, value, taken.dim)?);
+            place.insert(Cone::of(Recomputable { module, once: None }, value, taken.dim)?);
         }
         let cone = &cones[&taken.dim];
         let quick = reader.reads_once(module, value, taken) || cone.reads_in_runs(module, value, taken);
@@ -165,11 +165,11 @@ fn cheap(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option
 /// How rows are computed that cost more, if each is taken once, in one place of a loop whose steps take long, by what they do or for the row alone.
 fn once(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
     let module = context.module;
-    let [taken] = reader.all_taken()[..] else { return None };
+    let [taken] = reader.all_slices()[..] else { return None };
     let row = size::shape_size(module.shape(taken.slice))?;
     let alone = context.users.get(value).len() == 1 && reader.reads_once(module, value, taken);
     // Kernels that compute it alone are started for each row; steps that take long anyway hide most of that. What a row is summed up from takes twice as much to hide it.
-    // (Rows of distances, 8,192 of 1 MiB ran at 0.77 to 1.46 of their speed, 16,384 of 2 MiB at 1.04 to 1.31.) On other machines it was not measured.
+    // Measured on one machine only: docs/measured/log.md, "Figures behind constants".
     let machine = Machine::of(Target::Cpu);
     let least = if takes_long(module, reader.body) { machine.least_kernel() } else { machine.moved_while_starting() };
     if !alone {

@@ -49,10 +49,10 @@ use crate::cost::Costs;
 use crate::loops::{self, Order, Readers, Stack, Stacks};
 use crate::objective::NEGLIGIBLE;
 use crate::recompute::bits::exact;
-use crate::recompute::cut::WORTHS;
+use crate::recompute::cut::MEMORY_PRICES;
 use crate::{Condition, Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 use cut::Prices;
-use grow::Outlets;
+use grow::Stackable;
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -150,24 +150,24 @@ fn change(
     options: &Options,
     missing: Bytes,
 ) -> Option<Change> {
-    let outlets = Outlets::of(module, stacks);
+    let stackable = Stackable::of(module, stacks);
     let mut prices = Prices { costs: Costs::new(module, options.machine()), target: options.target, memory: 1 };
     let allowed = allowed(module, stacks, readers, &prices);
     let mut best: Option<Change> = None;
-    for memory in WORTHS {
+    for memory in MEMORY_PRICES {
         prices.memory = memory;
         let misses_goal = best.as_ref().map_or(Bytes::ZERO, |best| best.saved) < missing;
         let slower = if misses_goal { u64::MAX } else { allowed };
-        best = at_price(module, stacks, readers, options, &outlets, &prices, slower)
+        best = at_price(module, stacks, readers, options, &stackable, &prices, slower)
             .filter(|change| change.beats(best.as_ref()))
             .or(best);
     }
     best.or_else(|| {
         stacks.begin(false);
-        let outlets = Outlets::default();
+        let stackable = Stackable::default();
         prices.memory = 1;
-        let chosen = cut::choose(module, stacks, readers, options, &outlets, &prices);
-        let (patch, dropped) = emit::patch(module, stacks, readers, &outlets, chosen.dropped, options)?;
+        let chosen = cut::choose(module, stacks, readers, options, &stackable, &prices);
+        let (patch, dropped) = emit::patch(module, stacks, readers, &stackable, chosen.dropped, options)?;
         Some(Change::new(module, stacks, patch, &dropped))
     })
 }
@@ -185,18 +185,18 @@ fn at_price(
     stacks: &mut Stacks,
     readers: &Readers,
     options: &Options,
-    outlets: &Outlets,
+    stackable: &Stackable,
     prices: &Prices<'_>,
     slower: u64,
 ) -> Option<Change> {
     let mut best: Option<Change> = None;
     for looks_back in [false, true] {
         stacks.begin(looks_back);
-        let chosen = cut::choose(module, stacks, readers, options, outlets, prices);
+        let chosen = cut::choose(module, stacks, readers, options, stackable, prices);
         if chosen.slower > slower {
             continue;
         }
-        let made = emit::patch(module, stacks, readers, outlets, chosen.dropped.clone(), options);
+        let made = emit::patch(module, stacks, readers, stackable, chosen.dropped.clone(), options);
         let change = made.filter(|(_, dropped)| *dropped == chosen.dropped);
         let change = change.map(|(patch, dropped)| Change::new(module, stacks, patch, &dropped));
         best = change.filter(|change| change.beats(best.as_ref())).or(best);

@@ -1,5 +1,7 @@
 //! Facts about loops: what they count, which arrays they write row by row, and who reads these.
 
+// Tests: `passes/tests/flat_state.rs`, `passes/tests/loop_checkpoints.rs`, `passes/tests/loop_inputs.rs`, `passes/tests/loop_residuals.rs`.
+
 mod body;
 mod counters;
 mod readers;

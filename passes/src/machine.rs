@@ -62,10 +62,9 @@ const GIGA: u64 = 1_000_000_000;
 const TERA: u64 = 1000 * GIGA;
 const MIB: u64 = 1 << 20;
 
-/// Two cores of a server, on which run times of this project were measured. They reach 110 billion operations a second in products of 64 rows and 180 in those of 2,048; prices
-/// count 250, with which they were fitted to run times of programs. Kernels take ten microseconds, most of it for threads that wait for each other. A GiB that is asked for anew takes 164 to 185
-/// milliseconds, 18 to 32 in the memory of an argument (`tests/referee/scalar_times.py`, 28 November 2026): 0.6 microseconds for a page of 4 KiB. glibc
-/// gives back what is larger than 32 MiB (`DEFAULT_MMAP_THRESHOLD_MAX`).
+/// Two cores of a server, on which run times of this project were measured (docs/measured/log.md, "Figures behind constants"). Operations of products are those with which prices
+/// were fitted to run times of programs. Most of what a kernel takes is for threads that wait for each other. glibc gives back what is larger than 32 MiB
+/// (`DEFAULT_MMAP_THRESHOLD_MAX`).
 const CPU: Machine = Machine {
     name: SmolStr::new_static("cpu"),
     target: Target::Cpu,
@@ -84,8 +83,7 @@ const CPU: Machine = Machine {
 };
 
 /// NVIDIA's data sheets for memory; of the bandwidth that they name three quarters, of the operations seven tenths, and half of the second cache, which has two sides.
-/// On an H200 3.73 of 4.8 TB/s, 763 of 989 TFLOP/s in `bf16` and 409 of 494 in `tf32` were measured, and 9 microseconds for an iteration of a loop of one small kernel
-/// (jax 0.11.2, `python -m hlo_opt.xla calibrate`, 26 November 2026); 65,000 small kernels of a loop took 1.8 each (`tests/referee/device_times.py`).
+/// An H200 reaches these shares and more, and takes as long for an iteration and for a kernel of a loop (docs/measured/log.md, "Figures behind constants").
 const fn gpu(name: &'static str, [memory, bytes_per_second, cache]: [u64; 3], [bf16, f64, f32]: [u64; 3]) -> Machine {
     Machine {
         name: SmolStr::new_static(name),

@@ -27,6 +27,9 @@
 //!
 //! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
 
+// Tests: `passes/tests/budget.rs`, `passes/tests/layers.rs`, `passes/tests/legal.rs`, `passes/tests/manager.rs`, `passes/tests/pairs.rs`,
+// `tests/odd.rs`.
+
 mod candidate;
 mod findings_cache;
 mod known_findings;

@@ -32,10 +32,10 @@ use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 use crate::flow::{float_product, is_rounded};
 use crate::fusion_barrier::identity_call;
 use crate::kernel_functions;
-use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
+use crate::speed::{self, Change, FindingText, New, SHARE_OF_PEAK};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::Bitwise,
     places: ["a gather", "gathers"],
     changed: "computed once for all places of a kernel",
@@ -61,7 +61,7 @@ impl Pass for MaterializeGathers {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 

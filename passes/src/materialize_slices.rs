@@ -2,7 +2,7 @@
 //!
 //! Waste, of run time: XLA:CPU would make the block a function of its own within the kernel and call it from each place. LLVM hands such a function
 //! the start of the block as a number, and forgets meanwhile that no store changes the memory it comes from: it is loaded again for every
-//! element, and the kernel is not vectorized. Indices computed from one integer (`unravel_index`) ran at a quarter of their speed. From
+//! element, and the kernel is not vectorized. Indices computed from one integer (`unravel_index`) are an example. From
 //! memory of its own the kernel reads the block like any array.
 //!
 //! ```text
@@ -32,10 +32,10 @@ use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 
 use crate::fusion_barrier::attributes_of_call;
 use crate::kernel_functions;
-use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words, is_plain_block};
+use crate::speed::{self, Change, FindingText, New, SHARE_OF_PEAK, is_plain_block};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::Bitwise,
     places: ["a block", "blocks"],
     changed: "read once for all places of a kernel",
@@ -61,7 +61,7 @@ impl Pass for MaterializeSlices {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 

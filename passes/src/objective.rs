@@ -1,5 +1,7 @@
 //! What the user wants: as little memory as can be had, memory that costs little time, or memory that costs none.
 
+// Tests: `passes/tests/budget.rs`, `passes/tests/chunk_targets.rs`.
+
 use hlo_memory::Bytes;
 
 /// How many times as slow a program may become where nobody asks for memory at the cost of run time: what `--max-slowdown` promises (docs/getting-started.md).

@@ -1,10 +1,10 @@
-//! Which instruction of the input a later instruction stems from.
+//! Which instruction of the input a later instruction derives from: what reports name in its place.
 
 use hlo_ir::arena::Id as _;
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module};
 
-/// The ancestor in the input of every instruction that patches added. Instructions of the input are their own ancestors.
+/// The instruction of the input from which each added instruction derives. Instructions of the input are their own origins.
 #[derive(Debug, Hash)]
 pub struct Origins {
     input_count: usize,
@@ -14,8 +14,8 @@ pub struct Origins {
 
 #[derive(Debug, Hash)]
 struct Added {
-    ancestor: InstructionId,
-    /// Whether the change that added it, or what it stems from, keeps less than every bit.
+    origin: InstructionId,
+    /// Whether the change that added it, or one that added what it derives from, keeps less than every bit.
     is_inexact: bool,
 }
 
@@ -28,10 +28,10 @@ impl Origins {
     pub(crate) fn is_new(&self, id: InstructionId) -> bool {
         id.index() >= self.input_count
     }
-    /// The instruction of the input that `id` stems from.
+    /// The instruction of the input that `id` derives from.
     pub(crate) fn of(&self, id: InstructionId) -> InstructionId {
         match id.index().checked_sub(self.input_count) {
-            Some(index) => self.added[index].ancestor,
+            Some(index) => self.added[index].origin,
             None => id,
         }
     }
@@ -39,14 +39,14 @@ impl Origins {
     pub(crate) fn is_inexact(&self, id: InstructionId) -> bool {
         id.index().checked_sub(self.input_count).is_some_and(|index| self.added[index].is_inexact)
     }
-    /// Notes what `patch` adds, and whether that keeps less than every bit; what it does not know the ancestor of stems from the instruction of the finding.
+    /// Notes what `patch` adds, and whether that keeps less than every bit. Where the patch names no origin, it is that of the instruction of the finding.
     pub(crate) fn extend(&mut self, patch: &Patch, finding: InstructionId, is_inexact: bool) {
         let fallback = self.of(finding);
         for id in patch.added() {
             let old = patch.origin(id);
-            let ancestor = old.map_or(fallback, |old| self.of(old));
+            let origin = old.map_or(fallback, |old| self.of(old));
             let is_inexact = is_inexact || old.is_some_and(|old| self.is_inexact(old));
-            self.added.push(Added { ancestor, is_inexact });
+            self.added.push(Added { origin, is_inexact });
         }
     }
     /// A text of a pass in which names in backquotes are those of the input.
@@ -76,7 +76,7 @@ mod tests {
     use crate::Grade;
 
     #[test]
-    fn what_rounds_otherwise_is_inexact_and_what_stems_from_it() {
+    fn what_rounds_otherwise_is_inexact_and_so_is_what_derives_from_it() {
         let mut module =
             text::parse("HloModule m\nENTRY %main {\n  ROOT %p = f32[4] parameter(0)\n}\n").expect("it is legal");
         let mut origins = Origins::new(&module);
@@ -85,7 +85,7 @@ mod tests {
             let mut patch = Patch::new(&module);
             let copy = Instruction::new("copy", module.instruction(root).shape.clone(), Opcode::Copy, [root]);
             let copy = patch.add(module.entry(), copy);
-            patch.stems_from(copy, from);
+            patch.set_origin(copy, from);
             origins.extend(&patch, root, grade.is_inexact());
             patch.apply(&mut module).expect("the patch fits");
             (copy, origins.is_inexact(copy), origins.of(copy) == root)

@@ -26,7 +26,7 @@ mod plan;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
-use crate::flow::{exactness_on_blocks, float_product, is_float_sum, is_rounded, meets_sum};
+use crate::flow::{exactness_on_blocks, feeds_sum, float_product, is_float_sum, is_rounded};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 use plan::Plan;
 
@@ -159,7 +159,7 @@ fn grade(context: &Context<'_>, value: InstructionId, plan: &Plan) -> Grade {
     });
     let reads = plan.computed.keys().flat_map(|&id| &module.instruction(id).operands).copied();
     let rounds = reads.filter(|&id| outside(id)).chain([value]).any(|id| is_rounded(module, id));
-    if enters || rounds || meets_sum(module, context.users, value) { own.max(Grade::HloExact) } else { own }
+    if enters || rounds || feeds_sum(module, context.users, value) { own.max(Grade::HloExact) } else { own }
 }
 
 /// Whether an annotation says more of a value than that this code runs on every device.

@@ -2,7 +2,7 @@
 //!
 //! Waste, of run time: XLA:CPU fuses what is written with the write, and runs a kernel that writes into a part of an array on one thread, because it
 //! does not know how much of the array that will be. A kernel of its own is cut into one part for each thread, and what is left on one thread is to
-//! copy the block. A gather of millions of numbers ran at half of the speed of the program without loop, and with the call at its full speed.
+//! copy the block. A gather of millions of numbers runs at the speed of the program without loop again.
 //!
 //! ```text
 //! %y = f32[65536] gather(%x, %rows)                   =>   %y = f32[65536] gather(%x, %rows)
@@ -36,10 +36,10 @@ use hlo_memory::Target;
 
 use crate::flow::{is_expensive, is_fusible, is_slow};
 use crate::fusion_barrier::{identity_call, is_worth_a_kernel, read_through_identity};
-use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
+use crate::speed::{self, Change, FindingText, New, SHARE_OF_PEAK};
 use crate::{Context, Finding, Grade, Machine, Pass, PassKind};
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::Bitwise,
     places: ["a block", "blocks"],
     changed: "computed before it is written",
@@ -65,7 +65,7 @@ impl Pass for ParallelUpdates {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The interface of a pass: what it is given and what it answers.
 
+// Tests: `passes/tests/manager.rs`.
+
 use std::cell::OnceCell;
 
 use crate::hash::IndexSet;

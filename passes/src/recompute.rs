@@ -1,5 +1,7 @@
 //! What passes share that compute values again at another place: which values are kept, how the others are written, and what keeps the computation where it is.
 
+// Tests: `passes/tests/loop_checkpoints.rs`, `passes/tests/loop_residuals.rs`, `passes/tests/rematerialize.rs`, `passes/tests/tie.rs`.
+
 pub(crate) mod bits;
 pub(crate) mod body;
 pub(crate) mod counted_loop;

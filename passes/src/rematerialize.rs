@@ -18,8 +18,8 @@
 //! a minimum cut (`recompute/cut.rs`) between the bytes kept and the time of computing again, both as memory traffic (`cost.rs`). What a segment computes again
 //! waits for the gradient that arrives there, by a tie as `tie` makes it, so that neither XLA's scheduler nor its merging of equal instructions undoes it.
 //!
-//! A byte that is kept costs what reading it takes, and writing it if it does not stand in memory anyway. A worth of memory above that makes more values be computed
-//! again, up to products, layer by layer. Without a budget the search measures the time of each choice (`run_time`), and takes none with which the program
+//! A byte that is kept costs what reading it takes, and writing it if it does not stand in memory anyway. Where memory counts for more than its traffic, more values are
+//! computed again, up to products, layer by layer. Without a budget the search measures the time of each choice (`run_time`), and takes none with which the program
 //! takes longer than `--max-slowdown` promises, in all segments or in some; where a budget is missed it takes what meets it.
 //!
 //! Sound because a value that is computed again is made by the same operations from the same operands, none of which has a side effect, and because it
@@ -43,7 +43,7 @@ use hlo_memory::cpu::{Stored, stored};
 use hlo_memory::{Bytes, Target};
 
 use crate::objective::NEGLIGIBLE;
-use crate::recompute::cut::WORTHS;
+use crate::recompute::cut::MEMORY_PRICES;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use choose::Plan;
 use layers::Layers;
@@ -88,7 +88,7 @@ fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Opt
     let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / NEGLIGIBLE));
     let Some(layers) = Layers::of(context, computation, least, stored) else { return Vec::new() };
     let mut plans: Vec<Plan> =
-        WORTHS.iter().filter_map(|&worth| choose::plan(context, &layers, worth as f64)).collect();
+        MEMORY_PRICES.iter().filter_map(|&worth| choose::plan(context, &layers, worth as f64)).collect();
     plans.dedup_by(|later, earlier| later.saved <= earlier.saved);
     if !context.misses_goal() {
         plans = plans.iter().flat_map(|plan| PARTS.map(|of| plan.part(context, &layers, of))).collect();
@@ -109,7 +109,8 @@ fn finding(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> Option<Fi
         condition("a value is computed again by the same operations from the same operands, without side effects"),
         condition("no value waits for something that is computed from it"),
     ];
-    let note = format!("{values} values of {segments} segments are computed again where they are used");
+    let plural = if segments == 1 { "" } else { "s" };
+    let note = format!("{values} values of {segments} segment{plural} are computed again where they are used");
     let outcome = Outcome::Rewrite { patch: written.patch, note, conditions };
     Some(Finding { instruction: written.owner, grade, wasted: plan.saved, outcome })
 }

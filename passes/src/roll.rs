@@ -41,7 +41,7 @@
 //! - `sharded`: the values lie across devices;
 //! - `hoisted-copy`: XLA:TPU would convert the whole stack that the loop reads to bf16 before it.
 
-// Tests: `passes/tests/roll.rs`.
+// Tests: `passes/tests/roll.rs`, `passes/tests/same_terms.rs`.
 
 mod body;
 mod chains;
@@ -107,7 +107,7 @@ pub(crate) fn local(module: &Module) -> Vec<ComputationId> {
 }
 
 /// Rows of three or more results that are computed alike, though perhaps from other arrays.
-pub(crate) fn alike_results(
+pub(crate) fn isomorphic_results(
     context: &Context<'_>,
     isomorphism: &Isomorphism,
     computation: ComputationId,
@@ -116,11 +116,15 @@ pub(crate) fn alike_results(
 }
 
 /// A hash of all that each value of a computation is computed from.
-pub(crate) type Works = SideTable<InstructionId, u64>;
+pub(crate) type ComputationHashes = SideTable<InstructionId, u64>;
 
 /// What the values of a computation are computed from.
-pub(crate) fn works(module: &Module, isomorphism: &Isomorphism, computation: ComputationId) -> Works {
-    isomorphism.works(module, computation)
+pub(crate) fn computation_hashes(
+    module: &Module,
+    isomorphism: &Isomorphism,
+    computation: ComputationId,
+) -> ComputationHashes {
+    isomorphism.hashes(module, computation)
 }
 
 /// Work that appears several times, and of which XLA, as the program stands, computes each once: the bytes of its results in all, and of
@@ -133,14 +137,14 @@ pub(crate) struct Repetition {
 
 impl Repetition {
     /// Among these instructions of one computation; those that no thread of XLA works on by themselves are left out.
-    pub(crate) fn among(module: &Module, works: &Works, ids: impl Iterator<Item = InstructionId>) -> Self {
+    pub(crate) fn among(module: &Module, hashes: &ComputationHashes, ids: impl Iterator<Item = InstructionId>) -> Self {
         let heavy = ids.filter(|&id| is_heavy(module.instruction(id).opcode));
         let mut seen = BTreeSet::new();
         let mut found = Self::default();
         for id in heavy {
             let weight = size::shape_size(module.shape(id)).unwrap_or_default().get();
             found.all = found.all.saturating_add(weight);
-            if seen.insert(works[id]) {
+            if seen.insert(hashes[id]) {
                 found.once = found.once.saturating_add(weight);
             }
         }
@@ -202,10 +206,10 @@ impl Rolled {
     }
 
     /// What the pass says about the copies.
-    fn finding(self, context: &Context<'_>, works: &Works) -> Finding {
+    fn finding(self, context: &Context<'_>, hashes: &ComputationHashes) -> Finding {
         let module = context.module;
         let (wasted, instruction) = (self.wasted(module), self.live_outs.owner(&self.copies));
-        let repetition = self.repetition(module, works);
+        let repetition = self.repetition(module, hashes);
         let outcome = match self.obstacle(context, wasted, repetition) {
             Some(reason) => Outcome::Missed(reason),
             None => Outcome::Rewrite {
@@ -221,10 +225,10 @@ impl Rolled {
     }
 
     /// What the copies compute again and again. Where all of them compute the same, XLA moves it out of the loop.
-    fn repetition(&self, module: &Module, works: &Works) -> Repetition {
-        let differs = |ids: &[InstructionId]| ids.iter().any(|&id| works[id] != works[ids[0]]);
+    fn repetition(&self, module: &Module, hashes: &ComputationHashes) -> Repetition {
+        let differs = |ids: &[InstructionId]| ids.iter().any(|&id| hashes[id] != hashes[ids[0]]);
         let columns = self.copies.computed().filter(|(_, column)| differs(&column.ids));
-        Repetition::among(module, works, columns.flat_map(|(_, column)| column.ids.iter().copied()))
+        Repetition::among(module, hashes, columns.flat_map(|(_, column)| column.ids.iter().copied()))
     }
 
     fn obstacle(&self, context: &Context<'_>, wasted: Bytes, repetition: Repetition) -> Option<Reason> {

@@ -1,8 +1,10 @@
 //! Programs so small that memory costs them no time, so that loops cannot win any.
 //!
 //! XLA:CPU asks for all temporaries of a run at once, and gives them back behind it. The C library keeps what is given back, up to 32 MiB in one piece
-//! (`DEFAULT_MMAP_THRESHOLD_MAX` in glibc's malloc.c); a larger piece goes back to the system, and each run pays for its pages again. Of 172 programs
-//! on one machine, all but three of those that needed more ran at 0.95 to 6 times their speed as loops, those that needed less at 0.6 to 2.
+//! (`DEFAULT_MMAP_THRESHOLD_MAX` in glibc's malloc.c); a larger piece goes back to the system, and each run pays for its pages again. Above that
+//! size nearly all programs ran as fast or faster as loops, below it many ran slower (docs/measured/log.md, "Figures behind constants").
+
+// Tests: `passes/tests/chunk_time.rs`.
 
 use hlo_memory::Bytes;
 

@@ -2,6 +2,8 @@
 //!
 //! One finding, because what the changes of all places take together is held against the peak.
 
+// Tests: `passes/tests/speed.rs`.
+
 use hlo_ir::edit::Patch;
 use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};
@@ -17,7 +19,7 @@ pub(crate) type New<'a> = &'a dyn Fn(InstructionId) -> bool;
 
 /// What the finding of a pass says.
 #[derive(Clone, Copy)]
-pub(crate) struct Words {
+pub(crate) struct FindingText {
     /// How equal the results stay, which decides what may be changed: everything that the run made, or only loops that keep less than every bit anyway.
     pub(crate) grade: Grade,
     /// What is changed: one of them, and several.
@@ -31,17 +33,17 @@ pub(crate) struct Words {
 /// The finding of a pass that makes this change, if it changes anything. On CPU only: kernels of other compilers are others.
 pub(crate) fn find(
     context: &Context<'_>,
-    words: &Words,
+    text: &FindingText,
     patch: impl FnOnce(&Module, New<'_>) -> Change,
 ) -> Option<Finding> {
     if context.options.target != Target::Cpu || context.origins.is_none() {
         return None;
     }
-    let change = match words.grade {
+    let change = match text.grade {
         Grade::Bitwise => patch(context.module, &|id| context.is_new(id)),
         _ => patch(context.module, &|id| context.is_in_inexact_loop(id)),
     };
-    change.finding(words)
+    change.finding(text)
 }
 
 /// A change for speed as it grows.
@@ -79,16 +81,16 @@ impl Change {
         self.sites.push(site);
     }
     /// The finding, if anything is changed.
-    fn finding(self, words: &Words) -> Option<Finding> {
+    fn finding(self, text: &FindingText) -> Option<Finding> {
         let &instruction = self.sites.first().filter(|_| !self.patch.is_empty())?;
-        let ([one, several], changed) = (words.places, words.changed);
+        let ([one, several], changed) = (text.places, text.changed);
         let note = match self.sites.len() {
             1 => format!("{one} {changed}"),
             count => format!("{count} {several} {changed}"),
         };
-        let conditions = vec![Condition { text: words.because.to_owned(), discharged_by: "structure" }];
+        let conditions = vec![Condition { text: text.because.to_owned(), discharged_by: "structure" }];
         let outcome = Outcome::Rewrite { patch: self.patch, note, conditions };
-        Some(Finding { instruction, grade: words.grade, wasted: Bytes::ZERO, outcome })
+        Some(Finding { instruction, grade: text.grade, wasted: Bytes::ZERO, outcome })
     }
     /// Makes the change.
     #[cfg(test)]

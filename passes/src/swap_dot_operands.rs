@@ -2,9 +2,8 @@
 //!
 //! Waste, of run time: XLA:CPU's library contracts the last dimension of the left operand. Any other product is left to Eigen. Where the last
 //! dimension of the right operand is contracted, the library makes the product with operands swapped: weights of attention `[1024,1024]` times
-//! `[1024,64]` take a quarter of the time. Where neither is, Eigen packs a left operand that is contracted along columns number by number, however
-//! few columns the other one has. The product of `[16384,1024]` and `[16384,64]` over the rows spent most of its time on packing, and takes a third
-//! of it with the operands swapped. What is computed is even computed along columns, if it is for this product alone, as behind a softmax.
+//! `[1024,64]` are an example. Where neither is, Eigen packs a left operand that is contracted along columns number by number, however
+//! few columns the other one has. The product of `[16384,1024]` and `[16384,64]` over the rows spends most of its time on packing. What is computed is even computed along columns, if it is for this product alone, as behind a softmax.
 //!
 //! ```text
 //! %p = f32[1024,64] dot(%x, %b),                    =>   %p.1 = f32[64,1024] dot(%b, %x),
@@ -32,11 +31,11 @@
 use hlo_ir::{Instruction, Module};
 use hlo_memory::Target;
 
-use crate::speed::{self, Change, New, SHARE_OF_PEAK, Words};
-use crate::swapped_dot::{self, MUCH, Side};
+use crate::speed::{self, Change, FindingText, New, SHARE_OF_PEAK};
+use crate::swapped_dot::{self, MUCH_LARGER, Side};
 use crate::{Context, Finding, Grade, Machine, Pass, PassKind};
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::HloExact,
     places: ["a product", "products"],
     changed: "with swapped operands",
@@ -62,7 +61,7 @@ impl Pass for SwapDotOperands {
         Some(SHARE_OF_PEAK)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 
@@ -83,8 +82,10 @@ fn is_slow(module: &Module, inst: &Instruction) -> bool {
 
 /// Whether the library would take the right operand as a left one, and what is transposed behind the product is a small part of it.
 fn is_missed(right: &Side, left: &Side) -> bool {
-    // The library spares a microsecond for each KiB, two more kernels for the result take twenty.
-    right.in_rows && right.bytes >= Machine::of(Target::Cpu).least_kernel() && right.depth / MUCH as i64 >= left.columns
+    // Packing that is saved has to take longer than two more kernels for the result.
+    right.in_rows
+        && right.bytes >= Machine::of(Target::Cpu).least_kernel()
+        && right.depth / MUCH_LARGER as i64 >= left.columns
 }
 
 /// Whether more numbers are packed less, with operands swapped, than are written and read to transpose the result.

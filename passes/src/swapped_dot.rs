@@ -1,5 +1,7 @@
 //! A product of arrays with its operands swapped, behind a transposition that XLA does not take back.
 
+// Tests: `passes/tests/dot_operands.rs`.
+
 use hlo_ir::edit::Patch;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, DotDims, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 use hlo_memory::{Bytes, size};
@@ -22,7 +24,7 @@ pub(crate) fn swap(module: &Module, product: InstructionId, patch: &mut Patch) {
     changed.shape = Shape::Array(ArrayShape::new(result.element_type, dims)).into();
     swap_operands(&mut changed);
     let changed = patch.add(inst.parent, changed);
-    patch.stems_from(changed, product);
+    patch.set_origin(changed, product);
     let mut block = patch.instruction(module, changed).clone();
     block.operands = [changed].into_iter().collect();
     let kept = identity_call(patch, inst.parent, &block);
@@ -47,7 +49,7 @@ fn swap_operands(inst: &mut Instruction) {
 
 /// How many times as much a swap spares as is done instead: bytes that are not copied and those that are, columns of the operand that is not packed and of the other one, which is,
 /// and how deep the sum is and what is transposed behind it wide.
-pub(crate) const MUCH: u64 = 4;
+pub(crate) const MUCH_LARGER: u64 = 4;
 
 /// One operand of a product as a matrix.
 pub(crate) struct Side {

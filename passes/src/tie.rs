@@ -28,7 +28,7 @@
 //! Stays away from scheduled modules, and from equal pieces, which XLA computes once (`repeated`). Every change is kept only if the estimate
 //! of the default schedule falls. On XLA:TPU pieces with products are left alone, which it runs one after the other by itself.
 
-// Tests: `passes/tests/tie.rs`.
+// Tests: `passes/tests/same_terms.rs`, `passes/tests/tie.rs`.
 
 mod copies;
 mod recompute;

@@ -33,7 +33,7 @@
 //! - bitcasts within a byte (`sub-byte`) or between arrays of different sizes (`padded-bitcast`);
 //! - fusions without a body (`no-callee`), and bodies that would grow beyond two million instructions (`too-large`).
 
-// Tests: `passes/tests/unfuse.rs`.
+// Tests: `passes/tests/unfuse.rs`, `tests/unfuse.rs`.
 
 mod bitcast;
 mod build;

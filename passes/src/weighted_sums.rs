@@ -1,10 +1,9 @@
 //! Weights rows in a kernel of their own before they are summed.
 //!
 //! Waste, of run time: XLA:CPU hands a sum to a library together with the product that is summed. The library takes the two for a product of a
-//! vector and an array with several dimensions, and computes that number by number, which takes some ten times as long as the product and the sum
+//! vector and an array with several dimensions, and computes that number by number, which takes much longer than the product and the sum
 //! one after the other. Sums over another dimension than the first, of two-dimensional arrays, and of what is not a product are as fast together as
-//! apart. Clipped gradients of single examples (`per-example-gradient` of `tests/referee/families.py`) ran at half of the speed of the program
-//! without loop, and run at twice its speed with the call.
+//! apart. Clipped gradients of single examples are an example (`per-example-gradient` of `tests/referee/families.py`).
 //!
 //! ```text
 //! %w = f32[16,128,128] broadcast(%c), dimensions={0}   =>   %w = f32[16,128,128] broadcast(%c), dimensions={0}
@@ -27,13 +26,13 @@ use hlo_ir::graph::Users;
 use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
 
 use crate::fusion_barrier::{is_worth_a_kernel, read_through_identity};
-use crate::speed::{self, Change, New, Words};
+use crate::speed::{self, Change, FindingText, New};
 use crate::{Context, Finding, Grade, Pass, PassKind};
 
 /// What is weighted before it is summed may take half of the peak: both at once take ten times as long.
 const SHARE_OF_PEAK_SUMMED: u64 = 2;
 
-const WORDS: Words = Words {
+const TEXT: FindingText = FindingText {
     grade: Grade::HloExact,
     places: ["a sum", "sums"],
     changed: "of rows that are weighted before",
@@ -59,7 +58,7 @@ impl Pass for WeightedSums {
         Some(SHARE_OF_PEAK_SUMMED)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        speed::find(context, &WORDS, patch).into_iter().collect()
+        speed::find(context, &TEXT, patch).into_iter().collect()
     }
 }
 

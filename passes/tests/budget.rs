@@ -1,4 +1,6 @@
 //! What is done for a budget: no more than it takes, and what costs run time only where nothing else fits.
+//!
+//! Pins `passes/src/manager.rs`, `passes/src/objective.rs`.
 
 mod common;
 

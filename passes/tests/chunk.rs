@@ -1,4 +1,6 @@
 //! `chunk` on random programs that are run before and after.
+//!
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/build.rs`, `passes/src/chunk/emit.rs`.
 
 mod chunking;
 mod common;

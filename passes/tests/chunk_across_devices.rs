@@ -1,4 +1,6 @@
 //! `chunk`: loops of programs that are yet to be divided: what lies across devices would take collectives for each block.
+//!
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/sharding.rs`.
 
 mod chunking;
 mod common;

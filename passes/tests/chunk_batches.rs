@@ -1,4 +1,6 @@
 //! `chunk`: batches of scatters whose indices are too narrow to count them.
+//!
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/sink.rs`, `passes/src/flow/indexed.rs`.
 
 mod chunking;
 mod common;

@@ -1,5 +1,7 @@
 //! What `chunk` does to every program of the corpus, as a diff without metadata. Where it finds nothing to do, calls are inlined
 //! first, as the default pipeline does.
+//!
+//! Pins `passes/src/chunk.rs`.
 
 mod common;
 

@@ -1,4 +1,6 @@
 //! `chunk`: bodies of `shard_map`: their shapes are those of one device, so their rows may be cut.
+//!
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/sharding.rs`.
 
 mod chunking;
 mod common;

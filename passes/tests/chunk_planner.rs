@@ -1,4 +1,6 @@
 //! `chunk`: loops grown from the largest values: random programs before and after, and what becomes of programs of one kind each.
+//!
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/seeded_planner.rs`, `passes/src/chunk/accumulate.rs`, `passes/src/chunk/convolve.rs`.
 
 mod chunking;
 mod common;

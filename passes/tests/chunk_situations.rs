@@ -1,4 +1,6 @@
 //! `chunk` in every special situation, one test each: what the loop looks like, or why there is none.
+//!
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/candidates.rs`, `passes/src/chunk/apply.rs`.
 
 mod chunking;
 mod common;

@@ -1,4 +1,6 @@
 //! `chunk`: what the pass does for other compilers than XLA:CPU: which loops are worth it there, and how many iterations they may have.
+//!
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/devices.rs`, `passes/src/chunk/bf16_accumulator.rs`, `passes/src/objective.rs`.
 
 mod chunking;
 mod common;

@@ -1,4 +1,6 @@
 //! `dead-code`: what goes and what stays.
+//!
+//! Pins `passes/src/dead_code.rs`.
 
 mod common;
 

@@ -1,4 +1,6 @@
 //! `direct-index` over its corpus: what it finds, why it is sound, and the text it makes.
+//!
+//! Pins `passes/src/direct_index.rs`.
 
 mod common;
 

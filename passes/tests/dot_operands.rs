@@ -1,4 +1,6 @@
 //! `dot-operands`: of which products the operands are changed, and to what.
+//!
+//! Pins `passes/src/dot_operands.rs`, `passes/src/swapped_dot.rs`.
 
 mod common;
 

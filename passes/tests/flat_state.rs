@@ -1,4 +1,6 @@
 //! `flat-state`: the text it makes, what it leaves alone, and what later passes then see.
+//!
+//! Pins `passes/src/flat_state.rs`, `passes/src/loops.rs`.
 
 mod common;
 

@@ -1,5 +1,8 @@
 //! Dimension flow against the meaning of the opcodes: for random instructions, each dimension and each block, the block of the result is
 //! what the restricted instruction computes from the blocks of the operands that `pull` asks for.
+//!
+//! Pins `passes/src/flow/mod.rs`, `passes/src/flow/movement.rs`, `passes/src/flow/indexed.rs`, `passes/src/flow/windowed.rs`,
+//! `passes/src/flow/contract.rs`, `passes/src/flow/restrict.rs`.
 
 mod flow_cases;
 mod interpreter;

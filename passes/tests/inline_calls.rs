@@ -1,4 +1,6 @@
 //! `inline-calls`: the text it makes, what it leaves alone, and its part in the default pipeline.
+//!
+//! Pins `passes/src/inline_calls.rs`, `passes/src/bounds.rs`.
 
 mod common;
 

@@ -1,5 +1,7 @@
 //! Layers of a model, each of which holds as much as the peak: none of them is worth rewriting alone, all of them together are, and the search takes no longer
 //! for more layers.
+//!
+//! Pins `passes/src/manager.rs`.
 
 use hlo_memory::{ModelEstimator, Target};
 use hlo_passes::manager::{RunReport, default_pipeline, run};

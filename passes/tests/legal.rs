@@ -1,4 +1,6 @@
 //! Legal modules on which the default passes once stopped with an internal error: each is rewritten, in small blocks too.
+//!
+//! Pins `passes/src/manager.rs`, `passes/src/chunk.rs`.
 
 use hlo_ir::text;
 use hlo_memory::{Bytes, ModelEstimator};

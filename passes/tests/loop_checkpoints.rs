@@ -1,4 +1,6 @@
 //! `loop-checkpoints`: when steps of a loop are run again from checkpoints, and when their stacks stay: results by an interpreter, and one thing wrong at a time.
+//!
+//! Pins `passes/src/loop_checkpoints.rs`, `passes/src/loops.rs`, `passes/src/recompute.rs`.
 
 mod common;
 mod interpreter;

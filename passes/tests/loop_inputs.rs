@@ -1,4 +1,6 @@
 //! `loop-inputs`: when rows of a loop's input are computed in the loop, and when they stay: one loop that reads rows, and one thing wrong at a time.
+//!
+//! Pins `passes/src/loop_inputs.rs`, `passes/src/loops.rs`.
 
 mod common;
 
@@ -91,7 +93,7 @@ fn rows_are_computed_where_they_are_read() {
 }
 
 #[test]
-fn what_the_loop_hands_on_already_is_not_carried_twice() {
+fn what_the_loop_forwards_already_is_not_carried_twice() {
     // The value is a part of the state's other array: nothing takes its place, and a number fills it.
     let diff = rewritten(with(&[
         ("s32[8], s32[4,8])", "s32[8], s32[4,8], s32[4,8])"),

@@ -1,4 +1,6 @@
 //! `loop-inputs`: when rows that cost more than to read them are computed in a loop: each is taken once, and large or beside long steps.
+//!
+//! Pins `passes/src/loop_inputs.rs`.
 
 mod common;
 

@@ -1,4 +1,6 @@
 //! `loop-residuals`: when rows of a stack are computed again, and when they stay: one loop that stacks, one that reads, and one thing wrong at a time.
+//!
+//! Pins `passes/src/loop_residuals.rs`, `passes/src/loops.rs`, `passes/src/recompute.rs`.
 
 mod common;
 

@@ -1,4 +1,6 @@
 //! The manager's rules, one test each, with passes and estimators that do one thing.
+//!
+//! Pins `passes/src/manager.rs`, `passes/src/pass.rs`.
 
 mod common;
 
@@ -33,13 +35,9 @@ fn shrink(module: &Module, id: InstructionId, rows: i64, note: &str) -> Finding 
         Instruction::new("small", Shape::array(hlo_ir::ElementType::F32, [rows, 4]), Opcode::Broadcast, [source])
             .with(Attribute::ints(AttrKey::Dimensions, [1]));
     let small = patch.add(parent, small);
-    let slice =
-        Instruction::new("row", module.instruction(id).shape.clone(), Opcode::Slice, [small]).with(Attribute::new(
-            AttrKey::Slice,
-            hlo_ir::AttrValue::Slice(
-                [hlo_ir::attribute::SliceDim::full(1), hlo_ir::attribute::SliceDim::full(4)].into(),
-            ),
-        ));
+    let dims = [1, 4].map(hlo_ir::attribute::SliceDim::full);
+    let slice = Instruction::new("row", module.instruction(id).shape.clone(), Opcode::Slice, [small])
+        .with(Attribute::new(AttrKey::Slice, hlo_ir::AttrValue::Slice(dims.into())));
     let slice = patch.add(parent, slice);
     patch.replace(id, slice);
     finding(id, Bytes(1 << 16), patch, note)

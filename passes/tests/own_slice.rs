@@ -1,4 +1,6 @@
 //! `own-slice`: which values every device computes only its part of, and how.
+//!
+//! Pins `passes/src/own_slice.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,6 @@
 //! Two rewrites at once: those that save something only together are made together or not at all, and of those that cannot both be made one is.
+//!
+//! Pins `passes/src/manager.rs`.
 
 mod common;
 

@@ -1,4 +1,7 @@
 //! What the range analysis knows, fact by fact.
+//!
+//! Pins `passes/src/range/mod.rs`, `passes/src/range/arithmetic.rs`, `passes/src/range/calls.rs`, `passes/src/range/loops.rs`,
+//! `passes/src/range/movement.rs`, `passes/src/range/refine.rs`, `passes/src/bounds.rs`.
 
 mod common;
 

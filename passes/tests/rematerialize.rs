@@ -1,4 +1,6 @@
 //! `rematerialize`: what of a step is computed again, and what is kept: layers that widen and narrow again, and one thing different at a time.
+//!
+//! Pins `passes/src/rematerialize.rs`, `passes/src/recompute.rs`.
 
 mod common;
 

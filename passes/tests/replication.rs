@@ -1,4 +1,6 @@
 //! `replication`: what is said about arrays that every device holds a copy of.
+//!
+//! Pins `passes/src/replication.rs`.
 
 mod common;
 

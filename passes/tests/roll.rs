@@ -1,4 +1,6 @@
 //! What `roll` finds in hand-written modules, what it emits, and why it stays away.
+//!
+//! Pins `passes/src/roll.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

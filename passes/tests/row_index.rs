@@ -1,4 +1,6 @@
 //! `row-index`: which index components become batches of rows, and what is left of the index.
+//!
+//! Pins `passes/src/row_index.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

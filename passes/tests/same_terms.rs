@@ -1,5 +1,7 @@
 //! A checker of rewritten programs that shares no code with the passes: every element of every result must be built by the same operations
 //! from the same elements of the arguments, in the same order. Floats are terms here, not numbers; integers are computed.
+//!
+//! Pins `passes/src/chunk.rs`, `passes/src/roll.rs`, `passes/src/tie.rs`.
 
 mod common;
 mod interpreter;
@@ -144,7 +146,7 @@ fn handing_on_otherwise(module: &Module, random: &mut Random) -> Option<Module> 
 }
 
 #[test]
-fn loops_that_hand_their_elements_on_otherwise_are_built_the_same_way() {
+fn loops_that_forward_their_elements_otherwise_are_built_the_same_way() {
     let (mut compared, mut random) = (0, Random(1));
     for path in programs() {
         let before = read(&path);

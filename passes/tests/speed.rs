@@ -1,4 +1,6 @@
 //! Passes of kind `speed`, which run once the search has ended: the same results, faster forms, and no more memory than they are worth.
+//!
+//! Pins `passes/src/speed.rs`, `passes/src/fusion_barrier.rs`.
 
 mod chunking;
 mod common;

@@ -1,4 +1,6 @@
 //! What `tie` lets wait, and that it does so once.
+//!
+//! Pins `passes/src/tie.rs`, `passes/src/recompute.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,5 +1,7 @@
 //! The traps of planning loops over blocks, one test each: what a planner gets wrong when it forgets a condition. T2, T13 and T14 show on
 //! floats and in a running process only, so XLA runs them (`tests/traps.rs` of the whole tool).
+//!
+//! Pins `passes/src/chunk.rs`.
 
 mod chunking;
 mod common;

@@ -1,4 +1,6 @@
 //! `unfuse`: the text it makes, what it refuses, and its part in the default pipeline.
+//!
+//! Pins `passes/src/unfuse.rs`.
 
 mod common;
 

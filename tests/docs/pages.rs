@@ -144,16 +144,22 @@ pub(crate) fn constant(source: &str, name: &str) -> Option<f64> {
 /// Reason codes that stand in the sources of the passes.
 pub(crate) fn codes() -> BTreeSet<String> {
     let code = Regex::new(r#"\bcode: "([a-z-]+)""#).unwrap();
-    let mut files = Vec::new();
-    sources(&root().join("passes/src"), &mut files);
     let mut found = BTreeSet::new();
-    for file in files {
+    for file in sources_of("passes/src") {
         let source = fs::read_to_string(file).unwrap();
         let source = source.split("#[cfg(test)]").next().unwrap();
         found.extend(code.captures_iter(source).map(|code| code[1].to_owned()));
     }
     assert!(found.len() > 20, "codes are not written as this test reads them");
     found
+}
+
+/// Rust files below a folder.
+pub(crate) fn sources_of(folder: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    sources(&root().join(folder), &mut files);
+    assert!(!files.is_empty(), "{folder} has no sources");
+    files
 }
 
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -208,7 +214,10 @@ fn with_links(text: &str) -> String {
 fn footer(name: &str) -> String {
     let source = format!("passes/src/{}.rs", name.replace('-', "_"));
     let code = text(&source);
-    let named = code.split('`').filter(|part| part.starts_with("passes/tests/"));
+    let is_test = |part: &&str| {
+        part.starts_with("passes/tests/") || part.starts_with("tests/") && !part.starts_with("tests/referee/")
+    };
+    let named = code.split('`').filter(is_test);
     let tests: BTreeSet<String> = named.map(|path| format!("[{path}](../../{path})")).collect();
     let tests = if tests.is_empty() { "in the source".to_owned() } else { Vec::from_iter(tests).join(", ") };
     format!(
@@ -235,7 +244,7 @@ fn rules() -> String {
                     rule against an interpreter, on random instructions, in the test `blocks_of_the_result_come_from_blocks_of_the_operands`: \
                     `cargo test -p hlo-passes --test flow`. Its snapshot pins what each rule answers: \
                     `passes/tests/snapshots/flow__blocks_of_the_result_come_from_blocks_of_the_operands.snap`; the comment on `name` in that test \
-                    explains its letters. The functions in the last column, in `passes/tests`, draw the instructions.\n\n\
+                    explains its letters. The functions in the last column, in `passes/tests`, draw the instructions. `hlo-opt --explain OPCODE` prints a row.\n\n\
                     A value whose opcode has no rule stays in memory; the loop reads it from there. What a loop ends in (its sinks) is decided in \
                     `passes/src/chunk/sink.rs`.\n\n\
                     | Opcode | What a block of rows needs | Rule | Cases |\n|---|---|---|---|\n"

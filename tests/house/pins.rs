@@ -1,5 +1,5 @@
 //! Tests and the files that they pin name each other: the header of a test has a line `Pins`, and behind the header of a source stands `// Tests:`.
-//! Passes name their tests in the same way, which `passes/tests/registry.rs` compares.
+//! A pass names every test that is called after it, which `passes/tests/registry.rs` compares.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,12 +40,15 @@ fn tests(source: &str) -> BTreeSet<String> {
     named(&crate::common::text(source), "//", "Tests:")
 }
 
+/// Test files, and those that are the first of a folder.
 fn all_tests() -> Vec<String> {
-    ["ir/tests", "memory/tests", "tests"].iter().flat_map(|folder| files(folder, false)).collect()
+    let folders = ["ir/tests", "memory/tests", "passes/tests", "tests"];
+    let below = folders.iter().flat_map(|folder| files(folder, true)).filter(|file| file.ends_with("/main.rs"));
+    folders.iter().flat_map(|folder| files(folder, false)).chain(below).collect()
 }
 
 fn all_sources() -> Vec<String> {
-    ["ir/src", "memory/src", "src"].iter().flat_map(|folder| files(folder, true)).collect()
+    ["ir/src", "memory/src", "passes/src", "src"].iter().flat_map(|folder| files(folder, true)).collect()
 }
 
 #[test]

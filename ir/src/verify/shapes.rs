@@ -38,7 +38,7 @@ fn fits(opcode: Opcode, written: &Shape, implied: &Shape, mix: bool) -> bool {
     }
 }
 
-/// Element types must be the same; but a dot or convolution may return any type it likes, and XLA:TPU rounds or widens floats
+/// Element types must be the same; but a dot or convolution may return any type, and XLA:TPU rounds or widens floats
 /// on the way through instructions that only move data.
 fn same_elements(opcode: Opcode, written: ElementType, implied: ElementType) -> bool {
     use Opcode as O;

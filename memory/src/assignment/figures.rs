@@ -193,7 +193,7 @@ pub(super) fn unquoted(name: &str) -> SmolStr {
     if name.contains('\\') { name.replace("\\'", "'").into() } else { name.into() }
 }
 
-/// Whether an opcode hands on what others made.
+/// Whether an opcode forwards what others made.
 const fn carries(opcode: Opcode) -> bool {
     use Opcode as O;
     matches!(

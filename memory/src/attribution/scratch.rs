@@ -18,7 +18,7 @@ mod tiles;
 const LISTED: usize = 10;
 
 /// What the library fusion with most scratch of its own takes. Fusions run one after the other, or wait for each other's threads. Tiles do not
-/// count: they are as large as the library likes, and no rewrite is worth its while for them. Nor do convolutions of what was convolved, which
+/// count: the library decides how large they are, and no rewrite is worth its while for them. Nor do convolutions of what was convolved, which
 /// took anything between nothing and all of it: a rewrite that takes them out of the library would raise XLA's own total for sure.
 pub(crate) fn most_hidden(assignment: &Assignment<'_>) -> Bytes {
     let module = assignment.module();

@@ -1,5 +1,7 @@
 //! Reductions and contractions along the rows: what a block adds to them, and what the loop starts from.
 
+// Tests: `passes/tests/chunk_planner.rs`.
+
 use hlo_ir::module::Payload;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 use smol_str::{SmolStr, format_smolstr};
@@ -82,7 +84,7 @@ pub(super) fn combine(
         partial.operands.push(emitter.patch.add(emitter.target, start.with_payload(Payload::Literal(text.into()))));
     }
     let partial = emitter.add_in_order(partial);
-    emitter.patch.stems_from(partial, sink.inst);
+    emitter.patch.set_origin(partial, sink.inst);
     let name = format_smolstr!("{}.so_far", emitter.module.instruction(sink.inst).name);
     let mut sum = Instruction::new(name, Shape::Array(array).into(), opcode, [so_far, partial]);
     let source = metadata(emitter.module.instruction(sink.inst));

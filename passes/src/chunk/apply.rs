@@ -1,5 +1,7 @@
 //! Emits the sinks of a loop on one block: everything but what is cut into blocks is as in the original.
 
+// Tests: `passes/tests/chunk_situations.rs`.
+
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, Attribute, ElementType, Instruction, InstructionId, Opcode};
 use smol_str::format_smolstr;
@@ -63,7 +65,7 @@ fn scatter(
     let shapes: Option<Vec<ShapeRef>> = scatter.shape.as_tuple().map(<[ShapeRef]>::to_vec);
     let name = scatter.name.clone();
     let scattered = emitter.patch.add(emitter.target, scatter);
-    emitter.patch.stems_from(scattered, sink.inst);
+    emitter.patch.set_origin(scattered, sink.inst);
     let Some(shapes) = shapes else { return vec![scattered] };
     let element = |(index, shape)| {
         let mut element = Instruction::new(name.clone(), shape, Opcode::GetTupleElement, [scattered])

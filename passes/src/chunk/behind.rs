@@ -5,6 +5,8 @@
 //! one. So arrays that the library kept wide are written in `f32`, and what it kept wide behind them is `f32` too, up to the fusion's result, which is
 //! rounded once.
 
+// Tests: `passes/tests/chunk_grades.rs`.
+
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, AttrValue, ElementType, Instruction, InstructionId, Module, Opcode};
@@ -96,7 +98,7 @@ impl Behind {
             self.wide.insert(id, wide);
         }
         let result = rounded(context.module, patch, wide);
-        patch.stems_from(result, id);
+        patch.set_origin(result, id);
         Some(result)
     }
 

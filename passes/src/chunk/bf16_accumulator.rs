@@ -1,10 +1,12 @@
 //! Accumulators of `bf16` scatters that are carried as `f32`.
 //!
 //! XLA:CPU scatters no `bf16`: it widens operand and updates, rounds what the combiner returns, and narrows the result. Of a scatter inside a
-//! loop it would widen and narrow the whole accumulator for every block, which took nine tenths of the time of an embedding's gradient.
+//! loop it would widen and narrow the whole accumulator for every block, most of the time of an embedding's gradient.
 //! Widened before the loop and narrowed behind it, the accumulator holds the same numbers all the time: the combiner rounds each.
 //!
 //! Source: `FloatNormalization` (xla/hlo/transforms/simplifiers/float_normalization.cc).
+
+// Tests: `passes/tests/chunk_targets.rs`.
 
 use crate::hash::IndexMap;
 use hlo_ir::edit::Patch;

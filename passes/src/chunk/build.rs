@@ -1,5 +1,7 @@
 //! Builds the loop: a `while` that carries a counter, the accumulators and the values it reads, then the rest rows.
 
+// Tests: `passes/tests/chunk.rs`.
+
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
@@ -14,7 +16,7 @@ use super::accumulate;
 use super::apply::{apply, is_zeros};
 use super::behind::Behind;
 use super::bf16_accumulator::{self, Combiners};
-use super::emit::{At, Done, Emitter, Memory};
+use super::emit::{At, Emitted, Emitter, Memory};
 use super::excess;
 use super::faithful::guarded;
 use super::planned::Planned;
@@ -325,7 +327,7 @@ impl Builder<'_> {
             wide: &self.wide,
             memory,
             metadata: self.metadata.clone(),
-            done: Done::default(),
+            done: Emitted::default(),
         }
     }
 
@@ -344,7 +346,7 @@ impl Builder<'_> {
     fn shield(&mut self, mut results: Vec<InstructionId>) -> Vec<InstructionId> {
         let mut next = 0;
         for sink in self.sinks {
-            if matches!(sink.sum, Sum::Behind(_) | Sum::Loose) {
+            if matches!(sink.sum, Sum::Behind(_) | Sum::Inexact) {
                 let (shape, name) = (self.shape(results[next]), format_smolstr!("{}.result", self.name));
                 results[next] =
                     self.add(self.parent, Instruction::new(name, shape, Opcode::OptBarrier, [results[next]]));

@@ -5,6 +5,8 @@
 //! do not conflict, and those larger than any cache were fetched anyway. Two scatters that share little but indices run faster in loops of their own for the same
 //! reason. The measurements stand in docs/measured/log.md.
 
+// Tests: `passes/tests/chunk_time.rs`.
+
 use crate::hash::IndexSet;
 use hlo_ir::{InstructionId, Opcode};
 use hlo_memory::size::shape_size;
@@ -21,11 +23,11 @@ use crate::small_programs::asks_for_memory;
 
 /// Part of the arguments and results, as a divisor, that blocks may take for it.
 const SHARE: u64 = 4;
-/// Bytes that loops must spare for each update to be worth the turns, if nobody asks for memory and there is [enough of it](AT_HAND): that pays for the lines. (With 4.2 million rows, small blocks that spared 7 to 15 bytes each ran at 0.49
-/// to 0.84 of the original's speed, those that spared 19, 31, 50 and 63 at 0.95, 0.88, 0.89 and 0.95.)
-const PAYS: u64 = 16;
+/// Bytes that loops must save for each update to be worth the cache lines that they fetch again, if nobody asks for memory and there is [enough of it](AT_HAND):
+/// with these, loops keep about the speed of the original (docs/measured/log.md, "Figures behind constants").
+const LEAST_PER_UPDATE: u64 = 16;
 /// What is said where they spare less.
-pub(super) const NOT_WORTH: &str = "would alternate between tables that fit the processor's caches one by one only, and save little for that; \
+pub(super) const SAVES_LITTLE: &str = "would alternate between tables that fit the processor's caches one by one only, and save little for that; \
                                     `--chunk-bytes`, `--objective=memory` or a `--budget` asks for memory all the same";
 
 /// Fewest rows of a block, of which each takes `row_bytes`: 1 where tables do not matter, or memory matters more.
@@ -41,10 +43,14 @@ pub(super) fn fewest_rows(context: &Context<'_>, sinks: &[&Sink], region: &Regio
 }
 
 /// Bytes that loops must spare for the turns that they take between tables: none where they take none, or where memory is asked for.
-pub(super) fn worth<'l>(context: &Context<'_>, loops: impl Iterator<Item = (&'l [&'l Sink], &'l Region)>) -> Bytes {
+pub(super) fn least_saving<'l>(
+    context: &Context<'_>,
+    loops: impl Iterator<Item = (&'l [&'l Sink], &'l Region)>,
+) -> Bytes {
     let conflicting = loops.filter(|(sinks, region)| conflicting_bytes(context, sinks, region).is_some());
     let places = |sinks: &[&Sink]| sinks.iter().map(|sink| sink.rows.max(1) as u64).max().unwrap_or(1) * updates(sinks);
-    let bytes = conflicting.map(|(sinks, _)| places(sinks).saturating_mul(PAYS)).fold(0, u64::saturating_add);
+    let bytes =
+        conflicting.map(|(sinks, _)| places(sinks).saturating_mul(LEAST_PER_UPDATE)).fold(0, u64::saturating_add);
     // Turns may take twice the time, for which there is no reason below twice as much memory.
     if asks_for_memory(context) { Bytes::ZERO } else { (AT_HAND + AT_HAND).min(Bytes(bytes)) }
 }

@@ -1,5 +1,7 @@
 //! Which scatters gain from a loop, which share one, and which loops must come together.
 
+// Tests: `passes/tests/chunk_situations.rs`.
+
 use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};

@@ -4,6 +4,8 @@
 //! (`xla/service/cpu/conv_canonicalization.cc`). In a loop such a convolution is left to nested loops over single numbers: ten times as slow, and
 //! a sum of 102,400 terms in a row was 44 times as far from the truth.
 
+// Tests: `passes/tests/chunk_planner.rs`.
+
 use hlo_ir::attribute::AttrValue;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, ConvDims, ElementType, Instruction, InstructionId, Opcode, Shape};
 

@@ -1,5 +1,7 @@
 //! What stands between a loop and compilers of other devices.
 
+// Tests: `passes/tests/chunk_targets.rs`.
+
 use crate::hash::IndexSet;
 use hlo_ir::{DotDims, ElementType, InstructionId, Module, Opcode};
 use hlo_memory::Target;

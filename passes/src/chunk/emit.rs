@@ -1,5 +1,7 @@
 //! Emits blocks: each block of a region once, operands first, into a loop body or behind the loop for the rest rows.
 
+// Tests: `passes/tests/chunk.rs`.
+
 use std::collections::BTreeMap;
 
 use crate::hash::IndexMap;
@@ -42,7 +44,7 @@ pub(super) struct Emitter<'a> {
     pub(super) for_cpu: bool,
     /// Metadata for instructions without a counterpart in the original.
     pub(super) metadata: Option<Attribute>,
-    pub(super) done: Done,
+    pub(super) done: Emitted,
 }
 
 /// Where values that stand in memory are found.
@@ -56,7 +58,7 @@ pub(super) struct Memory {
 
 /// What has been emitted already.
 #[derive(Default)]
-pub(super) struct Done {
+pub(super) struct Emitted {
     blocks: BTreeMap<Block, InstructionId>,
     /// Instructions with several results, by the block of any of their results; loops also by the elements that are cut.
     tuples: BTreeMap<(Block, Vec<bool>), InstructionId>,
@@ -88,7 +90,7 @@ impl Emit for Emitter<'_> {
     fn emit_one(&mut self, block: Block, operands: &[InstructionId]) -> Option<InstructionId> {
         let source = self.region.blocks.get(&block)?.clone();
         let id = self.emit_source(block, &source, operands);
-        self.patch.stems_from(id, block.value.inst);
+        self.patch.set_origin(id, block.value.inst);
         Some(id)
     }
 }

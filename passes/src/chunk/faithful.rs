@@ -9,6 +9,8 @@
 //!
 //! Source: `LibraryRewriter` (xla/backends/cpu/transforms/library_rewriter.cc), xla/backends/cpu/ynn_support.cc.
 
+// Tests: `tests/accuracy.rs`.
+
 use crate::hash::IndexSet;
 use hlo_ir::module::Payload;
 use hlo_ir::{AttrKey, Attribute, DotDims, ElementType, Instruction, InstructionId, Module, Opcode, Shape};

@@ -1,14 +1,18 @@
 //! Whether a loop over blocks may change which floating-point operations share a kernel, where sharing can show in the last bits.
 //!
-//! XLA may join a product and a sum that it computes in one kernel, and it sums in another order where it computes what it sums on the fly. A
-//! product and a sum that follow each other alone, both inside the loop or both outside, share a kernel (or do not) as before. What can
-//! change is a product inside whose sum stays outside or the other way round, a product with several users of which some leave, a
-//! sum of two products, of which the compiler joins one (which one, all that shares its kernel decides), a reduction outside of something that now stands in memory or no longer does, and a
-//! quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax). Of sums of which a part
-//! is needed, XLA computes that part only, unless they stand in memory. Of an array full
-//! of one number the compiler knows every element, unless a loop carries it. Rows picked from a table of one row are that row everywhere, and
-//! products with what is the same everywhere are computed in another order. And numbers that lie a few places apart are multiplied before
-//! they are sorted out of what lies between them, and then not joined with a sum.
+//! XLA contracts a product and a sum that share a kernel into one operation with one rounding, and sums in another order what it computes on the fly. A product and a sum
+//! that follow each other alone, both inside the loop or both outside, share a kernel (or do not) as before. These can change:
+//!
+//! - a product inside whose sum stays outside, or the other way round, and a product with several users of which some leave;
+//! - a sum of two products: the compiler joins one of them, and all that shares the kernel decides which;
+//! - a reduction outside of something that now stands in memory, or no longer does;
+//! - a quotient, function or rounding of floats that a library computed together with a reduction or product outside (softmax);
+//! - a sum of which a part is needed: XLA computes that part only, unless the sum stands in memory;
+//! - an array full of one number, of which the compiler knows every element unless a loop carries it;
+//! - a product with rows picked from a table of one row: what is the same everywhere is multiplied in another order;
+//! - numbers that lie a few places apart: they are multiplied together with those between them, and then not joined with a sum.
+
+// Tests: `passes/tests/chunk_grades.rs`.
 
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::SideTable;

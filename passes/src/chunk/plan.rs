@@ -6,7 +6,7 @@ use hlo_memory::size::shape_size;
 use hlo_memory::{Bytes, Target};
 
 use super::build::{Built, build};
-use super::cache_conflict::{NOT_WORTH, fewest_rows, only_if_asked, worth};
+use super::cache_conflict::{SAVES_LITTLE, fewest_rows, least_saving, only_if_asked};
 use super::candidates::{self, Loop, missed};
 use super::devices::unfit;
 use super::faithful;
@@ -117,13 +117,13 @@ impl Planner<'_> {
         }
         let held = Materialized::of(self.context, sinks, &region, dead);
         let row_bytes = held.row_bytes(self.context.module, sinks[0].rows);
-        let recycles = fits_malloc_cache(self.context);
-        let is_costly = recycles && self.computes_twice(&region, dead);
+        let is_reused = fits_malloc_cache(self.context);
+        let is_costly = is_reused && self.computes_twice(&region, dead);
         let Some(size) = self.block_size(sinks, &region, row_bytes).filter(|_| !is_costly) else {
-            if recycles {
+            if is_reused {
                 self.miss(sinks[0], not_asked(self.context));
             } else if only_if_asked(self.context, sinks, &region) {
-                self.miss(sinks[0], Reason { code: "small-gain", message: format!("blocks {NOT_WORTH}") });
+                self.miss(sinks[0], Reason { code: "small-gain", message: format!("blocks {SAVES_LITTLE}") });
             }
             return Err(Vec::new());
         };
@@ -160,8 +160,8 @@ impl Planner<'_> {
 
     /// The size of a block by the rule of the pass, or `None` if all rows fit one block.
     fn block_size(&self, sinks: &[&Sink], region: &Region, row_bytes: u64) -> Option<BlockSize> {
-        // Fewest updates of a block where memory is recycled: an iteration takes some 60 microseconds, as long as 6,000 updates, a tenth of these.
-        const FEWEST_RECYCLED: i64 = 1 << 16;
+        // Fewest updates of a block where runs reuse memory: starting an iteration takes about a tenth of the time of so many.
+        const FEWEST_OF_SMALL: i64 = 1 << 16;
         // Each reads a line of indices, one of updates and one of a table, and writes that back: those that move as much as the smallest block. Devices make many at a time.
         let on_cpu = self.context.options.target == Target::Cpu;
         let of_block = || (self.context.options.machine().least_block().get() / (4 * LINE)) as i64;
@@ -170,12 +170,12 @@ impl Planner<'_> {
         let by_rule = most_bytes(options.machine(), estimate.floor, sinks.len());
         let inner = sinks.iter().map(|sink| sink.inner).min().unwrap_or(1).max(1);
         let turns = fewest_rows(self.context, sinks, region, row_bytes);
-        let recycles = fits_malloc_cache(self.context);
+        let is_reused = fits_malloc_cache(self.context);
         // Rows of a batch are put back on one thread.
-        if recycles && sinks.iter().any(|sink| sink.batch_dim.is_some()) {
+        if is_reused && sinks.iter().any(|sink| sink.batch_dim.is_some()) {
             return None;
         }
-        let fewest_updates = if recycles { FEWEST_RECYCLED } else { fewest_updates };
+        let fewest_updates = if is_reused { FEWEST_OF_SMALL } else { fewest_updates };
         let least = ((fewest_updates + inner - 1) / inner).max(turns);
         // XLA turns a scatter of a single update into a slice update, into which it fuses the update's arithmetic, with other last bits.
         let fewest = if inner == 1 { 2 } else { faithful::fewest_rows(self.context, region) };
@@ -206,12 +206,12 @@ impl Planner<'_> {
         }
         let instruction = planned[0].sinks[0].inst;
         let (least, part) = least_gain(self.context, estimate.total);
-        let worth = worth(self.context, planned.iter().map(|plan| (plan.sinks.as_slice(), &plan.region)));
+        let worth = least_saving(self.context, planned.iter().map(|plan| (plan.sinks.as_slice(), &plan.region)));
         if wasted < least.max(worth) {
             let message = if wasted < least {
                 format!("blocks would save {wasted}, less than {part} of all memory, and cost run time")
             } else {
-                format!("blocks {NOT_WORTH}")
+                format!("blocks {SAVES_LITTLE}")
             };
             let outcome = Outcome::Missed(Reason { code: "small-gain", message });
             return Some(Finding { instruction, grade: Grade::Bitwise, wasted, outcome });

@@ -1,5 +1,7 @@
 //! What a loop saves: the full-size values that XLA would have to materialize and that nothing reads behind the loop.
 
+// Tests: `passes/tests/chunk_time.rs`.
+
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::module::Payload;

@@ -4,6 +4,8 @@
 //! Every large value and each of its dimensions is tried with four thresholds of what counts as large. Plans that save too little, or cost
 //! too much run time, are dropped; of the rest the best few are offered, and the manager measures them.
 
+// Tests: `passes/tests/chunk_planner.rs`.
+
 mod dim_propagation;
 mod discontinuity;
 mod graph;
@@ -28,7 +30,7 @@ use materialized::held;
 use price::Price;
 
 use super::build::{Built, build};
-use super::cache_conflict::{fewest_rows, worth};
+use super::cache_conflict::{fewest_rows, least_saving};
 use super::devices::{hoisted, unfit};
 use super::faithful;
 use super::planned::Planned;
@@ -49,8 +51,7 @@ const MOST_SEEDS: usize = 16;
 const MOST_ALIKE: usize = 4;
 /// Loops save memory and cost run time in small programs; below this it is not worth it.
 const LEAST_GAIN: u64 = 8 << 20;
-/// Part of all memory that loops spare beside their blocks, at least, if they take long inside a loop. (The gradient of a linear attention ran at half
-/// its speed with one that saved 8 of 532 MiB.)
+/// Part of all memory, as a divisor, that loops save beside their blocks, at least, if they take long inside a loop: they fill their results again in each of its iterations.
 const LITTLE: u64 = 16;
 
 /// A plan with its regions, sizes and price.
@@ -87,14 +88,15 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     let flow = Flow::new(context, &graph);
     let mut offers: Vec<Offer> = plans(&flow).into_iter().filter_map(|plan| offer(&flow, plan)).collect();
     offers.sort_by_key(|offer| std::cmp::Reverse((offer.price.gain, offer.rest())));
-    let (offers, mut likes): (Vec<Offer>, Vec<Offer>) = offers.into_iter().partition(|offer| !offer.plan.is_like);
+    let (offers, mut repeated): (Vec<Offer>, Vec<Offer>) =
+        offers.into_iter().partition(|offer| !offer.plan.repeats_shape);
     // Neither a limit on the command line nor a goal of memory that is not met asks for run time.
-    let is_urgent = context.options.chunk_bytes.is_some() || context.misses_goal();
-    let mut offers = if is_urgent { offers } else { affordable(offers) };
-    likes.splice(..0, offers.split_off(offers.len().min(MOST_OFFERS)));
+    let memory_first = context.options.chunk_bytes.is_some() || context.misses_goal();
+    let mut offers = if memory_first { offers } else { affordable(offers) };
+    repeated.splice(..0, offers.split_off(offers.len().min(MOST_OFFERS)));
     // What is done at one place may be done at all that are like it.
     let kinds: IndexSet<_> = offers.iter().map(Offer::kind).collect();
-    offers.extend(likes.into_iter().filter(|like| kinds.contains(&like.kind())));
+    offers.extend(repeated.into_iter().filter(|offer| kinds.contains(&offer.kind())));
     offers.into_iter().filter_map(|offer| finding(context, offer)).collect()
 }
 
@@ -136,9 +138,9 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
             let cut = (0..dims.len()).filter(|&dim| dims[dim] > 1);
             if !cut.clone().all(|dim| grown.of.contains_key(&(seed, dim))) {
                 let alike = shapes.iter().filter(|&&other| other == dims).count();
-                // Layers of a model have seeds of one shape: likes of what is offered are looked for until the whole was reached in each dimension.
-                grown.likes = shapes.len() >= MOST_SEEDS || alike >= MOST_ALIKE;
-                if grown.likes && !(graph.is_short() && grown.reached < graph.ops.len() * dims.len()) {
+                // Layers of a model have seeds of one shape: more of one shape are looked at until the whole was reached in each dimension.
+                grown.repeats_shape = shapes.len() >= MOST_SEEDS || alike >= MOST_ALIKE;
+                if grown.repeats_shape && !(graph.is_short() && grown.reached < graph.ops.len() * dims.len()) {
                     continue;
                 }
                 shapes.push(dims);
@@ -165,8 +167,8 @@ struct Grown {
     too_long: IndexMap<usize, PropagatedDims>,
     /// Values reached from all seeds together.
     reached: usize,
-    /// Whether seeds are looked at only for what they have in common with others.
-    likes: bool,
+    /// Whether seeds have the shape of earlier ones, and so are looked at only for the same change at more places.
+    repeats_shape: bool,
 }
 
 impl Grown {
@@ -178,9 +180,9 @@ impl Grown {
         let reach = flow.reach(seed, dim, least);
         self.reached += reach.cuts.len();
         let number = self.plans.len();
-        let is_like = self.likes;
+        let repeats_shape = self.repeats_shape;
         let closed = close(flow, &reach, least, self.again);
-        let mut plans = closed.plans.into_iter().map(|plan| Plan { is_like, ..plan });
+        let mut plans = closed.plans.into_iter().map(|plan| Plan { repeats_shape, ..plan });
         self.plans.push(plans.next());
         self.plans.extend(plans.map(Some));
         for (&value, cut) in &reach.cuts {
@@ -230,7 +232,7 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     for sinks in &mut plan.loops {
         settle_sums(context, sinks);
     }
-    split_loops::part(context, &mut plan);
+    split_loops::split(context, &mut plan);
     let mut regions = Vec::new();
     for (sinks, allowed) in plan.loops.iter().zip(&plan.allowed) {
         let all: Vec<&Sink> = sinks.iter().collect();
@@ -263,13 +265,13 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     let least = if context.options.chunk_bytes.is_some() { least } else { least.max(LEAST_GAIN) };
     let offer = Offer { plan, price, sizes, regions };
     let gains = possible(context, Bytes(offer.price.gain)).get() >= least.max(1);
-    (gains && offer.rest() >= turns_cost(context, &offer) && !takes_long(context, &offer)).then_some(offer)
+    (gains && offer.rest() >= cache_conflict_cost(context, &offer) && !takes_long(context, &offer)).then_some(offer)
 }
 
-/// Bytes that the turns that the loops take between tables must spare.
-fn turns_cost(context: &Context<'_>, offer: &Offer) -> u64 {
+/// Bytes that loops must save to be worth the cache lines that they fetch again, where they alternate between tables.
+fn cache_conflict_cost(context: &Context<'_>, offer: &Offer) -> u64 {
     let sinks: Vec<Vec<&Sink>> = offer.plan.loops.iter().map(|sinks| sinks.iter().collect()).collect();
-    worth(context, sinks.iter().map(Vec::as_slice).zip(&offer.regions)).get()
+    least_saving(context, sinks.iter().map(Vec::as_slice).zip(&offer.regions)).get()
 }
 
 /// Whether loops inside a loop take long for what they spare, though nobody asks for memory. How other devices fill results was not measured.

@@ -1,5 +1,7 @@
 //! Where values may lie across devices: cutting rows that do would fetch every block from all of them, and what else does would take collectives in each iteration.
 
+// Tests: `passes/tests/chunk_across_devices.rs`, `passes/tests/chunk_manual.rs`.
+
 use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, graph, per_device};
 use smol_str::SmolStr;

@@ -1,6 +1,8 @@
 //! What a loop over blocks can end in: scatters whose updates keep their order, arrays written block by block, and reductions and
 //! contractions along the rows.
 
+// Tests: `passes/tests/chunk_batches.rs`.
+
 use hlo_ir::{AttrKey, ConvDims, DotDims, ElementType, Instruction, InstructionId, Module, ScatterDims, graph};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
@@ -22,7 +24,7 @@ pub(super) enum Sum {
     /// It stays behind the loop, and behind this scatter in another accumulator of the same loop, as XLA would leave it.
     Behind(InstructionId),
     /// It stays behind the loop, though XLA would take it in or could: equal bits are not certain.
-    Loose,
+    Inexact,
 }
 
 /// An `add` and the operand of it that is not the scatter.
@@ -34,7 +36,7 @@ pub(super) struct Term {
     pub(super) other: InstructionId,
     /// Whether XLA takes the sum in as well: it may not if the other operand becomes a scatter too, by a sum of its own; and the next sum behind this
     /// one XLA takes in too, or takes the loop into another scatter there.
-    pub(super) alike: bool,
+    pub(super) is_taken_in: bool,
 }
 
 /// How a sink takes its blocks in.
@@ -190,9 +192,9 @@ impl Sink {
         match (self.kind, self.sum) {
             (Kind::Reduce { .. } | Kind::Contraction { .. }, _) => super::accumulate::grade(module, self),
             (_, Sum::None) => Grade::Bitwise,
-            (_, Sum::Inside(term)) if term.alike => Grade::Bitwise,
+            (_, Sum::Inside(term)) if term.is_taken_in => Grade::Bitwise,
             (_, Sum::Behind(partner)) if sinks.iter().any(|sink| sink.inst == partner) => Grade::Bitwise,
-            (_, Sum::Inside(_) | Sum::Behind(_) | Sum::Loose) => Grade::HloExact,
+            (_, Sum::Inside(_) | Sum::Behind(_) | Sum::Inexact) => Grade::HloExact,
         }
     }
 }

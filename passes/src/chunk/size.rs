@@ -1,5 +1,7 @@
 //! How many rows a block has.
 
+// Tests: `passes/tests/chunk_time.rs`.
+
 use hlo_memory::cpu::LONGEST_TILE;
 use hlo_memory::{Bytes, Target};
 
@@ -37,7 +39,7 @@ pub(super) struct Limits {
     pub(super) fewest: i64,
 }
 
-/// Most iterations of one loop. On CPU their overhead shows beyond it; XLA:GPU takes some 30 microseconds to compile for each of them where it
+/// Most iterations of one loop. On CPU their overhead shows beyond it; the time that XLA:GPU compiles grows with each of them where it
 /// knows their number, and XLA:TPU keeps blocks of a hundred MiB out of its main memory, so that small ones are not needed.
 const fn most_blocks(target: Target) -> i64 {
     match target {

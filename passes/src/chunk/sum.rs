@@ -1,5 +1,7 @@
 //! Sums behind scatters: XLA takes `add(other, scatter(..))` into the scatter, and loops must follow it to keep the bits.
 
+// Tests: `passes/tests/chunk_grades.rs`.
+
 use hlo_ir::graph::{self, Users};
 use hlo_ir::{InstructionId, Module, Opcode};
 
@@ -17,13 +19,13 @@ pub(super) fn settle_sums(context: &Context<'_>, sinks: &mut [Sink]) {
         let scatter = sinks[index].inst;
         let Some(term) = sum_behind(module, users, scatter) else {
             if is_summed_elsewhere(module, users, scatter) {
-                sinks[index].sum = Sum::Loose;
+                sinks[index].sum = Sum::Inexact;
             }
             continue;
         };
         // A scatter whose result is written block by block is no accumulator that could start from the sum.
         if !matches!(sinks[index].kind, Kind::Scatter { .. }) {
-            sinks[index].sum = Sum::Loose;
+            sinks[index].sum = Sum::Inexact;
             continue;
         }
         if !takes_sums_on_cpu(module, scatter) {
@@ -33,13 +35,13 @@ pub(super) fn settle_sums(context: &Context<'_>, sinks: &mut [Sink]) {
         let sharing = |other: &Sink| other.rows == sinks[index].rows && below[other.inst];
         sinks[index].sum = if sum_behind(module, users, term.other).is_some() {
             let stays = updates(module, scatter) + updates(module, term.other) >= elements(module, term.add);
-            if stays { Sum::Behind(term.other) } else { Sum::Loose }
+            if stays { Sum::Behind(term.other) } else { Sum::Inexact }
         } else if exactness > Grade::Bitwise && sinks.iter().any(sharing) {
-            Sum::Loose
+            Sum::Inexact
         } else {
-            let alike = !Sources::of(module).may_be_summed_scatter(users, term.other)
+            let is_taken_in = !Sources::of(module).may_be_summed_scatter(users, term.other)
                 && !is_summed_again(module, users, term.add);
-            Sum::Inside(Term { alike, ..term })
+            Sum::Inside(Term { is_taken_in, ..term })
         };
     }
 }
@@ -60,7 +62,7 @@ fn sum_behind(module: &Module, users: &Users, scatter: InstructionId) -> Option<
     let &[left, right] = sum.operands.as_slice() else { return None };
     let other = if left == scatter { right } else { left };
     let only = sum.opcode == Opcode::Add && other != scatter && !is_root(module, scatter);
-    (only && adds_floats(module, scatter)).then_some(Term { add, other, alike: true })
+    (only && adds_floats(module, scatter)).then_some(Term { add, other, is_taken_in: true })
 }
 
 fn is_root(module: &Module, id: InstructionId) -> bool {

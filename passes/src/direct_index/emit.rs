@@ -36,7 +36,7 @@ fn indices(module: &Module, patch: &mut Patch, index: &Index, plan: &Plan) -> In
         let mut new = Instruction::new(name, Arc::new(Shape::Array(shape)), opcode, [operand]);
         new.attributes.extend(metadata.map(|value| Attribute::new(AttrKey::Metadata, value)));
         let added = patch.add(old.parent, new);
-        patch.stems_from(added, index.id);
+        patch.set_origin(added, index.id);
         added
     };
     if array.dims != dims {

@@ -13,7 +13,7 @@ use crate::range::{Range, Ranges, Region};
 use crate::{Condition, Context, Grade, Reason};
 
 /// Rank of a refusal for values alone; reasons of shape have lower ranks.
-pub(super) const NEARLY: u8 = 9;
+pub(super) const VALUES_ALONE: u8 = 9;
 
 /// What came of looking at one array.
 pub(super) enum Verdict {
@@ -149,7 +149,7 @@ fn judge(context: &Context<'_>, ranges: &mut Ranges<'_>, index: &Index, mut plan
             let reason = worst.reason(&plan.doubts());
             Verdict::Promised(plan, reason)
         }
-        Doubt::Computed => Verdict::Refused(NEARLY - 1, worst.reason(&plan.doubts())),
+        Doubt::Computed => Verdict::Refused(VALUES_ALONE - 1, worst.reason(&plan.doubts())),
     }
 }
 

@@ -229,7 +229,7 @@ impl Rewriter<'_> {
         let mut copy = Instruction { operands: operands.into(), span: None, ..inst.clone() };
         copy.stand_in_place_of(said);
         let new = self.patch.add(self.computation, copy);
-        self.patch.stems_from(new, id);
+        self.patch.set_origin(new, id);
         Ok(new)
     }
 

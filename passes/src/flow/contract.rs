@@ -1,5 +1,7 @@
 //! Rules for contractions, sorts and batched linear algebra. Their cases: `passes/tests/flow_cases/heavy.rs`.
 
+// Tests: `passes/tests/flow.rs`.
+
 use hlo_ir::{AttrKey, DotDims};
 
 use super::rows::{Step, gcd};

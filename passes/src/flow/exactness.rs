@@ -4,6 +4,8 @@
 //! A product that is computed in one kernel with a sum becomes one operation with one rounding. The graph alone does not say what shares
 //! a kernel, so whoever moves one of the two without the other can change a last bit.
 
+// Tests: `passes/tests/chunk_grades.rs`, `tests/accuracy.rs`.
+
 use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::excess::FEWEST_ELEMENTS;
@@ -64,7 +66,7 @@ pub fn is_sensitive(inst: &Instruction) -> bool {
     }
 }
 
-/// Opcodes that hand on one of their arguments.
+/// Opcodes that forward one of their arguments.
 const EXACT: [Opcode; 6] =
     [Opcode::Parameter, Opcode::Constant, Opcode::Compare, Opcode::Select, Opcode::Tuple, Opcode::Copy];
 /// The same with minimum and maximum, which pick an argument whatever the order, as long as one piece of code applies them all.

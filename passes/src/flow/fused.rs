@@ -1,6 +1,8 @@
 //! What a compiler may compute in one kernel with a value: everything behind it that consists of elementwise operations and movement, also
 //! across calls, which XLA inlines.
 
+// Tests: `passes/tests/chunk_grades.rs`.
+
 use hlo_ir::arena::SideTable;
 use hlo_ir::graph::{self, Users};
 use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
@@ -10,7 +12,7 @@ use super::{float_product, is_float_sum, is_fusible, keeps_product};
 /// Whether a product of floats that is the value, or stands behind it, meets a sum that the compiler may compute in the same kernel. What
 /// XLA merges and duplicates on the way changes as soon as the value or one of its users does, and with it which products and sums
 /// become one operation with one rounding.
-pub fn meets_sum(module: &Module, users: &Users, from: InstructionId) -> bool {
+pub fn feeds_sum(module: &Module, users: &Users, from: InstructionId) -> bool {
     let product = float_product(module, from).is_some();
     Walk { module, users, seen: SideTable::new(None), work: vec![(from, product)] }.finds_sum()
 }

@@ -1,5 +1,7 @@
 //! Rules for reads and writes at computed places. Their cases: `passes/tests/flow_cases/data.rs`, `passes/tests/flow_cases/heavy.rs`.
 
+// Tests: `passes/tests/chunk_batches.rs`, `passes/tests/flow.rs`.
+
 use hlo_ir::{ArrayShape, AttrKey, GatherDims, ScatterDims};
 
 use super::{Barrier, Flows, OperandFlow, Query};

@@ -6,6 +6,8 @@
 //! [`RULES`]; an opcode without a rule is a barrier. [`restrict()`] builds the instruction that computes the block, [`Rows`] composes the
 //! steps along a path, and [`Frames`] looks through tuples, barriers and calls.
 
+// Tests: `passes/tests/flow.rs`.
+
 mod contract;
 mod exactness;
 mod fused;
@@ -26,7 +28,7 @@ pub use exactness::{
     exactness, exactness_on_blocks, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible,
     is_product, is_real, is_rounded, is_sensitive, is_slow, is_total, is_transcendental, keeps_product,
 };
-pub use fused::meets_sum;
+pub use fused::feeds_sum;
 pub(crate) use indexed::{counts_batches, update_scatter_dims};
 pub use restrict::{block_shape, restrict};
 pub use row_loop::RowLoop;

@@ -1,5 +1,7 @@
 //! Rules for elementwise operations and for data movement that does not depend on values. Their cases: `passes/tests/flow_cases/data.rs`.
 
+// Tests: `passes/tests/flow.rs`.
+
 use std::ops::Range;
 
 use hlo_ir::{AttrKey, AttrValue};

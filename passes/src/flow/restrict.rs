@@ -1,5 +1,7 @@
 //! The instruction that computes a block of another one's result: smaller shape, smaller size attributes, everything else copied.
 
+// Tests: `passes/tests/flow.rs`.
+
 use std::sync::Arc;
 
 use hlo_ir::shape::ShapeRef;

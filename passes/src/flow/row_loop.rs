@@ -1,6 +1,8 @@
 //! Loops that treat their rows independently, such as a binary search for every row: such a `while` computes a block of rows from
 //! a block of its state, by the same iterations.
 
+// Tests: `passes/tests/chunk_time.rs`.
+
 use crate::hash::IndexMap;
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};

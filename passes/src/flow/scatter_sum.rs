@@ -3,6 +3,8 @@
 //! `add(a, scatter(b, ..))` becomes `scatter(a + b, ..)`, and a sum of two adding scatters becomes one scatter over both indices if these fit
 //! together (`HandleAdd` in XLA's `algebraic_simplifier.cc`). A rewrite that changes what fits keeps the operations and not the bits.
 
+// Tests: `passes/tests/chunk_grades.rs`.
+
 use crate::hash::IndexSet;
 use hlo_ir::graph::{self, Users};
 use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode};

@@ -5,6 +5,8 @@
 //!
 //! Source: `LibraryRewriter` (xla/backends/cpu/transforms/library_rewriter.cc), xla/backends/cpu/ynn_support.cc.
 
+// Tests: `passes/tests/chunk_grades.rs`.
+
 use std::sync::Arc;
 
 use crate::hash::IndexSet;

@@ -3,6 +3,8 @@
 //! XLA inlines calls and moves what is constant into loops before it simplifies. Two places that look alike in a computation with several callers
 //! can become different code. [`Sources`] answers with *may*: one caller suffices.
 
+// Tests: `passes/tests/chunk_grades.rs`.
+
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::SideTable;
 use hlo_ir::graph::{self, Users};

@@ -1,5 +1,7 @@
 //! Rules for reductions over dimensions and over windows. Their cases: `passes/tests/flow_cases/heavy.rs`.
 
+// Tests: `passes/tests/flow.rs`.
+
 use hlo_ir::attribute::WindowDim;
 use hlo_ir::{AttrKey, AttrValue};
 

@@ -121,7 +121,7 @@ impl<'a> Inliner<'a> {
                 let mut copy = remap(inst, mapped);
                 copy.stand_in_place_of(call);
                 let added = self.add(into, copy)?;
-                self.patch.stems_from(added, id);
+                self.patch.set_origin(added, id);
                 added
             };
             new.set(id, Some(copied));

@@ -207,7 +207,7 @@ impl Needed {
         }
         module.instruction(stacks.initial[element]).array()?;
         let counts = stacks.body.counters.contains_key(&element);
-        let set = match (counts, stacks.body.hands_on(module, element)) {
+        let set = match (counts, stacks.body.forwards(module, element)) {
             (true, _) => &mut self.counters,
             (false, true) => &mut self.given,
             (false, false) => &mut self.carried,

@@ -6,7 +6,7 @@ use hlo_ir::shape::Layout;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
-use super::readers::Taken;
+use super::readers::RowSlice;
 use crate::Context;
 use crate::bounds;
 use crate::flow::{OperandFlow, Rows, is_rounded, is_slow, pull};
@@ -14,7 +14,7 @@ use crate::machine::LINE;
 
 /// Most elements of something that is computed again as a whole for every row.
 const MOST_WHOLE: u64 = 64;
-/// Fewest bytes beside each other that are worth reading again and again: with 64 a loop of eight rounds took 1.4 times as long.
+/// Fewest bytes beside each other that are worth reading again and again: four cache lines. Loops over shorter ones ran slower (docs/measured/log.md, "Figures behind constants").
 const SHORTEST_RUN: i64 = 4 * LINE as i64;
 
 /// How much of a value is needed.
@@ -44,15 +44,15 @@ pub(super) struct Cone {
 
 impl Cone {
     /// For rows of dimension `dim` of `value`; `None` if the value itself has to stand in memory, or too much would be computed again.
-    pub(super) fn of(making: Making<'_>, value: InstructionId, dim: usize) -> Option<Self> {
-        let module = making.module;
+    pub(super) fn of(recomputable: Recomputable<'_>, value: InstructionId, dim: usize) -> Option<Self> {
+        let module = recomputable.module;
         let mut nodes = IndexMap::default();
         let mut work = vec![(value, Form::Part(dim, Rows::IDENTITY))];
         while let Some((id, form)) = work.pop() {
             if nodes.contains_key(&(id, form)) {
                 continue;
             }
-            let node = making.node(id, form)?;
+            let node = recomputable.node(id, form)?;
             if let Node::Operation(forms) = &node {
                 work.extend(module.instruction(id).operands.iter().copied().zip(forms.iter().copied()));
             }
@@ -69,7 +69,7 @@ impl Cone {
     pub(super) fn once(module: &Module, users: &Users, value: InstructionId, dim: usize) -> Option<Self> {
         let mut shared = IndexSet::default();
         loop {
-            let cone = Self::of(Making { module, once: Some(&shared) }, value, dim)?;
+            let cone = Self::of(Recomputable { module, once: Some(&shared) }, value, dim)?;
             let here: IndexSet<InstructionId> = cone.anew().map(|(id, _)| id).collect();
             let is_cheap = |id| is_cheap(module, id, module.instruction(id));
             let is_shared = |id: &InstructionId| {
@@ -95,7 +95,7 @@ impl Cone {
     }
 
     /// Whether no more bytes are read for a block than the block itself has.
-    pub(super) fn reads_no_more(&self, module: &Module, value: InstructionId, taken: Taken) -> bool {
+    pub(super) fn reads_no_more(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
         let bytes = |id: InstructionId, form: Form| {
             let array = module.instruction(id).array()?;
             match form {
@@ -121,7 +121,7 @@ impl Cone {
 
 impl Cone {
     /// Bytes of the largest block that a step computes, the rows themselves or something that they are made of.
-    pub(super) fn largest_part(&self, module: &Module, taken: Taken) -> Bytes {
+    pub(super) fn largest_part(&self, module: &Module, taken: RowSlice) -> Bytes {
         let parts = self.anew().filter_map(|(id, form)| match form {
             Form::Part(dim, _) => part_size(module, id, dim, taken),
             Form::Whole => None,
@@ -130,7 +130,7 @@ impl Cone {
     }
 
     /// Whether what every step reads as a whole stays in the cache, is no larger than what it makes of it, or an operand of a product of many rows.
-    pub(super) fn has_small_wholes(&self, context: &Context<'_>, taken: Taken) -> bool {
+    pub(super) fn has_small_wholes(&self, context: &Context<'_>, taken: RowSlice) -> bool {
         let (module, machine) = (context.module, context.options.machine());
         self.nodes.iter().all(|(&(id, form), node)| {
             let (Node::Operation(forms), Form::Part(dim, _)) = (node, form) else { return true };
@@ -148,7 +148,7 @@ impl Cone {
     }
 
     /// Whether rows of the leaves lie together as rows of the value do, or well enough to be read many times.
-    pub(super) fn reads_in_runs(&self, module: &Module, value: InstructionId, taken: Taken) -> bool {
+    pub(super) fn reads_in_runs(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
         let array = |id: InstructionId| module.instruction(id).array();
         // Before XLA assigns layouts, that of a value in between says nothing.
         let descending = |array: &ArrayShape| Layout::descending(array.rank()).minor_to_major;
@@ -163,12 +163,12 @@ impl Cone {
 }
 
 /// Bytes of the rows of dimension `dim` that a step computes.
-fn part_size(module: &Module, id: InstructionId, dim: usize, taken: Taken) -> Option<Bytes> {
+fn part_size(module: &Module, id: InstructionId, dim: usize, taken: RowSlice) -> Option<Bytes> {
     size::array_size(&module.instruction(id).array()?.with_dim(dim, taken.rows))
 }
 
 /// How many rows of the other side meet the whole operand on `side` in a block of dimension `dim` of a product.
-fn rows_of_product(module: &Module, inst: &Instruction, (side, dim): (usize, usize), taken: Taken) -> Option<u64> {
+fn rows_of_product(module: &Module, inst: &Instruction, (side, dim): (usize, usize), taken: RowSlice) -> Option<u64> {
     let dims = DotDims::of(inst)?;
     let block = inst.array()?.with_dim(dim, taken.rows).elements()?;
     let whole = module.instruction(inst.operands[side]).array()?;
@@ -187,14 +187,14 @@ fn run(array: &ArrayShape, order: &[i64], dim: usize, rows: i64) -> i64 {
 
 /// What may be computed in a loop.
 #[derive(Clone, Copy)]
-pub(super) struct Making<'a> {
+pub(super) struct Recomputable<'a> {
     pub(super) module: &'a Module,
     /// Where each row is computed once and takes long, or its step does: then sums, products and costly functions are as well made there, but for these,
     /// which others read too.
     pub(super) once: Option<&'a IndexSet<InstructionId>>,
 }
 
-impl Making<'_> {
+impl Recomputable<'_> {
     /// How this much of a value is made; `None` if it cannot be carried either.
     fn node(self, id: InstructionId, form: Form) -> Option<Node> {
         let module = self.module;

@@ -8,7 +8,7 @@ use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 
 use super::cone::{Cone, Form, Node};
-use super::readers::{Reader, Taken};
+use super::readers::{Reader, RowSlice};
 use crate::flow::{Rows, add_anew, restrict};
 use crate::recompute::emit::Emit;
 use crate::recompute::insertion_point::{InsertionPoint, number};
@@ -89,7 +89,7 @@ impl Writer<'_> {
         for leaf in needed {
             let here = outside[&leaf];
             let known = (0..initial.operands.len()).find(|place| {
-                !replaced.contains(place) && initial.operands[*place] == here && self.hands_on(reader, *place)
+                !replaced.contains(place) && initial.operands[*place] == here && self.forwards(reader, *place)
             });
             let place = known.or_else(|| free.next()).unwrap_or(state.operands.len());
             if place == state.operands.len() {
@@ -108,7 +108,7 @@ impl Writer<'_> {
         Some(state)
     }
 
-    fn hands_on(&self, reader: &Reader, place: usize) -> bool {
+    fn forwards(&self, reader: &Reader, place: usize) -> bool {
         let module = self.module;
         let root = module.instruction(module.computation(reader.body).root);
         let handed = module.instruction(root.operands[place]);
@@ -168,7 +168,7 @@ impl Writer<'_> {
     }
 
     /// Computes the rows that a slice takes and puts them in its place.
-    fn compute(&mut self, body: ComputationId, taken: Taken, input: &Input, carried: &Carried) -> Option<()> {
+    fn compute(&mut self, body: ComputationId, taken: RowSlice, input: &Input, carried: &Carried) -> Option<()> {
         let module = self.module;
         let slice = module.instruction(taken.slice);
         let start = slice.operands[1 + taken.dim];
@@ -180,7 +180,7 @@ impl Writer<'_> {
         let mut part = Rebuilt { module, patch, point, cone, carried, first, rows, emitted: BTreeMap::new() };
         let new = part.emit((input.value, Form::Part(taken.dim, Rows::IDENTITY)))?;
         self.patch.replace(taken.slice, new);
-        self.patch.stems_from(new, input.value);
+        self.patch.set_origin(new, input.value);
         Some(())
     }
 }
@@ -227,13 +227,13 @@ impl Emit for Rebuilt<'_> {
                     }
                 };
                 let new = add_anew(self.module, self.patch, self.point.to, again);
-                self.patch.stems_from(new, id);
+                self.patch.set_origin(new, id);
                 Some(new)
             }
             (Node::Counted, Form::Part(dim, part)) => {
                 let first = self.offset(part.start(0, 1));
                 let new = self.point.counted(self.patch, inst, (dim, first, self.rows))?;
-                self.patch.stems_from(new, id);
+                self.patch.set_origin(new, id);
                 Some(new)
             }
             (Node::Counted, Form::Whole) => None,

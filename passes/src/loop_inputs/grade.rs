@@ -11,7 +11,7 @@ use hlo_ir::shape::Dims;
 use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
 
 use super::cone::{Cone, Form, Node};
-use super::readers::Taken;
+use super::readers::RowSlice;
 use crate::Grade;
 use crate::flow::{exactness, exactness_on_blocks, is_fusible, is_real};
 
@@ -20,7 +20,7 @@ pub(super) fn grade(
     module: &Module,
     users: &Users,
     value: InstructionId,
-    (cones, taken): (&BTreeMap<usize, Cone>, &[Taken]),
+    (cones, taken): (&BTreeMap<usize, Cone>, &[RowSlice]),
 ) -> Grade {
     let reduced = taken.iter().any(|taken| reaches_order(module, users, taken.slice));
     let changes = taken.iter().any(|taken| {

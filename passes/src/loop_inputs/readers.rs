@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 /// A `dynamic-slice` that takes `rows` rows of dimension `dim`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct RowSlice {
     pub(super) slice: InstructionId,
     pub(super) dim: usize,
     pub(super) rows: i64,
@@ -24,7 +24,7 @@ pub(super) struct Reader {
     pub(super) body: ComputationId,
     pub(super) condition: ComputationId,
     /// Slices in the body itself.
-    pub(super) taken: Vec<Taken>,
+    pub(super) taken: Vec<RowSlice>,
     /// Loops in the body.
     pub(super) inner: Vec<Reader>,
     /// Whether the loop itself runs once.
@@ -33,13 +33,13 @@ pub(super) struct Reader {
 
 impl Reader {
     /// The slices of the loop and of those in it.
-    pub(super) fn all_taken(&self) -> Vec<Taken> {
-        let inner = self.inner.iter().flat_map(Self::all_taken);
+    pub(super) fn all_slices(&self) -> Vec<RowSlice> {
+        let inner = self.inner.iter().flat_map(Self::all_slices);
         self.taken.iter().copied().chain(inner).collect()
     }
 
     /// Whether each row of `value` is taken once, as far as the loop's bound says; that decides on speed alone.
-    pub(super) fn reads_once(&self, module: &Module, value: InstructionId, taken: Taken) -> bool {
+    pub(super) fn reads_once(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
         let extent = module.instruction(value).array().map_or(0, |array| array.dims[taken.dim]);
         let steps = crate::loops::bound(module, self.condition);
         let few = steps.is_some_and(|(_, steps)| steps.saturating_mul(taken.rows) <= extent);
@@ -116,7 +116,7 @@ impl Loops<'_> {
         Some(())
     }
 
-    fn taken(&self, slice: InstructionId) -> Option<Taken> {
+    fn taken(&self, slice: InstructionId) -> Option<RowSlice> {
         let inst = self.module.instruction(slice);
         let (from, to) = (self.module.instruction(inst.operands[0]).array()?, inst.array()?);
         let mut cut = (0..to.rank()).filter(|&dim| to.dims[dim] != from.dims[dim]);
@@ -126,7 +126,7 @@ impl Loops<'_> {
         let start = self.module.instruction(inst.operands[1 + dim]).array()?.element_type;
         let counts = matches!(start, ElementType::S32 | ElementType::S64 | ElementType::U32 | ElementType::U64);
         let plain = from.with_dim(dim, rows) == *to && inst.control_predecessors().is_empty();
-        (counts && plain).then_some(Taken { slice, dim, rows })
+        (counts && plain).then_some(RowSlice { slice, dim, rows })
     }
 
     /// Whether an instruction is in no loop.

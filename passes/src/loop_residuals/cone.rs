@@ -10,7 +10,7 @@ use crate::loops::Stacks;
 
 /// A value as it was some steps before the one whose row is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Moment {
+pub(super) struct ValueAtStep {
     pub(super) value: Value,
     pub(super) steps: i64,
 }
@@ -34,22 +34,22 @@ pub(super) enum Node {
 
 impl Node {
     /// What must be known for this node of a value.
-    pub(super) fn needs(&self, at: Moment) -> Vec<Moment> {
+    pub(super) fn needs(&self, at: ValueAtStep) -> Vec<ValueAtStep> {
         match self {
-            Self::Operation(operands) => operands.iter().map(|&value| Moment { value, ..at }).collect(),
-            Self::Before(_, value) => vec![Moment { value: *value, steps: at.steps + 1 }],
+            Self::Operation(operands) => operands.iter().map(|&value| ValueAtStep { value, ..at }).collect(),
+            Self::Before(_, value) => vec![ValueAtStep { value: *value, steps: at.steps + 1 }],
             _ => Vec::new(),
         }
     }
 }
 
 /// Every value needed for some rows.
-pub(super) type Cone = BTreeMap<Moment, Node>;
+pub(super) type Cone = BTreeMap<ValueAtStep, Node>;
 
 /// The expression of a row of stack `index` without the rows of `dropped`; `None` if there is none, or a costly one.
 pub(super) fn cone(module: &Module, stacks: &mut Stacks, index: usize, dropped: &[usize]) -> Option<Cone> {
     let mut cone = Cone::new();
-    let mut work = vec![Moment { value: stacks.list[index].row, steps: 0 }];
+    let mut work = vec![ValueAtStep { value: stacks.list[index].row, steps: 0 }];
     while let Some(at) = work.pop() {
         if cone.contains_key(&at) {
             continue;
@@ -76,7 +76,7 @@ pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: 
         return Some(Node::Row(index));
     }
     if let Some(element) = body.element(module, value) {
-        return match (body.hands_on(module, element), body.counts(element)) {
+        return match (body.forwards(module, element), body.counts(element)) {
             (true, _) => Some(Node::Given(initial[element])),
             (false, true) => Some(Node::Counter),
             (false, false) if *looks_back => Some(Node::Before(initial[element], body.next(module, element)?)),
@@ -90,7 +90,7 @@ pub(super) fn node(module: &Module, stacks: &mut Stacks, value: Value, dropped: 
         let (whole, part) = (module.instruction(source.inst).array()?, inst.array()?);
         let row = part.dims.first() == Some(&1) && part.dims[1..] == whole.dims[1..] && whole.dims[0] == *rows;
         let same = row && body.order(module, start, *rows) == Some(*order);
-        let plain = same && body.hands_on(module, element);
+        let plain = same && body.forwards(module, element);
         return plain.then(|| Node::GivenRow(initial[element]));
     }
     let cheap = inst.opcode.is_elementwise()

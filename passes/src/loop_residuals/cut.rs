@@ -9,7 +9,7 @@ use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use hlo_memory::{Target, size};
 
 use super::cone::{Node, node};
-use super::grow::Outlets;
+use super::grow::Stackable;
 use crate::cost::Costs;
 use crate::flow::Value;
 use crate::loops::{Readers, Stack, Stacks};
@@ -42,7 +42,7 @@ pub(super) fn choose(
     stacks: &mut Stacks,
     readers: &Readers,
     options: &Options,
-    outlets: &Outlets,
+    stackable: &Stackable,
     prices: &Prices<'_>,
 ) -> Choice {
     let is_read = |index: usize| readers.list.iter().any(|reader| reader.reads.iter().any(|read| read.stack == index));
@@ -50,7 +50,7 @@ pub(super) fn choose(
     let droppable: Vec<usize> = (0..stacks.list.len()).filter(|&at| readers.only_read[at] && may_go(at)).collect();
     let sinks: Vec<usize> = droppable.iter().copied().filter(|&at| is_read(at)).collect();
     let mut network = Network::new();
-    let computing = grow(&mut network, module, stacks, [&sinks, &droppable], options, outlets, prices);
+    let computing = grow(&mut network, module, stacks, [&sinks, &droppable], options, stackable, prices);
     let storing = |value: &Value| prices.storing(module, value.inst, 1);
     let before = total(sinks.iter().map(|&at| storing(&stacks.list[at].row)));
     let chosen = network.choose();
@@ -77,7 +77,7 @@ fn grow(
     stacks: &mut Stacks,
     [sinks, droppable]: [&[usize]; 2],
     options: &Options,
-    outlets: &Outlets,
+    stackable: &Stackable,
     prices: &Prices<'_>,
 ) -> IndexMap<Value, u64> {
     let mut computing = IndexMap::default();
@@ -89,7 +89,7 @@ fn grow(
         let found = node(module, stacks, value, droppable);
         let has_stack = droppable.iter().any(|&at| stacks.list[at].row == value);
         let is_new = || module.instruction(value.inst).opcode != Opcode::Reshape;
-        let can_stack = has_stack || (is_new() && outlets.reach(module, &stacks.body.frames, value));
+        let can_stack = has_stack || (is_new() && stackable.reach(module, &stacks.body.frames, value));
         let stored = if can_stack { prices.storing(module, value.inst, prices.memory) } else { NEVER };
         network.keep(value, stored);
         let operands = match found {
@@ -113,7 +113,7 @@ fn grow(
     }
     // What follows from itself, one step before, could be followed back to the beginning: a row of it must be stored, and from that row the next step's
     // follows.
-    network.end_rings(&steps);
+    network.break_cycles(&steps);
     computing
 }
 

@@ -6,8 +6,8 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{ArrayShape, AttrKey, Attribute, Instruction, InstructionId, Module, Opcode, Shape};
 use hlo_memory::Target;
 
-use super::cone::{self, Cone, Moment, Node};
-use super::grow::{self, Outlets};
+use super::cone::{self, Cone, Node, ValueAtStep};
+use super::grow::{self, Stackable};
 use super::indices;
 use super::rows::Rows;
 use super::slots::Slots;
@@ -22,7 +22,7 @@ pub(super) fn patch(
     module: &Module,
     stacks: &mut Stacks,
     readers: &Readers,
-    outlets: &Outlets,
+    stackable: &Stackable,
     mut dropped: Vec<usize>,
     options: &Options,
 ) -> Option<(Patch, Vec<usize>)> {
@@ -33,7 +33,7 @@ pub(super) fn patch(
         if dropped.is_empty() {
             return None;
         }
-        match attempt(module, stacks, readers, outlets, &dropped, options) {
+        match attempt(module, stacks, readers, stackable, &dropped, options) {
             Ok(patch) => return Some((patch, dropped)),
             Err(stack) => dropped.retain(|&index| index != stack),
         }
@@ -45,13 +45,13 @@ fn attempt(
     module: &Module,
     stacks: &mut Stacks,
     readers: &Readers,
-    outlets: &Outlets,
+    stackable: &Stackable,
     dropped: &[usize],
     options: &Options,
 ) -> Result<Patch, usize> {
     let mut patch = Patch::new(module);
     let results = results(stacks);
-    let added = grow::patch(module, &mut patch, stacks, outlets).ok_or(dropped[0])?;
+    let added = grow::patch(module, &mut patch, stacks, stackable).ok_or(dropped[0])?;
     for reader in &readers.list {
         // Rows with the same number share their values.
         let mut writers: BTreeMap<InstructionId, Writer<'_>> = BTreeMap::new();
@@ -71,14 +71,14 @@ fn attempt(
                 made: BTreeMap::new(),
             };
             let writer = writers.entry(read.row).or_insert_with(fresh);
-            let root = Moment { value: stacks.list[read.stack].row, steps: 0 };
+            let root = ValueAtStep { value: stacks.list[read.stack].row, steps: 0 };
             let (patch, slots) = (&mut patch, &mut slots);
             let mut writing = Writing { writer, patch, slots, cone: &cone };
             let value = writing.emit(root).ok_or(read.stack)?;
             let Writing { writer, patch, .. } = writing;
             let shape = module.instruction(read.site).array().ok_or(read.stack)?;
             let value = writer.shaped(patch, value, shape).ok_or(read.stack)?;
-            patch.stems_from(value, read.site);
+            patch.set_origin(value, read.site);
             patch.replace(read.site, value);
         }
         slots.refill(module, &mut patch).ok_or(dropped[0])?;
@@ -108,7 +108,7 @@ struct Writer<'a> {
     /// The last of the stacks, those that are added, behind the first loop.
     added: Vec<InstructionId>,
     rows: Rows,
-    made: BTreeMap<Moment, InstructionId>,
+    made: BTreeMap<ValueAtStep, InstructionId>,
 }
 
 /// The same with what it writes into.
@@ -120,15 +120,15 @@ struct Writing<'a, 'm> {
 }
 
 impl Emit for Writing<'_, '_> {
-    type Key = Moment;
+    type Key = ValueAtStep;
 
-    fn emitted(&mut self) -> &mut BTreeMap<Moment, InstructionId> {
+    fn emitted(&mut self) -> &mut BTreeMap<ValueAtStep, InstructionId> {
         &mut self.writer.made
     }
-    fn needs(&self, at: Moment) -> Option<Vec<Moment>> {
+    fn needs(&self, at: ValueAtStep) -> Option<Vec<ValueAtStep>> {
         self.cone.get(&at).map(|node| node.needs(at))
     }
-    fn emit_one(&mut self, at: Moment, operands: &[InstructionId]) -> Option<InstructionId> {
+    fn emit_one(&mut self, at: ValueAtStep, operands: &[InstructionId]) -> Option<InstructionId> {
         self.writer.one(self.patch, self.slots, (at, self.cone.get(&at)?), operands)
     }
 }
@@ -139,7 +139,7 @@ impl Writer<'_> {
         &mut self,
         patch: &mut Patch,
         slots: &mut Slots<'_>,
-        (at, node): (Moment, &Node),
+        (at, node): (ValueAtStep, &Node),
         operands: &[InstructionId],
     ) -> Option<InstructionId> {
         let (module, body) = (self.module, self.reader.body);

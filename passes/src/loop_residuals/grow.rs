@@ -11,14 +11,14 @@ use crate::loops::{Stack, Stacks, is_free, is_sharded, state};
 
 /// What the body of a loop can stack.
 #[derive(Default)]
-pub(super) struct Outlets {
+pub(super) struct Stackable {
     /// Instructions of the body itself that stand for a value.
     known: IndexMap<Value, InstructionId>,
     /// Computations whose one call can be given more results.
     open: IndexSet<ComputationId>,
 }
 
-impl Outlets {
+impl Stackable {
     /// Of a loop whose state can be made larger; none of others.
     pub(super) fn of(module: &Module, stacks: &mut Stacks) -> Self {
         if !is_free(module, stacks.site) {
@@ -51,14 +51,14 @@ pub(super) fn patch(
     module: &Module,
     patch: &mut Patch,
     stacks: &Stacks,
-    outlets: &Outlets,
+    stackable: &Stackable,
 ) -> Option<Vec<InstructionId>> {
     let new = &stacks.list[stacks.known..];
     if new.is_empty() {
         return Some(Vec::new());
     }
-    let rows = handed_out(module, patch, stacks, outlets, new)?;
-    let mut grower = Grower { module, patch, stacks, outlets };
+    let rows = handed_out(module, patch, stacks, stackable, new)?;
+    let mut grower = Grower { module, patch, stacks, stackable };
     let written = new.iter().zip(rows).map(|(stack, row)| grower.write(stack, row)).collect::<Option<Vec<_>>>()?;
     let empty: Vec<InstructionId> = new.iter().map(|stack| grower.empty(stack)).collect();
     grower.widen(&empty, &written)?;
@@ -70,13 +70,13 @@ fn handed_out(
     module: &Module,
     patch: &mut Patch,
     stacks: &Stacks,
-    outlets: &Outlets,
+    stackable: &Stackable,
     new: &[Stack],
 ) -> Option<Vec<InstructionId>> {
     let mut more: IndexMap<InstructionId, Vec<(InstructionId, ShapeRef)>> = IndexMap::default();
     let mut rows = Vec::new();
     for stack in new {
-        if let Some(&known) = outlets.known.get(&stack.row) {
+        if let Some(&known) = stackable.known.get(&stack.row) {
             rows.push(known);
             continue;
         }
@@ -121,7 +121,7 @@ struct Grower<'a> {
     module: &'a Module,
     patch: &'a mut Patch,
     stacks: &'a Stacks,
-    outlets: &'a Outlets,
+    stackable: &'a Stackable,
 }
 
 impl Grower<'_> {
@@ -134,7 +134,7 @@ impl Grower<'_> {
         let flat = stack.array.with_dim(0, 1);
         let row = Instruction::new("residual.row", Shape::Array(flat).into(), Opcode::Reshape, [row]);
         let row = self.patch.add(body, row);
-        let number = *self.outlets.known.get(&stack.number)?;
+        let number = *self.stackable.known.get(&stack.number)?;
         let element = module.instruction(number).array()?.element_type;
         let zero = Instruction::new("residual.zero", Shape::array(element, []), Opcode::Constant, [])
             .with_payload(Payload::Literal("0".into()));
@@ -144,7 +144,7 @@ impl Grower<'_> {
         let shape = Shape::Array(stack.array.clone()).into();
         let written = Instruction::new("residual.stacked", shape, Opcode::DynamicUpdateSlice, operands);
         let written = self.patch.add(body, written);
-        self.patch.stems_from(written, stack.row.inst);
+        self.patch.set_origin(written, stack.row.inst);
         Some(written)
     }
 

@@ -26,7 +26,7 @@ pub(crate) enum Order {
 }
 
 /// Numbers below this, and sums of them with counters of as many steps, fit an `s32`.
-pub(crate) const FAR: i64 = 1 << 30;
+pub(crate) const LARGEST_COUNT: i64 = 1 << 30;
 
 /// One side of a loop, calls looked through.
 pub(crate) struct Body {
@@ -62,8 +62,8 @@ impl Body {
         let state = value.frame == 0 && inst.opcode == Opcode::GetTupleElement && inst.operands[0] == self.parameter;
         state.then(|| inst.int(&AttrKey::Index).and_then(|index| usize::try_from(index).ok())).flatten()
     }
-    /// Whether a step hands an element on as it got it.
-    pub(crate) fn hands_on(&mut self, module: &Module, element: usize) -> bool {
+    /// Whether a step forwards an element unchanged.
+    pub(crate) fn forwards(&mut self, module: &Module, element: usize) -> bool {
         let Some(&result) = self.results.get(element) else { return false };
         let value = self.top(module, result);
         self.element(module, value) == Some(element)
@@ -129,11 +129,11 @@ impl Body {
         let right = self.resolve(module, inst.operands[1], value);
         let (left, right) = (self.affine(module, left)?, self.affine(module, right)?);
         let sum = (left.0 + sign * right.0, left.1 + sign * right.1);
-        (signed && sum.0.abs() <= 1 && sum.1.abs() <= FAR).then_some(sum)
+        (signed && sum.0.abs() <= 1 && sum.1.abs() <= LARGEST_COUNT).then_some(sum)
     }
     /// Whether the predicate of a `select` holds in every step, or in none.
     fn always(&mut self, module: &Module, select: Value) -> Option<bool> {
-        let last = self.steps.filter(|steps| (1..=FAR).contains(steps))? - 1;
+        let last = self.steps.filter(|steps| (1..=LARGEST_COUNT).contains(steps))? - 1;
         let predicate = self.resolve(module, module.instruction(select.inst).operands[0], select);
         let predicate = self.strip(module, predicate);
         let compare = module.instruction(predicate.inst);

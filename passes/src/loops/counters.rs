@@ -7,7 +7,7 @@ use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
 
-use super::body::{Body, Counter, FAR};
+use super::body::{Body, Counter, LARGEST_COUNT};
 use crate::bounds;
 use crate::flow::Value;
 
@@ -112,7 +112,7 @@ fn start(module: &Module, initial: InstructionId, before: &mut Before) -> Option
     } else {
         i64::try_from(scalar_integer(inst)?).ok()?
     };
-    (number.abs() <= FAR).then_some(number)
+    (number.abs() <= LARGEST_COUNT).then_some(number)
 }
 
 fn is_wide(module: &Module, id: InstructionId) -> bool {

@@ -162,7 +162,7 @@ fn open(module: &Module, site: InstructionId) -> Option<Opened> {
     }
     let mut inner = Body::new(module, body)?;
     let operands = module.instruction(inst.operands[0]).operands.iter().copied().enumerate();
-    let given = operands.filter(|&(element, _)| inner.hands_on(module, element)).collect();
+    let given = operands.filter(|&(element, _)| inner.forwards(module, element)).collect();
     Some(Opened { site, initial: inst.operands[0], condition, body, parameter, given })
 }
 

@@ -2,7 +2,7 @@
 
 use hlo_ir::{ArrayShape, InstructionId, Module, Opcode};
 
-use super::body::{Body, FAR, Order};
+use super::body::{Body, LARGEST_COUNT, Order};
 use super::counters::Counted;
 use crate::flow::Value;
 
@@ -80,7 +80,7 @@ fn stack(module: &Module, body: &mut Body, element: usize, rows: i64) -> Option<
     let update_shape = module.instruction(update.operands[1]).array()?;
     let whole = update_shape.dims.first() == Some(&1) && one_row == array.elements()?;
     let own = body.element(module, before) == Some(element);
-    let order = body.order(module, start, rows).filter(|_| rows <= FAR)?;
+    let order = body.order(module, start, rows).filter(|_| rows <= LARGEST_COUNT)?;
     let row = body.strip(module, row);
     (whole && own).then_some((Stack { element, array, row, number: start }, order))
 }

@@ -3,6 +3,8 @@
 //! Arguments and results are the floor: nothing is said about them. For every other buffer of more than 1 % of the total there is
 //! one remark, also where a pass has said why it left that instruction alone.
 
+// Tests: `tests/silence.rs`.
+
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::attribution::{Holder, Role};
 use hlo_memory::{Bytes, Estimator, LiveBuffer};
@@ -60,7 +62,7 @@ fn source(holder: &Holder, of_instruction: Source) -> Source {
     }
 }
 
-/// The instruction of the module that a buffer of the compiled program is likely to stem from, where the compiler lost it: the one of that name, or else the last
+/// The instruction of the module that a buffer of the compiled program probably comes from, where the compiler lost it: the one of that name, or else the last
 /// with the same operation name, or else the only one of that shape.
 fn locate(module: &Module, holder: &Holder) -> Option<InstructionId> {
     let Holder { buffer: LiveBuffer { instruction, shape, op_name, .. }, .. } = holder;

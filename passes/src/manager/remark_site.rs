@@ -6,7 +6,7 @@ use hlo_memory::Bytes;
 use super::{Remark, RemarkKind, Source};
 use crate::origins::Origins;
 
-/// `file:line` of an instruction, or else of the one it stems from, and what is to be said beside it.
+/// `file:line` of an instruction, or else of the one it derives from, and what is to be said beside it.
 pub(super) fn source(module: &Module, id: InstructionId, origin: InstructionId) -> Source {
     let at = module.made_at(id);
     let id = if at == MadeAt::default() { origin } else { id };

@@ -1,5 +1,7 @@
 //! The search: which rewrites are tried, which are taken, which are put back.
 
+// Tests: `tests/freedom.rs`.
+
 mod advice;
 mod alike;
 mod behind;

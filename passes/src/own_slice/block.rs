@@ -48,7 +48,7 @@ pub(super) fn patch(module: &Module, plan: &Plan, own: &[Own]) -> Option<Patch> 
         let (&value, part) = plan.computed.first()?;
         let new = builder.emit((value, part.dim, part.rows))?;
         patch.replace(own.slice, new);
-        patch.stems_from(new, value);
+        patch.set_origin(new, value);
     }
     Some(patch)
 }
@@ -110,7 +110,7 @@ impl Emit for Builder<'_> {
         });
         let operands = operands.collect::<Option<_>>()?;
         let new = self.patch.add(inst.parent, restrict(inst, dim, rows.len(self.own.rows), operands));
-        self.patch.stems_from(new, id);
+        self.patch.set_origin(new, id);
         Some(new)
     }
 }

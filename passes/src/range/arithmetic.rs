@@ -3,6 +3,8 @@
 //! Integer semantics as XLA's evaluator has them (xla/hlo/evaluator/hlo_evaluator_typed_visitor.h): two's complement wrap-around, division
 //! truncates, `x / 0 = -1`, `x % 0 = x`, shifts by the width or more give 0 (or the sign).
 
+// Tests: `passes/tests/range.rs`.
+
 use hlo_ir::{ElementType, Opcode};
 
 use super::Range;

@@ -1,5 +1,7 @@
 //! Values that cross the border of a computation: calls, fusions, branches, mapped functions, reducers, comparators and combiners.
 
+// Tests: `passes/tests/range.rs`.
+
 use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Opcode};
 
 use super::{ANYWHERE, Frame, FrameId, Path, Range, Ranges, Region, Value};

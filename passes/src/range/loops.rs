@@ -5,6 +5,8 @@
 //! - *counter*: the body adds a positive step and the condition says `i < bound`, so it lies between its start and the bound;
 //! - *closed*: a set that holds the initial value and that the body does not leave, tried with a few growing candidates.
 
+// Tests: `passes/tests/range.rs`.
+
 use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 

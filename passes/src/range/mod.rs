@@ -15,6 +15,8 @@
 //! Evaluation runs from the question to its sources, remembers what it found, and is bounded: a question that would take too many steps
 //! or nest too deeply is answered with the whole type.
 
+// Tests: `passes/tests/range.rs`, `passes/tests/range_property/main.rs`.
+
 mod arithmetic;
 mod calls;
 mod literal;

@@ -1,5 +1,7 @@
 //! Operations that move elements: the region asked for is mapped to regions of the operands.
 
+// Tests: `passes/tests/range.rs`.
+
 use hlo_ir::{AttrKey, AttrValue, InstructionId, Opcode};
 
 use super::{FrameId, Path, Range, Ranges, Region, Value, literal};

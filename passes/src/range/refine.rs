@@ -3,6 +3,8 @@
 //! `select(i < 0, i + d, i)`: where the first branch is taken `i` is negative, elsewhere it is not. Each branch is evaluated again under
 //! such constraints, along elementwise operations only, so that they speak of the same element.
 
+// Tests: `passes/tests/range.rs`.
+
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 
 use super::{FrameId, Range, Ranges, Value};

@@ -76,7 +76,7 @@ impl Emit for Copies<'_> {
         let inst = with_own_callees(self.module, self.patch, self.module.instruction(id))?;
         let operands = operands.iter().copied().collect();
         let again = self.patch.add(self.to, Instruction { operands, span: None, ..inst });
-        self.patch.stems_from(again, id);
+        self.patch.set_origin(again, id);
         Some(again)
     }
 }
@@ -116,7 +116,7 @@ fn clone(module: &Module, patch: &mut Patch, computation: ComputationId) -> Opti
     for (id, inst) in written {
         let operands = inst.operands.iter().map(|operand| known.get(operand).copied()).collect::<Option<_>>()?;
         let again = patch.add(to, Instruction { operands, span: None, ..inst });
-        patch.stems_from(again, id);
+        patch.set_origin(again, id);
         known.insert(id, again);
     }
     patch.set_root(to, *known.get(&source.root)?);

@@ -107,7 +107,7 @@ impl CountedLoop<'_> {
         let of = self.module.instruction(self.of);
         inst.attributes.extend(of.attributes.iter().find(|attribute| attribute.key == AttrKey::Metadata).cloned());
         let new = patch.add(to, inst);
-        patch.stems_from(new, self.of);
+        patch.set_origin(new, self.of);
         new
     }
 }

@@ -16,7 +16,7 @@ use petgraph::visit::EdgeRef;
 
 /// How many times its usual price memory is worth, one after the other: each time four times as much, up to where everything is computed again that can be. (What is worth 16 is
 /// every product of less than a thousand `f32`.)
-pub(crate) const WORTHS: [u64; 5] = [1, 4, 16, 64, 256];
+pub(crate) const MEMORY_PRICES: [u64; 5] = [1, 4, 16, 64, 256];
 /// More than any sum of prices.
 pub(crate) const NEVER: u64 = u64::MAX / 8;
 
@@ -77,7 +77,7 @@ impl<V: Copy + Eq + Hash> Network<V> {
         new
     }
     /// Of the pairs of a value and what it follows from: where a value follows from itself, what it follows from is kept.
-    pub(crate) fn end_rings(&mut self, pairs: &[[V; 2]]) {
+    pub(crate) fn break_cycles(&mut self, pairs: &[[V; 2]]) {
         let mut ring = vec![0; self.graph.node_count()];
         for (number, nodes) in tarjan_scc(&self.graph).iter().enumerate() {
             for node in nodes {

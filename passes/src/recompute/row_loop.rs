@@ -103,7 +103,7 @@ impl Emit for Step<'_> {
             }
         };
         let id = self.patch.add(self.target, written);
-        self.patch.stems_from(id, value.inst);
+        self.patch.set_origin(id, value.inst);
         Some(id)
     }
 }

@@ -14,7 +14,7 @@ use hlo_ir::{
 };
 use hlo_memory::Target;
 
-use crate::flow::{is_rounded, meets_sum};
+use crate::flow::{feeds_sum, is_rounded};
 use crate::roll::fp_contraction;
 
 /// Whether something can wait for this value: an array with elements that have bits.
@@ -62,7 +62,7 @@ impl<'a> Ties<'a> {
         tied.attributes.extend(inst.attributes.iter().filter(|attribute| stays.contains(&attribute.key)).cloned());
         self.pairs.push((value, after));
         let tied = self.patch.add(inst.parent, tied);
-        self.patch.stems_from(tied, value);
+        self.patch.set_origin(tied, value);
         tied
     }
     fn select(&mut self, value: InstructionId, after: InstructionId) -> Instruction {
@@ -95,8 +95,8 @@ impl<'a> Ties<'a> {
     pub(crate) fn may_contract(&self, users: &Users) -> bool {
         self.pairs.iter().any(|&(value, after)| {
             let mut sums = users.get(after).iter();
-            meets_sum(self.module, users, value)
-                || meets_sum(self.module, users, after)
+            feeds_sum(self.module, users, value)
+                || feeds_sum(self.module, users, after)
                 || is_rounded(self.module, value)
                 || fp_contraction::reaches_reduce(self.module, users, after)
                 || sums.any(|&sum| fp_contraction::adds_scatter_into_zeros(self.module, sum))

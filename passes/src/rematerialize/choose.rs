@@ -36,7 +36,7 @@ impl Plan {
 
 /// A value as its segment sees it, or as segments behind it do: those can only have it kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Seen {
+struct ValueInSegment {
     id: InstructionId,
     from_behind: bool,
 }
@@ -50,7 +50,7 @@ pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: f64) -> Op
         module.instructions_of(layers.computation).map(|(id, _)| id).filter(|&id| waits(context, layers, id)).collect();
     let mut work = Vec::new();
     for &id in &waiting {
-        let seen = Seen { id, from_behind: false };
+        let seen = ValueInSegment { id, from_behind: false };
         work.extend(network.need(seen).then_some(seen));
     }
     while let Some(seen) = work.pop() {
@@ -62,7 +62,7 @@ pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: f64) -> Op
         }
         for &operand in module.instruction(seen.id).operands.iter().filter(|&&operand| !layers.is_free(operand)) {
             let from_behind = layers.segment(operand) != layers.segment(seen.id);
-            let operand = Seen { id: operand, from_behind };
+            let operand = ValueInSegment { id: operand, from_behind };
             work.extend(network.follows(seen, operand).then_some(operand));
         }
     }

@@ -149,7 +149,7 @@ impl Emit for Segment<'_, '_> {
             };
         }
         let new = self.ties.patch.add(self.layers.computation, copy);
-        self.ties.patch.stems_from(new, id);
+        self.ties.patch.set_origin(new, id);
         Some(new)
     }
 }

@@ -118,7 +118,7 @@ impl<'a> Body<'a> {
             new.attributes.insert(0, Attribute::new(AttrKey::DynamicSliceSizes, AttrValue::ints(sizes)));
         }
         let id = self.patch.add(self.to, new);
-        self.patch.stems_from(id, column.ids[0]);
+        self.patch.set_origin(id, column.ids[0]);
         id
     }
 

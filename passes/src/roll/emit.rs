@@ -1,4 +1,4 @@
-//! Builds the loop: a `while` that carries a counter, what the copies hand on and collect, and the values that all of them read.
+//! Builds the loop: a `while` that carries a counter, what the copies carry and collect, and the values that all of them read.
 
 use hlo_ir::edit::Patch;
 use hlo_ir::shape::ShapeRef;
@@ -188,7 +188,7 @@ impl Builder<'_> {
             .with(Attribute::new(AttrKey::Condition, AttrValue::Computation(condition)))
             .with(Attribute::new(AttrKey::Body, AttrValue::Computation(body)));
         let looping = self.add(looping);
-        self.patch.stems_from(looping, self.owner);
+        self.patch.set_origin(looping, self.owner);
         looping
     }
 

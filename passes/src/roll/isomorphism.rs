@@ -92,20 +92,20 @@ impl Isomorphism {
     }
 
     /// Hash of all that a value is computed from, places of slices and constants included: XLA computes values of equal hashes once.
-    pub(super) fn works(&self, module: &Module, id: ComputationId) -> SideTable<InstructionId, u64> {
-        let mut works = SideTable::new(0);
+    pub(super) fn hashes(&self, module: &Module, id: ComputationId) -> SideTable<InstructionId, u64> {
+        let mut known = SideTable::new(0);
         for (id, inst) in module.instructions_of(id) {
             let mut hasher = FxHasher::default();
             let own = inst.parameter_number().is_some() || literal::is_elided(inst);
             (own.then_some(id), self.locals[id], &inst.payload).hash(&mut hasher);
             inst.attribute(&AttrKey::Slice).hash(&mut hasher);
-            let mut operands: Vec<u64> = inst.operands.iter().map(|&operand| works[operand]).collect();
+            let mut operands: Vec<u64> = inst.operands.iter().map(|&operand| known[operand]).collect();
             if commutes(inst.opcode) {
                 operands.sort_unstable();
             }
-            works.set(id, combine(hasher.finish(), operands));
+            known.set(id, combine(hasher.finish(), operands));
         }
-        works
+        known
     }
 
     /// Hash of what a value is computed from through at most `depth` instructions.

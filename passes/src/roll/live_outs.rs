@@ -73,8 +73,9 @@ impl LiveOuts {
         }
         if let Some(tuple) = live_outs.tuple_used_outside(context.module, copies) {
             let name = &context.module.instruction(tuple).name;
-            let message =
-                format!("later work reads parts of `{name}` and its likes, several arrays in one, of single copies");
+            let message = format!(
+                "later work reads parts of `{name}` and its counterparts, several arrays in one, of single copies"
+            );
             return Err(Reason { code: "residuals", message });
         }
         if !is_ordered(context, copies, &live_outs.absorbed) || !live_outs.starts_before(context, copies) {

@@ -292,6 +292,6 @@ pub(super) fn starts(module: &Module, id: InstructionId) -> Option<Vec<i64>> {
 }
 
 /// Whether a run of copies is long enough for a loop.
-pub(super) fn worth_a_loop(run: &Range<usize>) -> bool {
+pub(super) fn is_long_enough(run: &Range<usize>) -> bool {
     run.len() >= FEWEST_COPIES
 }

@@ -10,7 +10,7 @@ use hlo_memory::Bytes;
 use super::chains::{Chain, Chains, joined_values};
 use super::isomorphism::Isomorphism;
 use super::live_outs::LiveOuts;
-use super::lockstep::{Copies, Failure, worth_a_loop};
+use super::lockstep::{Copies, Failure, is_long_enough};
 use super::scope::Scope;
 use super::sequence::neutral;
 use super::{FEWEST_COPIES, Rolled, bytes, is_heavy};
@@ -31,7 +31,7 @@ struct Seed {
 pub(super) fn search(context: &Context<'_>, isomorphism: &mut Isomorphism, scope: Scope) -> Vec<Finding> {
     let module = context.module;
     let cones = isomorphism.cones(module, scope.computation);
-    let works = isomorphism.works(module, scope.computation);
+    let hashes = isomorphism.hashes(module, scope.computation);
     let chains = Chains::new(module, context.users, scope.computation, &cones);
     let mut work = bounds::WORK;
     let mut covered = SideTable::new(false);
@@ -44,7 +44,7 @@ pub(super) fn search(context: &Context<'_>, isomorphism: &mut Isomorphism, scope
             Ok(rolled) => {
                 rolled.copies.computed().flat_map(|(_, column)| &column.ids).for_each(|&id| covered.set(id, true));
                 rolled.live_outs.links().for_each(|id| covered.set(id, true));
-                findings.push(if scope.sharded { sharded(module, &rolled) } else { rolled.finding(context, &works) });
+                findings.push(if scope.sharded { sharded(module, &rolled) } else { rolled.finding(context, &hashes) });
             }
             Err(Some(missed)) => findings.push(*missed),
             Err(None) => {}
@@ -83,7 +83,7 @@ fn line_up(
         };
         let trimmed = values.get(failure.run.clone()).unwrap_or_default();
         missed = missed.or_else(|| (!seed.recurrence).then(|| Box::new(refusal(module, values, failure.reason))));
-        if !worth_a_loop(&failure.run) {
+        if !is_long_enough(&failure.run) {
             break;
         }
         values = trimmed;

@@ -1,9 +1,7 @@
 //! Kernels of XLA:CPU that compute one number after the other.
 //!
 //! LLVM makes vectors of most loops. It does not where a kernel looks numbers up, sorts, slides windows or draws random bits, nor of functions that are
-//! calls into a library. Nanoseconds for a number on two cores (`tests/referee/scalar_times.py`, arrays of 4.2 million, jax 0.10.2, 28 November 2026): a sine 3.0,
-//! `cbrt` and `atan2` 3.6 to 3.9, `tan` 5.5, a remainder 7.0, a power 1.5, a comparison of a sort 10, a random word 6.2 to 6.6, a window of a running sum 1.4 to
-//! 3.8, of three by three 2.1, a lookup 0.2 to 0.7, an addition in a scatter 0.9 to 5.0.
+//! calls into a library. `tests/referee/scalar_times.py` measures what a number takes then; docs/measured/log.md has the figures, "Figures behind constants".
 
 use hlo_ir::{AttrKey, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::Target;
@@ -12,8 +10,8 @@ use crate::Machine;
 
 /// What a kernel without vectors takes longer for each of its operations: eight numbers of 32 bits are in a vector.
 const LANES: f64 = 8.0;
-/// The same where operations compute what is looked up. Columns of indices take 0.07 nanoseconds for each operation in a kernel measured alone (`scalar_times.py`), 0.3 in that of a nested loop (`kernels.py`,
-/// `fires-rays` for as little memory as can be had), of a machine that does 100 in one: 0.2 is what keeps loops from running longer than they are taken for.
+/// The same where operations compute what is looked up, in nanoseconds of each for a machine that does 100 in one: between what a kernel measured alone takes and one in a nested
+/// loop, so that loops do not run longer than they are taken for.
 const WAITING: f64 = 0.2 * 100.0;
 
 /// Seconds of one operation outside of products in a kernel.
@@ -45,7 +43,7 @@ fn is_of_columns(concatenate: &Instruction) -> bool {
 /// Seconds of one number of a function that is a call into a library, and of what is done number by number.
 pub(super) fn number(machine: &Machine, opcode: Opcode) -> Option<f64> {
     use Opcode as O;
-    // As measured, of a machine that does 100 operations in a nanosecond.
+    // As `scalar_times.py` measures them, of a machine that does 100 operations in a nanosecond.
     let nanoseconds = match opcode {
         O::Sort => 10.0,
         O::Remainder => 7.0,

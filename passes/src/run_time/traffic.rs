@@ -3,6 +3,8 @@
 //! Arrays that fit a cache are taken to be found there, but for arguments and results of the program. Of what is sliced or gathered a kernel reads the slice, of
 //! what is updated in place it writes the update.
 
+// Tests: `passes/src/run_time.rs`.
+
 use hlo_ir::graph::Users;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};

@@ -8,25 +8,25 @@ use hlo_memory::{Bytes, Target};
 use super::{bytes, constants, finding};
 use crate::objective::MATTERS;
 use crate::recompute::tie::{Ties, can_tie, can_wait_for};
-use crate::roll::{Isomorphism, Repetition, Works};
+use crate::roll::{ComputationHashes, Isomorphism, Repetition};
 use crate::{Context, Finding, Grade, Outcome};
 
 /// One finding for each row of pieces.
 pub(super) fn find(context: &Context<'_>, isomorphism: &Isomorphism, computation: ComputationId) -> Vec<Finding> {
     let module = context.module;
-    let rows = crate::roll::alike_results(context, isomorphism, computation);
+    let rows = crate::roll::isomorphic_results(context, isomorphism, computation);
     if rows.is_empty() {
         return Vec::new();
     }
     let constant = constants(module, computation);
-    let works = crate::roll::works(module, isomorphism, computation);
-    rows.into_iter().filter_map(|results| tie_row(context, computation, (&constant, &works), &results)).collect()
+    let hashes = crate::roll::computation_hashes(module, isomorphism, computation);
+    rows.into_iter().filter_map(|results| tie_row(context, computation, (&constant, &hashes), &results)).collect()
 }
 
 fn tie_row(
     context: &Context<'_>,
     computation: ComputationId,
-    (constant, works): (&SideTable<InstructionId, bool>, &Works),
+    (constant, hashes): (&SideTable<InstructionId, bool>, &ComputationHashes),
     results: &[InstructionId],
 ) -> Option<Finding> {
     let module = context.module;
@@ -44,7 +44,7 @@ fn tie_row(
     }
     let sizes = pieces.largest(module, computation, constant, results.len());
     let piece = module.instructions_of(computation).map(|(id, _)| id).filter(|&id| pieces.of[id].is_some());
-    let repetition = Repetition::among(module, works, piece);
+    let repetition = Repetition::among(module, hashes, piece);
     let mut waiting: SideTable<InstructionId, bool> = SideTable::new(false);
     let mut rewritten: IndexMap<InstructionId, Instruction> = IndexMap::default();
     for (id, inst) in module.instructions_of(computation) {

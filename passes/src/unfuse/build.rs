@@ -123,7 +123,7 @@ impl Builder<'_> {
                 self.counts.fusions += 1;
                 self.inline(id, &AttrKey::Calls, frame)
             }
-            Opcode::Call if refuse::comes_apart(self.module, id) => {
+            Opcode::Call if refuse::is_inlined(self.module, id) => {
                 self.counts.calls += 1;
                 self.inline(id, &AttrKey::ToApply, frame)
             }
@@ -204,7 +204,7 @@ impl Builder<'_> {
 
     fn add(&mut self, origin: InstructionId, new: Instruction, frame: &Frame) -> InstructionId {
         let id = self.patch.add(frame.into, Instruction { span: None, ..new });
-        self.patch.stems_from(id, origin);
+        self.patch.set_origin(id, origin);
         id
     }
 

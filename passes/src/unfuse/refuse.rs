@@ -31,7 +31,7 @@ fn too_large(module: &Module) -> Option<Reason> {
     for &computation in module.computation_ids() {
         let (mut count, mut levels) = (0_usize, 0);
         for (id, inst) in module.instructions_of(computation) {
-            let body = comes_apart(module, id).then(|| inst.called_computations().next()).flatten();
+            let body = is_inlined(module, id).then(|| inst.called_computations().next()).flatten();
             let (more, below) = body.map_or((1, 0), |body| (sizes[body].0, sizes[body].1 + 1));
             (count, levels) = (count.saturating_add(more), levels.max(below));
         }
@@ -46,7 +46,7 @@ fn too_large(module: &Module) -> Option<Reason> {
 }
 
 /// Whether the body of a fusion or call takes its place.
-pub(super) fn comes_apart(module: &Module, id: InstructionId) -> bool {
+pub(super) fn is_inlined(module: &Module, id: InstructionId) -> bool {
     match module.instruction(id).opcode {
         Opcode::Fusion => true,
         Opcode::Call => obstacle_to_inlining(module, id).is_none(),

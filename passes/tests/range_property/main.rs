@@ -1,5 +1,7 @@
 //! The range analysis is sound: on random modules and random data every element lies in the range that was promised for it, for the
 //! whole array and for every slice of one index.
+//!
+//! Pins `passes/src/range/mod.rs`.
 
 mod generate;
 mod interpret;

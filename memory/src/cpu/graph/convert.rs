@@ -173,7 +173,7 @@ impl Graph {
         export.finish(self.header(false), self.stack_tables.clone(), instructions).module
     }
 
-    /// The scheduled module and what its instructions stem from; without `unique`, with the names that instructions wanted. Computations the schedule does not order (fusion bodies, reducers) are written in post-order.
+    /// The scheduled module and what its instructions derive from; without `unique`, with the names that instructions wanted. Computations the schedule does not order (fusion bodies, reducers) are written in post-order.
     pub(crate) fn into_scheduled_module(mut self, schedule: &Schedule, unique: bool) -> Traced {
         // Asks the instructions for their callees, so it must be known before they go.
         self.computation_order();

@@ -1,4 +1,4 @@
-//! The part of the graph that decides which values loops and branches hand on, as a module: copy insertion asks that before it asks who shares
+//! The part of the graph that decides which values loops and branches forward, as a module: copy insertion asks that before it asks who shares
 //! memory with whom, and it is a small part. Most instructions make a value of their own whatever they read, so that those which only others of
 //! their kind read can be left out, and the rest stand for themselves without what they read.
 
@@ -12,7 +12,7 @@ use super::export::{Export, Source};
 use super::skeleton::for_aliases;
 use crate::opcode_set::OpcodeSet;
 
-/// Opcodes that hand on values of what they read or call, or may do so.
+/// Opcodes that forward values of what they read or call, or may do so.
 const FORWARDING: OpcodeSet = OpcodeSet::of(&[
     Opcode::AddDependency,
     Opcode::AllReduceDone,
@@ -31,7 +31,7 @@ const FORWARDING: OpcodeSet = OpcodeSet::of(&[
     Opcode::While,
 ]);
 
-/// Opcodes that may hand on what computations make which nothing else runs, or are not known: where there are any, everything counts.
+/// Opcodes that may forward what computations make which nothing else runs, or are not known: where there are any, everything counts.
 const OPEN: OpcodeSet = OpcodeSet::of(&[
     Opcode::AllGatherDone,
     Opcode::AllGatherStart,
@@ -66,14 +66,14 @@ impl Graph {
         Some(export.finish(self.header(false), StackTables::default(), instructions))
     }
 
-    /// Whether an instruction may hand on values of what it reads or calls.
+    /// Whether an instruction may forward values of what it reads or calls.
     fn forwards(&self, id: InstructionId) -> bool {
         let opcode = self.opcode(id);
-        // Copies hand on what is inside a tuple.
+        // Copies forward what is inside a tuple.
         FORWARDING.has(opcode) || (opcode == Opcode::Copy && self.array(id).is_none())
     }
 
-    /// The instructions of a computation that hand on values, what they read, and the root, operands first.
+    /// The instructions of a computation that forward values, what they read, and the root, operands first.
     fn outlined(&self, computation: ComputationId) -> Vec<InstructionId> {
         let order = self.post_order(computation);
         let mut read = vec![false; self.slots(computation)];

@@ -1,4 +1,4 @@
-//! What the instructions of a computation define and use, as a scheduler counts it: every instruction makes new buffers but those that only hand on.
+//! What the instructions of a computation define and use, as a scheduler counts it: every instruction makes new buffers but those that only forward.
 //!
 //! Source: `TuplePointsToAnalysis` (xla/hlo/analysis/tuple_points_to_analysis.cc).
 

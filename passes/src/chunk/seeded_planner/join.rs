@@ -20,7 +20,7 @@ pub(super) fn join(graph: &Graph<'_>, one: &Plan, other: &Plan) -> Option<Plan> 
     if spared.is_empty() {
         return None;
     }
-    let is_like = one.is_like || other.is_like;
+    let repeats_shape = one.repeats_shape || other.repeats_shape;
     let (mut one, mut other) = (Side::new(graph, one, &spared), Side::new(graph, other, &spared));
     other.leaves_to(&one);
     one.provides(&other)?;
@@ -28,7 +28,8 @@ pub(super) fn join(graph: &Graph<'_>, one: &Plan, other: &Plan) -> Option<Plan> 
     let loops = in_order(graph, one.loops.into_iter().chain(other.loops).filter(|each| !each.sinks.is_empty()))?;
     let mut members = other.plan.members.clone();
     members.extend(one.plan.members.iter().map(|(&value, &cut)| (value, cut)));
-    let mut joined = Plan { members, loops: Vec::new(), allowed: Vec::new(), wanted: IndexMap::default(), is_like };
+    let mut joined =
+        Plan { members, loops: Vec::new(), allowed: Vec::new(), wanted: IndexMap::default(), repeats_shape };
     for Loop { sinks, allowed } in loops {
         joined.loops.push(sinks);
         joined.allowed.push(allowed);

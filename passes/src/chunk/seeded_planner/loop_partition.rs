@@ -25,7 +25,7 @@ pub(super) struct Plan {
     /// For each member, whether results of the computation need it, and who else needs more of it than blocks.
     pub(super) wanted: IndexMap<InstructionId, LiveOut>,
     /// Whether it is offered only beside another one that does the same at another place.
-    pub(super) is_like: bool,
+    pub(super) repeats_shape: bool,
 }
 
 /// Who needs a member beyond the blocks of its plan.
@@ -91,21 +91,21 @@ const MOST_LOOPS: usize = 3;
 /// The plan for everything of at least `least` bytes that was reached. Where that would need too many loops, as where each layer of a model needs all rows
 /// of the layer before, there is a plan for each part of it, in computations that are [short enough](Graph::is_short). With `again`, later loops of a plan
 /// read nothing that they can compute again.
-pub(super) fn close(flow: &Flow<'_, '_>, reach: &PropagatedDims, least: u64, again: bool) -> Closed {
+pub(super) fn close(flow: &Flow<'_, '_>, reach: &PropagatedDims, least: u64, again: bool) -> Partitioned {
     let whole = Closure::new(flow, reach, least, again).grown();
     match whole.plan() {
-        Ok(plan) => Closed { plans: plan.into_iter().collect(), is_too_long: false },
+        Ok(plan) => Partitioned { plans: plan.into_iter().collect(), is_too_long: false },
         Err(TooManyLoops) if flow.graph.is_short() => {
             let part = |part| Closure { part: Some(part), ..Closure::new(flow, reach, least, again) }.grown();
             let plans = whole.parts().into_iter().filter_map(|values| part(values).plan().ok().flatten()).collect();
-            Closed { plans, is_too_long: true }
+            Partitioned { plans, is_too_long: true }
         }
-        Err(TooManyLoops) => Closed { plans: Vec::new(), is_too_long: false },
+        Err(TooManyLoops) => Partitioned { plans: Vec::new(), is_too_long: false },
     }
 }
 
 /// The plans for what was reached.
-pub(super) struct Closed {
+pub(super) struct Partitioned {
     pub(super) plans: Vec<Plan>,
     /// Whether all of it together would need too many loops, in a computation that is short enough to look further.
     pub(super) is_too_long: bool,
@@ -335,7 +335,7 @@ impl Closure<'_, '_, '_> {
             return Err(TooManyLoops);
         }
         let members = self.members.clone();
-        let mut plan = Plan { members, loops: Vec::new(), allowed: Vec::new(), wanted, is_like: false };
+        let mut plan = Plan { members, loops: Vec::new(), allowed: Vec::new(), wanted, repeats_shape: false };
         for level in levels {
             let here = |op: InstructionId| self.level[op] == level;
             let writes = written.iter().filter(|&&value| here(graph.op(value))).map(|&value| {

@@ -42,22 +42,21 @@ pub(super) struct Price {
     few_rows: f64,
 }
 
-/// Where memory is recycled, what a program keeps in the cache moves so many times as fast as what it does not, and a kernel is worth as much more traffic.
-const RECYCLED_SPEED: f64 = 3.0;
+/// Where runs reuse memory, what a program keeps in the cache moves so many times as fast as what it does not, and a kernel is worth as much more traffic.
+const CACHED_SPEED: f64 = 3.0;
 /// Share of the original cost that loops may add. Up to here run time is flat, because blocks that fit the cache save as much...
 const ALLOWANCE: f64 = 0.3;
 /// ...but products of few rows reach two thirds of the speed of large ones, which the price leaves out. A program that takes this little fits any
 /// machine, and can as well have larger blocks where there are products.
 const SMALL_ALLOWANCE: f64 = 0.15;
 const SMALL: Bytes = Bytes(1 << 30);
-/// The same where memory costs no time: recycled from run to run (see `small_programs.rs`), or taken once for all runs as on devices, so that loops win nothing. (On an H200
-/// programs that a fifth was allowed ran at 0.70 to 0.79 of their speed, `device_times.py`; with three tenths a loss of 128,256 words took 1.53 of its time by XLA:TPU's
-/// module, 1.15 with this, `rough_models.py`.)
-const RECYCLED_ALLOWANCE: f64 = 0.1;
+/// The same where memory costs no time: reused from run to run (see `small_programs.rs`), or taken once for all runs as on devices, so that loops win nothing and what they add
+/// shows in full. Measured: docs/measured/log.md, "Figures behind constants".
+const REUSED_MEMORY_ALLOWANCE: f64 = 0.1;
 /// Traffic there, and inside loops, of a byte that a loop writes: it is filled before, and copied by one thread.
 const WRITTEN: f64 = 3.0;
 /// The same where a budget is not met.
-const URGENT_ALLOWANCE: f64 = 2.0;
+const BUDGET_ALLOWANCE: f64 = 2.0;
 
 /// Pieces below this are read at a cost, so much of their traffic: most of a cache line or page goes unused, and loops over them stay short.
 const PIECE: u64 = 4 << 10;
@@ -65,18 +64,17 @@ const SCATTERED: f64 = 0.5;
 
 /// Values are computed again at most to this share of the original cost...
 const SMALL_SHARE: f64 = 0.05;
-/// ...unless this many bytes are spared, more than caches hold: then computing again may cost this share of the memory traffic spared. (Gradients
-/// of energies of pairs ran at 0.61 of their speed with 9 MiB, at 0.83 to 0.86 with 34, at 1.5 with 137.)
+/// ...unless this many bytes are saved, more than caches hold: then computing again may cost this share of the memory traffic saved. Programs
+/// that saved less ran slower, and those that saved more faster (docs/measured/log.md, "Figures behind constants").
 const LARGE: u64 = 128 << 20;
-const LARGE_SPARED: f64 = 0.35;
-/// Where there are products, which take most of the time, what computing again costs beyond the traffic spared may be as much as a program may become
-/// slower, and all of it this share of the original cost: scores of an attention are made again for its gradient (8 heads of 1024 x 64 with their
-/// weights: 120 MiB to 36 at 1.43 of the speed, `passes/tests/time_programs/heads_gradient.hlo`), and messages of a million edges (0.29 of the cost, at
-/// 1.3 to 2 times the speed: `families.py --only message-network`).
+const LARGE_RECOMPUTE_SHARE: f64 = 0.35;
+/// Where there are products, which take most of the time, what computing again costs beyond the traffic saved may be as much as a program may become
+/// slower, and all of it this share of the original cost: scores of an attention are made again for its gradient (`passes/tests/time_programs/heads_gradient.hlo`), and
+/// messages of a graph (`families.py --only message-network`). Both run faster (docs/measured/log.md, "Figures behind constants").
 const PRODUCTS_SHARE: f64 = 0.33;
 /// With this many bytes at stake, memory decides whether the program runs at all.
 const HUGE: u64 = 2 << 30;
-const HUGE_SPARED: f64 = 0.7;
+const HUGE_RECOMPUTE_SHARE: f64 = 0.7;
 
 impl Price {
     /// The price of a plan; `None` if it computes so much again that it is not worth it.
@@ -103,11 +101,12 @@ impl Price {
         let sums = sinks().filter(|sink| accumulates(sink)).map(|sink| sink.inst);
         let all = times.keys().copied().chain(sums).map(work).sum::<f64>();
         // What is not kept is neither written nor read.
-        let spared_bytes = gone.iter().map(|&value| graph.bytes(value)).fold(0, u64::saturating_add);
-        let spared = 2.0 * spared_bytes as f64;
-        let recycles = fits_malloc_cache(flow.context);
+        let saved_bytes = gone.iter().map(|&value| graph.bytes(value)).fold(0, u64::saturating_add);
+        let saved_traffic = 2.0 * saved_bytes as f64;
+        let is_reused = fits_malloc_cache(flow.context);
         // Of what the library sums it keeps tiles only.
-        let base = all + if recycles { spared.min(2.0 * beside_floor(flow.context) as f64) } else { spared };
+        let base =
+            all + if is_reused { saved_traffic.min(2.0 * beside_floor(flow.context) as f64) } else { saved_traffic };
         let again = times.iter().map(|(&op, &count)| work(op) * (count - 1) as f64).sum::<f64>();
         let reread: u64 = regions.iter().map(|region| whole_bytes(graph, machine, region)).sum();
         let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
@@ -119,7 +118,7 @@ impl Price {
         let filled = WRITTEN * written_bytes(graph, plan) as f64;
         let most = |allowed: f64| Windows::of(flow, plan, regions).most_blocks(allowed, per_block);
         let filling = most(allowed - filled);
-        let most_blocks = if recycles { filling } else { most(allowed) };
+        let most_blocks = if is_reused { filling } else { most(allowed) };
         // A limit on the command line is an order: run time is not asked for.
         let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
         let fused =
@@ -127,11 +126,15 @@ impl Price {
         let may_repeat = flow.context.repeats && times.iter().all(fused);
         let multiplies_again =
             times.iter().any(|(&op, &count)| count > 1 && graph.module.instruction(op).opcode == Opcode::Dot);
-        let beside_products = multiplies_again && spared_bytes >= LARGE;
+        let beside_products = multiplies_again && saved_bytes >= LARGE;
         let again_at_most = [
             base * SMALL_SHARE,
-            spared * share_of_spared(spared_bytes, may_repeat),
-            if beside_products { (spared + base * (MAX_SLOWDOWN - 1.0)).min(base * PRODUCTS_SHARE) } else { 0.0 },
+            saved_traffic * recompute_share(saved_bytes, may_repeat),
+            if beside_products {
+                (saved_traffic + base * (MAX_SLOWDOWN - 1.0)).min(base * PRODUCTS_SHARE)
+            } else {
+                0.0
+            },
         ];
         let affordable = has_budget || again_at_most.iter().any(|&most| again <= most);
         if most_blocks < 2.0 || (most_blocks.is_finite() && !affordable) {
@@ -176,18 +179,18 @@ impl Price {
 /// What loops may add to the original cost, as a share of it.
 fn allowance(context: &Context<'_>, multiplies: bool) -> f64 {
     match (context.misses_goal(), is_small(context) && multiplies) {
-        (true, _) => URGENT_ALLOWANCE,
-        _ if context.options.target != Target::Cpu || fits_malloc_cache(context) => RECYCLED_ALLOWANCE,
+        (true, _) => BUDGET_ALLOWANCE,
+        _ if context.options.target != Target::Cpu || fits_malloc_cache(context) => REUSED_MEMORY_ALLOWANCE,
         (false, true) => SMALL_ALLOWANCE,
         (false, false) => ALLOWANCE,
     }
 }
 
-/// What computing values again may cost, as a share of the memory traffic spared, where so many bytes are not kept.
-fn share_of_spared(bytes: u64, may_repeat: bool) -> f64 {
+/// What computing values again may cost, as a share of the memory traffic saved, where so many bytes are not kept.
+fn recompute_share(bytes: u64, may_repeat: bool) -> f64 {
     match bytes {
-        HUGE.. => HUGE_SPARED,
-        LARGE.. if may_repeat => LARGE_SPARED,
+        HUGE.. => HUGE_RECOMPUTE_SHARE,
+        LARGE.. if may_repeat => LARGE_RECOMPUTE_SHARE,
         _ => 0.0,
     }
 }
@@ -264,7 +267,7 @@ fn beginning(flow: &Flow<'_, '_>, region: &Region) -> f64 {
     let started = machine.traffic(machine.iteration + machine.kernel * kernels(flow.graph, region) as u64);
     match flow.context.options.target {
         Target::Cpu if fits_malloc_cache(flow.context) => {
-            packed_bytes(flow.graph, region) as f64 + RECYCLED_SPEED * started
+            packed_bytes(flow.graph, region) as f64 + CACHED_SPEED * started
         }
         Target::Cpu => packed_bytes(flow.graph, region) as f64 + started,
         Target::Tpu | Target::Gpu => started,

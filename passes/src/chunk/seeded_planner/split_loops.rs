@@ -15,7 +15,7 @@ use crate::chunk::sink::Sink;
 type Allowed = SideTable<InstructionId, bool>;
 
 /// Gives scatters loops of their own where that is faster.
-pub(super) fn part(context: &Context<'_>, plan: &mut Plan) {
+pub(super) fn split(context: &Context<'_>, plan: &mut Plan) {
     for index in (0..plan.loops.len()).rev() {
         let groups = groups(context, &plan.loops[index], &plan.allowed[index]);
         if groups.len() > 1 {

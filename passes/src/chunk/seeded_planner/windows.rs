@@ -1,10 +1,8 @@
 //! What it costs that windows are cut: a loop over a dimension of what each index fetches walks all indices in every iteration, and one over columns
 //! all rows.
 //!
-//! A window that is cut in blocks of less than a cache line fetches the same lines again for each block. The gradient of a graph layer with
-//! 16 features, made in blocks of two of them, ran at 0.4 to 0.7 of its speed; the gradient of a total variation in blocks of four columns at 0.37,
-//! in blocks of sixteen, a cache line, at 0.65. Kernels start anew for each row, so what is computed of such an array counts like it: the gradient of a
-//! batch normalization of 64 features ran at 0.65 to 0.72 in blocks of eight of them, in blocks of sixteen at 0.91.
+//! A window that is cut in blocks of less than a cache line fetches the same lines again for each block, so such loops run slower. Kernels start
+//! anew for each row, so what is computed of such an array counts like it. The measurements stand in docs/measured/log.md, "Figures behind constants".
 
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 use hlo_memory::Target;

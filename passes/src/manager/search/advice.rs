@@ -14,7 +14,7 @@ use crate::manager::watch::Nobody;
 use crate::manager::{Remark, RemarkKind, remark_site};
 use crate::{Grade, Objective, Options, Pass};
 
-/// Instructions looked at by all searches for waste of one run together. A search takes some tens of microseconds for each, so that advice takes about a second.
+/// Instructions looked at by all searches for waste of one run together. Bounds what advice takes to about a second.
 const INSTRUCTIONS_SEARCHED: usize = 20_000;
 /// A gain of less than this part of the peak, as a divisor, is no reason for another flag.
 const WORTH_A_FLAG: u64 = 20;

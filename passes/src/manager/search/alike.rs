@@ -15,7 +15,7 @@ use crate::bounds;
 use crate::{Outcome, PassKind};
 
 impl Search<'_> {
-    /// Makes `first` and, if the total falls, its likes as well: those that its pass found beside it, of the same bytes, for which the same is to be done, at
+    /// Makes `first` and, if the total falls, those like it as well: those that its pass found beside it, of the same bytes, for which the same is to be done, at
     /// places that none of the others changes. They stay if they lower the peak further. `false`, and nothing changed, if there is no estimate of the first.
     pub(super) fn take_with_likes(&mut self, first: Candidate) -> Result<bool, RunError> {
         let beside = self.findings.recall(PassKind::Rewrite).unwrap_or_default();

@@ -37,7 +37,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Where no rewrite helps by itself: makes one of those that reckon to save most together with [its likes](super::alike), all but the last, which it
+    /// Where no rewrite helps by itself: makes one of those that are expected to save most together with [those like it](super::alike), all but the last, which it
     /// returns. The module is left as it is if they do not help together.
     pub(super) fn best_of_likes(&mut self) -> Option<Candidate> {
         if !super::restarts::is_far(&self.now) {

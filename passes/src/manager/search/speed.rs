@@ -8,8 +8,8 @@ use crate::manager::trial;
 use crate::manager::{Remark, RunError};
 use crate::{Grade, Outcome, PassKind};
 
-/// What changes for speed may take of what was saved, as a divisor. (The gradient of a network with sines, whose blocks take 1 of the 13 MiB that loops
-/// save, runs at 0.71 of its speed without them and at 0.93 with them, `sines-gradient` of `families.py`.)
+/// What changes for speed may take of what was saved, as a divisor: a small part of what loops save makes up for most of the time that they cost
+/// (docs/measured/log.md, "Figures behind constants").
 const SHARE_OF_SAVING: u64 = 3;
 
 /// How far the changes for speed are.

@@ -51,7 +51,7 @@ pub(super) struct Scope {
     pub(super) new: ComputationId,
     /// What stands for an instruction of the old computation on each device.
     map: IndexMap<Id, Id>,
-    /// Shares in other shardings than their own, and of what each reader has as it likes; each is made once.
+    /// Shares in other shardings than their own, and of what each reader has as it wants it; each is made once.
     pub(super) made: IndexMap<(Id, Sharding), Id>,
 }
 

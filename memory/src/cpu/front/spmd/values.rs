@@ -71,12 +71,12 @@ impl World {
         }
     }
 
-    /// Whether every reader of an instruction has it divided as it likes.
+    /// Whether every reader of an instruction has it divided as the reader wants it.
     pub(super) fn is_free(&self, cx: &Cx<'_>, id: Id) -> bool {
         cx.rank(id) > 0 && (self.fixed[id] || cx.scalar_broadcast(id).is_some())
     }
 
-    /// The instruction that makes an array that tuples only hand on.
+    /// The instruction that makes an array that tuples only forward.
     pub(super) fn source(cx: &Cx<'_>, mut id: Id) -> Id {
         while let Some(tuple) = cx.of(id, Opcode::GetTupleElement).filter(|&tuple| cx.opcode(tuple) == Opcode::Tuple) {
             id = cx.operand(tuple, index(cx, id));
