@@ -1,7 +1,9 @@
 //! The rough model of other compilers on programs of one kind each; the bytes are those that XLA:GPU (H100) and XLA:TPU (v5e) report.
 //!
-//! Pins `memory/src/cpu/fusion/device.rs`, `memory/src/cpu/fusion/repeated.rs`, `memory/src/cpu/fusion/rows.rs`, `memory/src/cpu/fusion/stored.rs`,
-//! `memory/src/cpu/tiles/mod.rs`.
+//! Pins `memory/src/cpu/fusion/device.rs`, `memory/src/cpu/fusion/repeated.rs`, `memory/src/cpu/fusion/multi_output.rs`,
+//! `memory/src/cpu/fusion/priority/cycles.rs`, `memory/src/cpu/fusion/priority/diamonds.rs`, `memory/src/cpu/fusion/priority/kernel.rs`,
+//! `memory/src/cpu/fusion/priority/mod.rs`, `memory/src/cpu/fusion/priority/places.rs`, `memory/src/cpu/fusion/priority/price.rs`,
+//! `memory/src/cpu/fusion/priority/reduction.rs`, `memory/src/cpu/fusion/priority/rules.rs`, `memory/src/cpu/tiles/mod.rs`.
 
 use hlo_memory::{Bytes, Estimate, Model, Target, estimate};
 
@@ -367,4 +369,24 @@ fn slow_values_are_combined_before_a_gpu_repeats_them() {
     let module = hlo_ir::text::parse(include_str!("tpu/slow_value_repeated.hlo")).expect("it is legal");
     let found = estimate(&module, Target::Gpu).expect("it is known");
     assert_eq!(found.temporaries, Bytes(256 * MIB), "not an exponential and a tangent");
+}
+
+/// XLA:GPU keeps the gradient behind a `relu` and the two products, 48 MiB, and no mask: making the mask where it is read saves more than making the gradient there.
+#[test]
+fn of_a_mask_and_a_gradient_the_gradient_is_stored_on_gpu() {
+    let lines = "  %x = f32[65536,64] parameter(0)
+  %w = f32[64,64] parameter(1)
+  %v = f32[64,64] parameter(2)
+  %zero = f32[] constant(0)
+  %zeros = f32[65536,64] broadcast(%zero), dimensions={}
+  %h = f32[65536,64] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %k = f32[65536,64] dot(%x, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %p = pred[65536,64] compare(%h, %zeros), direction=GT
+  %g = f32[65536,64] select(%p, %k, %zeros)
+  %s = f32[64] reduce(%g, %zero), dimensions={0}, to_apply=%add
+  %m = f32[65536,64] multiply(%g, %h)
+  %u = f32[64] reduce(%m, %zero), dimensions={0}, to_apply=%add
+  %r = f32[64,64] dot(%g, %x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT %all = (f32[64], f32[64], f32[64,64]) tuple(%s, %u, %r)";
+    assert_eq!(temporaries(lines, Target::Gpu), 48);
 }

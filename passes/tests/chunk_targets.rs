@@ -90,15 +90,15 @@ ENTRY";
     assert!(report.after.total < report.before.total);
 }
 
-/// Gradients of two tables by the same indices, 16 GiB of them.
-fn two_tables() -> String {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/chunk/fires-two-tables.before.hlo");
+/// A program of the corpus.
+fn corpus(name: &str) -> String {
+    let file = format!("{}/../corpus/chunk/{name}.before.hlo", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(file).expect("it is in the corpus")
 }
 
 #[test]
 fn loops_that_take_a_quarter_longer_on_gpu_are_made_where_memory_is_asked_for() {
-    let source = two_tables();
+    let source = corpus("fires-index-s8");
     let (plain, report) = optimized(&source, Target::Gpu);
     assert_eq!(loops(&plain), 0);
     assert!(report.remarks.iter().any(|remark| remark.code == "slower"), "{:?}", report.remarks);
@@ -109,9 +109,17 @@ fn loops_that_take_a_quarter_longer_on_gpu_are_made_where_memory_is_asked_for() 
     assert!(loops(&module) > 0);
 }
 
+/// By XLA:GPU 24.02 GiB before and 12.02 behind, at two thirds of the time: what is joined is joined in blocks, which make the rows of what they read.
+#[test]
+fn what_two_scatters_read_is_joined_in_blocks_on_gpu() {
+    let (module, report) = optimized(&corpus("fires-two-tables"), Target::Gpu);
+    assert!(loops(&module) > 0);
+    assert!(report.after.total.get() * 100 < report.before.floor.get() * 101, "{:?}", report.after);
+}
+
 #[test]
 fn what_does_not_fit_its_device_may_become_slower() {
-    let source = two_tables().replace("1073741824", "8589934592");
+    let source = corpus("fires-two-tables").replace("1073741824", "8589934592");
     let (module, report) = optimized(&source, Target::Gpu);
     assert!(Machine::of(Target::Gpu).memory.unwrap() < report.before.total);
     assert!(loops(&module) > 0, "{:?}", report.remarks);

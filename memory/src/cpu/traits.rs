@@ -22,6 +22,11 @@ pub(crate) fn is_elementwise(graph: &Graph, id: InstructionId) -> bool {
     }
 }
 
+/// The same of an instruction that is no fusion.
+pub(crate) fn is_elementwise_alone(graph: &Graph, id: InstructionId) -> bool {
+    graph.opcode(id) != Opcode::Fusion && is_elementwise(graph, id)
+}
+
 /// Number of dimensions that are not of size 1.
 pub(crate) fn true_rank(array: &ArrayShape) -> usize {
     array.dims.iter().filter(|&&dim| dim != 1).count()

@@ -15,7 +15,7 @@ use crate::{Finding, Options, Origins, Outcome, bounds};
 /// All that passes may look at.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Question {
-    /// The module, with the ids that a patch names, and where its instructions stem from.
+    /// The module, with the ids that a patch names, and where its instructions come from.
     form: u64,
     before: Bytes,
     repeats: bool,

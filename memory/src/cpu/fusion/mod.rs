@@ -14,7 +14,6 @@ mod multi_output;
 mod priority;
 mod repeated;
 mod reuse;
-mod rows;
 mod rules;
 mod tpu;
 
@@ -129,14 +128,12 @@ impl<'a> Queue<'a> {
             if !traits::is_fusible(graph, consumer) {
                 continue;
             }
-            let mut numbers = self.operands(graph, consumer);
-            numbers.retain(|number| {
-                let producer = graph.operand(consumer, *number);
-                traits::is_fusible(graph, producer) && !barred.contains(&producer)
+            let chosen = self.operands(graph, consumer).into_iter().find(|&number| {
+                let producer = graph.operand(consumer, number);
+                traits::is_fusible(graph, producer)
+                    && !barred.contains(&producer)
+                    && fuser.should_fuse(graph, consumer, number)
             });
-            let chosen = numbers.iter().copied().find(|&number| fuser.should_fuse(graph, consumer, number));
-            let chosen =
-                chosen.or_else(|| numbers.into_iter().find(|&number| fuser.joins_rows(graph, consumer, number)));
             if let Some(number) = chosen {
                 self.fuse(graph, fuser, consumer, graph.operand(consumer, number));
             }

@@ -272,3 +272,127 @@ fn slice_of(graph: &Graph, id: InstructionId, array: InstructionId) -> Option<In
     let user = users.next().filter(|_| users.next().is_none())?;
     (graph.opcode(user) == Opcode::Slice).then_some(user)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::graph::Origin;
+
+    const KERNELS: &str = "HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+summed {
+  y = f32[4096,64] parameter(0)
+  e = f32[4096,64] exponential(y)
+  zero = f32[] constant(0)
+  ROOT s = f32[64] reduce(e, zero), dimensions={0}, to_apply=add
+}
+
+doubled {
+  y = f32[4096,64] parameter(0)
+  e = f32[4096,64] add(y, y)
+  zero = f32[] constant(0)
+  ROOT s = f32[64] reduce(e, zero), dimensions={0}, to_apply=add
+}
+
+rooted {
+  y = f32[4096,64] parameter(0)
+  e = f32[4096,64] sqrt(y)
+  zero = f32[] constant(0)
+  ROOT s = f32[64] reduce(e, zero), dimensions={0}, to_apply=add
+}
+
+rows {
+  y = f32[4096,64] parameter(0)
+  zero = f32[] constant(0)
+  ROOT s = f32[4096] reduce(y, zero), dimensions={1}, to_apply=add
+}
+
+scaled {
+  y = f32[4096,64] parameter(0)
+  ROOT g = f32[4096,64] negate(y)
+}
+
+";
+
+    /// The results of each kernel that an entry computation with these lines has.
+    fn results(lines: &str) -> Vec<usize> {
+        let module = hlo_ir::text::parse(&format!("{KERNELS}ENTRY main {{\n{lines}\n}}\n")).expect("it is legal");
+        let mut graph = Graph::from_module(&module, Origin::Program);
+        let entry = graph.entry();
+        run(&mut graph, entry);
+        let kernels = graph.list(entry).filter_map(|id| graph.fused(id)).map(|body| graph.root(body));
+        let mut found: Vec<usize> = kernels
+            .map(|root| if graph.opcode(root) == Opcode::Tuple { graph.operands(root).len() } else { 1 })
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn kernels_that_read_the_same_array_become_one() {
+        let lines = "  y = f32[4096,64] parameter(0)
+  a = f32[64] fusion(y), kind=kInput, calls=summed
+  b = f32[4096,64] fusion(y), kind=kLoop, calls=scaled
+  ROOT all = (f32[64], f32[4096,64]) tuple(a, b)";
+        assert_eq!(results(lines), [2]);
+    }
+
+    #[test]
+    fn a_block_of_threads_has_room_for_two_sums_of_columns() {
+        let lines = "  y = f32[4096,64] parameter(0)
+  a = f32[64] fusion(y), kind=kInput, calls=summed
+  b = f32[64] fusion(y), kind=kInput, calls=doubled
+  c = f32[64] fusion(y), kind=kInput, calls=rooted
+  ROOT all = (f32[64], f32[64], f32[64]) tuple(a, b, c)";
+        assert_eq!(results(lines), [1, 2]);
+    }
+
+    #[test]
+    fn sums_of_rows_and_of_columns_stay_apart() {
+        let lines = "  y = f32[4096,64] parameter(0)
+  a = f32[64] fusion(y), kind=kInput, calls=summed
+  b = f32[4096] fusion(y), kind=kInput, calls=rows
+  ROOT all = (f32[64], f32[4096]) tuple(a, b)";
+        assert_eq!(results(lines), [1, 1]);
+    }
+
+    #[test]
+    fn a_kernel_is_made_beside_what_it_reads_unless_that_closes_a_circle() {
+        let beside = "  y = f32[4096,64] parameter(0)
+  b = f32[4096,64] fusion(y), kind=kLoop, calls=scaled
+  a = f32[64] fusion(b), kind=kInput, calls=summed
+  ROOT all = (f32[64], f32[4096,64]) tuple(a, b)";
+        assert_eq!(results(beside), [2]);
+        let circle = "  y = f32[4096,64] parameter(0)
+  b = f32[4096,64] fusion(y), kind=kLoop, calls=scaled
+  t = f32[64,4096] transpose(b), dimensions={1,0}
+  s = f32[4096,64] sort(b), dimensions={0}, to_apply=less
+  c = f32[4096,64] fusion(b, s), kind=kLoop, calls=both
+  ROOT all = (f32[4096,64], f32[64,4096]) tuple(c, t)";
+        let more = "less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}
+
+both {
+  a = f32[4096,64] parameter(0)
+  b = f32[4096,64] parameter(1)
+  ROOT c = f32[4096,64] add(a, b)
+}
+
+";
+        let module =
+            hlo_ir::text::parse(&format!("{KERNELS}{more}ENTRY main {{\n{circle}\n}}\n")).expect("it is legal");
+        let mut graph = Graph::from_module(&module, Origin::Program);
+        let entry = graph.entry();
+        run(&mut graph, entry);
+        assert_eq!(graph.list(entry).filter(|&id| graph.fused(id).is_some()).count(), 2);
+    }
+}

@@ -12,7 +12,6 @@ use super::conflict::is_safe_in_place;
 use super::cost::{is_expensive, is_loop_fusible};
 use super::duplication::Indexing;
 use super::reuse::reused_operands;
-use super::rows::Rows;
 use super::{device, priority};
 use crate::Target;
 
@@ -32,8 +31,6 @@ pub(super) struct Fuser {
     indexing: Option<Indexing>,
     /// The fusion, and what it reads more than once.
     reused: Option<(InstructionId, Users)>,
-    /// What kernels of whole rows take, where the compiler makes such.
-    rows: Rows,
     /// What XLA:GPU makes in each kernel that reads it.
     pub(super) made: SideTable<InstructionId, bool>,
 }
@@ -41,7 +38,7 @@ pub(super) struct Fuser {
 impl Fuser {
     /// A fuser that has built nothing yet.
     pub(super) const fn new(target: Target) -> Self {
-        Self { target, indexing: None, reused: None, rows: Rows::new(), made: SideTable::new(false) }
+        Self { target, indexing: None, reused: None, made: SideTable::new(false) }
     }
 
     /// Whether operand `number` of `consumer` should become part of it.
@@ -85,15 +82,6 @@ impl Fuser {
             && (graph.opcode(producer) != Opcode::Constant || graph.opcode(consumer) == Opcode::Fusion)
             && !self.emits_too_much(graph, producer, consumer)
             && takes_producers(graph, consumer, number)
-    }
-
-    /// Whether operand `number` of `consumer` becomes part of a kernel of rows, once all else is.
-    pub(super) fn joins_rows(&mut self, graph: &Graph, consumer: InstructionId, number: usize) -> bool {
-        let producer = graph.operand(consumer, number);
-        self.target == Target::Gpu
-            && !is_custom_fusion(graph, consumer)
-            && device::decides(graph, self.target, consumer, number).is_none()
-            && self.rows.joins(graph, producer, consumer)
     }
 
     /// Whether XLA:GPU makes `producer` in the kernel that writes `consumer`.

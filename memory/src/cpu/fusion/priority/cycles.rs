@@ -2,12 +2,12 @@
 //!
 //! Source: the entries `sm_90` of xla/service/gpu/model/hlo_op_profiles_data.h; `GpuHloCostAnalysis` for what is not elementwise.
 
-use hlo_ir::{AttrKey, ElementType, InstructionId, Opcode};
+// Tests: `memory/tests/devices.rs`.
+
+use hlo_ir::{AttrKey, AttrValue, ElementType, InstructionId, Opcode};
 
 use super::super::super::graph::Graph;
 use super::super::super::traits;
-use super::is_elementwise;
-use super::kernel::window_size;
 
 /// What an elementwise operation takes that nobody measured (`kDefaultFlopsPerElement`).
 const OTHER: f64 = 3.0;
@@ -26,7 +26,7 @@ pub(super) fn operations(graph: &Graph, id: InstructionId) -> f64 {
         O::Concatenate => elements(id) * if is_uneven(graph, id) { JOINED_UNEVENLY } else { JOINED },
         O::Reduce => (elements(graph.operand(id, 0)) - elements(id)).max(0.0) * combined(graph, id),
         O::ReduceWindow => elements(id) * window_size(graph, id) * combined(graph, id),
-        opcode if is_elementwise(graph, id) => {
+        opcode if traits::is_elementwise_alone(graph, id) => {
             let from = graph.operands(id).first().copied().unwrap_or(id);
             let kind = if opcode == O::Compare { from } else { id };
             elements(id) * traits::element_type(graph, kind).map_or(OTHER, |kind| of(opcode, kind))
@@ -101,5 +101,13 @@ fn of_complex(opcode: Opcode) -> f64 {
         O::Multiply => 79.0,
         O::Power => 5532.0,
         _ => OTHER,
+    }
+}
+
+/// Positions of a window.
+pub(super) fn window_size(graph: &Graph, id: InstructionId) -> f64 {
+    match graph.inst(id).attribute(&AttrKey::Window) {
+        Some(AttrValue::Window(dims)) => dims.iter().map(|dim| dim.size as f64).product(),
+        _ => 1.0,
     }
 }

@@ -3,12 +3,13 @@
 //!
 //! Source: `SoftmaxRewriterTriton` (xla/service/gpu/transforms/softmax_rewriter_triton.cc).
 
+// Tests: `memory/tests/devices.rs`.
+
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 use smallvec::SmallVec;
 
 use super::super::super::graph::Graph;
 use super::super::super::traits;
-use super::is_elementwise;
 
 /// The largest row, padded to powers of two: four tenths of the 65,536 registers of a block (`DoesTileFitsInRegisters`).
 const LONGEST_ROW: u64 = 26_214;
@@ -19,7 +20,7 @@ type Way = SmallVec<[InstructionId; 8]>;
 /// What the kernel that ends in `last` makes on the way, if that is a normalization of rows.
 pub(super) fn inside(graph: &Graph, last: InstructionId) -> Option<Way> {
     let &[rows, applied] = graph.operands(last) else { return None };
-    if !is_elementwise(graph, last) {
+    if !traits::is_elementwise_alone(graph, last) {
         return None;
     }
     let mut way = Way::new();
@@ -57,7 +58,7 @@ fn follow(
 
 /// What a value is computed from that nothing else reads, numbers aside.
 fn behind(graph: &Graph, id: InstructionId) -> Option<InstructionId> {
-    let is_passed = graph.opcode(id) == Opcode::Bitcast || is_elementwise(graph, id);
+    let is_passed = graph.opcode(id) == Opcode::Bitcast || traits::is_elementwise_alone(graph, id);
     if !is_passed || graph.user_count(id) != 1 || graph.is_root(id) {
         return None;
     }

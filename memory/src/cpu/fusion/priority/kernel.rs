@@ -5,16 +5,18 @@
 //! Source: `GpuHloCostAnalysis::FusionCalculateUtilizations` (xla/service/gpu/model/gpu_hlo_cost_analysis.cc) and the utilizations of `HloCostAnalysis`
 //! (xla/service/hlo_cost_analysis.cc).
 
+// Tests: `memory/tests/devices.rs`.
+
 use std::collections::BinaryHeap;
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{AttrKey, AttrValue, ComputationId, InstructionId, Opcode};
+use hlo_ir::{ComputationId, InstructionId, Opcode};
 use smallvec::SmallVec;
 
 use super::super::super::graph::Graph;
 use super::super::super::traffic::bytes;
 use super::super::super::traits;
-use super::{cycles, is_elementwise, price, reduction, rules};
+use super::{cycles, places, reduction};
 
 /// Numbers of the values that others are computed beside.
 pub(super) type Beside = SmallVec<[u32; 4]>;
@@ -37,7 +39,7 @@ pub(super) struct Kernel {
     pub(super) reads: SmallVec<[Read; 8]>,
     /// How often all of the value with this number is computed.
     pub(super) times: Vec<f64>,
-    /// Nanoseconds, without the launch.
+    /// Nanoseconds without the launch, once they are known.
     pub(super) time: f64,
 }
 
@@ -140,7 +142,7 @@ impl<'a> Kernels<'a> {
             times: Vec::new(),
             time: 0.0,
         };
-        let moves = rules::moves_rows(self.graph, root);
+        let moves = places::moves_rows(self.graph, root);
         while let Some(place) = open.pop() {
             let id = self.order[place as usize];
             let at = self.node[id].1 as usize;
@@ -155,11 +157,10 @@ impl<'a> Kernels<'a> {
             kernel.operations += times * cycles::operations(self.graph, id);
             kernel.code += code;
             kernel.reduces |= reduction::is_long(self.graph, id) && !self.of_rows[id];
-            kernel.is_scattered |= !moves && rules::moves_rows(self.graph, id) && !rules::is_repeated(self.graph, id);
+            kernel.is_scattered |= !moves && places::moves_rows(self.graph, id) && !places::is_repeated(self.graph, id);
             self.pass_on(id, (times, code), &mut nodes, &mut open);
         }
         kernel.times = nodes.iter().map(|node| node.times).collect();
-        kernel.time = price::alone(self.graph, &kernel);
         kernel
     }
 
@@ -172,7 +173,8 @@ impl<'a> Kernels<'a> {
         open: &mut BinaryHeap<u32>,
     ) {
         let at = self.node[id].1 as usize;
-        let is_beside = is_elementwise(self.graph, id) || keeps_places(self.graph, id) || self.of_rows[id];
+        let is_beside =
+            traits::is_elementwise_alone(self.graph, id) || keeps_places(self.graph, id) || self.of_rows[id];
         for (number, &operand) in self.graph.operands(id).iter().enumerate() {
             let other = self.node_of(operand, nodes, open);
             if is_beside {
@@ -229,16 +231,8 @@ fn share_read(graph: &Graph, id: InstructionId, number: usize) -> f64 {
         O::Broadcast => of_result(),
         O::Slice | O::DynamicSlice | O::Gather if number == 0 => of_result(),
         O::DynamicUpdateSlice if number == 0 => 0.0,
-        O::ReduceWindow if 2 * number < graph.operands(id).len() => of_result() * window_size(graph, id),
+        O::ReduceWindow if 2 * number < graph.operands(id).len() => of_result() * cycles::window_size(graph, id),
         O::Reduce if 2 * number >= graph.operands(id).len() => elements(id),
-        _ => 1.0,
-    }
-}
-
-/// Positions of a window.
-pub(super) fn window_size(graph: &Graph, id: InstructionId) -> f64 {
-    match graph.inst(id).attribute(&AttrKey::Window) {
-        Some(AttrValue::Window(dims)) => dims.iter().map(|dim| dim.size as f64).product(),
         _ => 1.0,
     }
 }

@@ -9,6 +9,7 @@
 mod cycles;
 mod diamonds;
 mod kernel;
+mod places;
 mod price;
 mod reduction;
 mod rules;
@@ -21,11 +22,11 @@ use hlo_ir::{ComputationId, InstructionId, Opcode};
 use smallvec::SmallVec;
 
 use super::super::graph::Graph;
-use super::super::traits;
 use crate::hash::{IndexMap, IndexSet};
 use kernel::{Kernel, Kernels};
+pub(super) use places::moves_rows;
 pub(super) use reduction::{is_by_threads, shared_bytes};
-pub(super) use rules::{moves_rows, takes_values};
+pub(super) use rules::takes_values;
 
 /// What is saved, in picoseconds, and the value that is made where it is read; of two that save the same the later one.
 type Key = (i64, InstructionId);
@@ -168,7 +169,9 @@ impl<'a> Queue<'a> {
         if let Some(known) = &self.known[root] {
             return Rc::clone(known);
         }
-        let built = Rc::new(self.kernels.build(root));
+        let mut built = self.kernels.build(root);
+        built.time = price::alone(self.graph, &built);
+        let built = Rc::new(built);
         self.known.set(root, Some(Rc::clone(&built)));
         built
     }
@@ -192,7 +195,62 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// Whether elementwise work is asked for.
-fn is_elementwise(graph: &Graph, id: InstructionId) -> bool {
-    traits::is_elementwise(graph, id) && graph.opcode(id) != Opcode::Fusion
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::graph::Origin;
+
+    /// The gradient of `relu` while its mask, a compared array, stands in memory.
+    const MASK: &str = "HloModule m
+
+ENTRY main {
+  x = f32[64,56,56,64] parameter(0)
+  g = f32[64,56,56,64] parameter(1)
+  zero = f32[] constant(0)
+  zeros = f32[64,56,56,64] broadcast(zero), dimensions={}
+  mask = pred[64,56,56,64] compare(x, zeros), direction=GT
+  ROOT s = f32[64,56,56,64] select(mask, g, zeros)
+}
+";
+
+    #[test]
+    fn what_is_saved_is_what_the_compiler_says() {
+        let module = hlo_ir::text::parse(MASK).expect("it is legal");
+        let graph = Graph::from_module(&module, Origin::Program);
+        let mut queue = Queue::new(&graph, graph.entry());
+        let named =
+            |name: &str| graph.list(graph.entry()).find(|&id| graph.inst(id).name == name).expect("it is there");
+        queue.begin(named("mask"));
+        // XLA's own list of steps (`priority_fusion_dump.txt`) has 86.3547516 us for the two kernels and 62.3645 us for one.
+        let (saved, id) = *queue.order.last().expect("it may be made where it is read");
+        assert_eq!((saved + 500) / 1000, 23_990, "in nanoseconds");
+        assert_eq!(id, named("mask"));
+    }
+
+    #[test]
+    fn small_reductions_are_made_where_they_are_read() {
+        let text = "HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY main {
+  x = f32[4096,4096,COUNT] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[4096,4096] reduce(x, zero), dimensions={2}, to_apply=add
+  ROOT n = f32[4096,4096] negate(s)
+}
+";
+        let is_made = |count: &str| {
+            let module = hlo_ir::text::parse(&text.replace("COUNT", count)).expect("it is legal");
+            let graph = Graph::from_module(&module, Origin::Program);
+            let made = made_where_read(&graph, graph.entry());
+            graph.list(graph.entry()).any(|id| graph.opcode(id) == Opcode::Reduce && made[id])
+        };
+        assert!(is_made("3"), "a thread reduces three");
+        assert!(is_made("64"), "a kernel goes on with what it reduced");
+    }
 }

@@ -3,6 +3,8 @@
 //! Source: `GpuPerformanceModelBase` (xla/service/gpu/model/gpu_performance_model_base.cc) and `GpuPerformanceModel::EstimateRunTimes`
 //! (xla/service/gpu/model/gpu_performance_model.cc), with the figures of NVIDIA's data sheet of the H100 SXM.
 
+// Tests: `memory/tests/devices.rs`.
+
 use hlo_ir::InstructionId;
 
 use super::super::super::graph::Graph;

@@ -3,6 +3,8 @@
 //! Source: `IsUnnestedReductionFasterThanElemental` (xla/service/gpu/reduction_utils.cc), `TreeReductionRewriter`
 //! (xla/service/gpu/transforms/tree_reduction_rewriter.cc) and the launch dimensions of xla/backends/gpu/codegen/emitters/reduction.cc and loop.cc.
 
+// Tests: `memory/tests/devices.rs`.
+
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 use smallvec::SmallVec;
 

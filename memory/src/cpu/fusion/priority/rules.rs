@@ -1,7 +1,8 @@
 //! What may become part of a kernel, whatever it saves.
 //!
-//! Source: `PriorityFusionQueue::CanFuse` (xla/service/gpu/transforms/priority_fusion.cc) and `IsReadCoalescedHeuristic`
-//! (xla/service/gpu/model/coalescing_analysis.cc).
+//! Source: `PriorityFusionQueue::CanFuse` (xla/service/gpu/transforms/priority_fusion.cc).
+
+// Tests: `memory/tests/devices.rs`.
 
 use hlo_ir::{AttrKey, InstructionId, Opcode, ScatterDims};
 
@@ -9,7 +10,7 @@ use super::super::super::graph::Graph;
 use super::super::super::traits;
 use super::super::device;
 use super::kernel::Kernel;
-use super::{is_elementwise, reduction};
+use super::reduction;
 use crate::Target;
 
 /// Instructions that a kernel emits at most (`kMaxIRSize`), and arrays that it reads and writes (`MaxOperandsAndOutputsPerFusion`).
@@ -53,7 +54,7 @@ pub(in super::super) fn takes_values(graph: &Graph, id: InstructionId) -> bool {
         | O::Scatter
         | O::Slice
         | O::Transpose => true,
-        _ => is_elementwise(graph, id),
+        _ => traits::is_elementwise_alone(graph, id),
     }
 }
 
@@ -106,26 +107,4 @@ fn goes_on(graph: &Graph, reduction: InstructionId, consumer: InstructionId, is_
     is_beside
         && graph.user_count(reduction) == 1
         && traits::elements(graph, reduction) == traits::elements(graph, consumer)
-}
-
-/// Whether neighbours in the result are no neighbours in what is read.
-pub(in super::super) fn moves_rows(graph: &Graph, id: InstructionId) -> bool {
-    let fastest = |id| graph.array(id).and_then(|array| array.minor_to_major().first().copied());
-    match graph.opcode(id) {
-        Opcode::Transpose => {
-            let dims = graph.inst(id).ints(&AttrKey::Dimensions);
-            fastest(id).map(|dim| dims[dim as usize]) != fastest(graph.operand(id, 0))
-        }
-        Opcode::Copy => fastest(id) != fastest(graph.operand(id, 0)),
-        _ => false,
-    }
-}
-
-/// Whether what is moved is a repeated number, so that it does not matter where it stood.
-pub(super) fn is_repeated(graph: &Graph, id: InstructionId) -> bool {
-    let mut of = graph.operand(id, 0);
-    while let (true, [operand]) = (is_elementwise(graph, of), graph.operands(of)) {
-        of = *operand;
-    }
-    matches!(graph.opcode(of), Opcode::Broadcast | Opcode::Iota)
 }

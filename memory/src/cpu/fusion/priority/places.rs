@@ -1,0 +1,32 @@
+//! Whether what stands side by side in a result stands side by side in what it is made of: only then a line of memory is read for all of it.
+//!
+//! Source: `IsReadCoalescedHeuristic` (xla/service/gpu/model/coalescing_analysis.cc).
+
+// Tests: `memory/tests/devices.rs`.
+
+use hlo_ir::{AttrKey, InstructionId, Opcode};
+
+use super::super::super::graph::Graph;
+use super::super::super::traits;
+
+/// Whether neighbours in the result are no neighbours in what is read.
+pub(in super::super) fn moves_rows(graph: &Graph, id: InstructionId) -> bool {
+    let fastest = |id| graph.array(id).and_then(|array| array.minor_to_major().first().copied());
+    match graph.opcode(id) {
+        Opcode::Transpose => {
+            let dims = graph.inst(id).ints(&AttrKey::Dimensions);
+            fastest(id).map(|dim| dims[dim as usize]) != fastest(graph.operand(id, 0))
+        }
+        Opcode::Copy => fastest(id) != fastest(graph.operand(id, 0)),
+        _ => false,
+    }
+}
+
+/// Whether what is moved is a repeated number, so that it does not matter where it stood.
+pub(super) fn is_repeated(graph: &Graph, id: InstructionId) -> bool {
+    let mut of = graph.operand(id, 0);
+    while let (true, [operand]) = (traits::is_elementwise_alone(graph, of), graph.operands(of)) {
+        of = *operand;
+    }
+    matches!(graph.opcode(of), Opcode::Broadcast | Opcode::Iota)
+}
