@@ -57,22 +57,6 @@ fn is_numbering(graph: &Graph, producer: InstructionId) -> bool {
     matches!(graph.opcode(producer), O::Iota | O::Broadcast | O::Pad) && !graph.is_root(producer)
 }
 
-/// What a kernel of another kind computes on the fly: elementwise work, slow work of which others need the result too if it may be `slow_too`, and data
-/// that is only moved.
-pub(super) fn is_cheap_producer(graph: &Graph, producer: InstructionId, slow_too: bool) -> bool {
-    use Opcode as O;
-    let alone = graph.user_count(producer) == 1;
-    let moved = match graph.opcode(producer) {
-        O::Bitcast | O::Broadcast | O::Iota | O::Reshape | O::Slice | O::Transpose | O::Pad | O::Reverse => true,
-        O::Concatenate | O::Gather => alone,
-        _ => false,
-    };
-    let scalar = graph.opcode(producer) == O::Constant && traits::is_effective_scalar(graph, producer);
-    let computed = traits::is_elementwise(graph, producer) && graph.opcode(producer) != O::Constant;
-    let computed = computed && (alone || slow_too || !super::cost::is_expensive(graph, producer));
-    graph.opcode(producer) != O::Fusion && !graph.is_root(producer) && (moved || scalar || computed)
-}
-
 /// The scatter that an instruction is or ends in.
 fn scatter_of(graph: &Graph, id: InstructionId) -> Option<InstructionId> {
     root_of(graph, id, Opcode::Scatter)

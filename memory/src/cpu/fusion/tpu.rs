@@ -10,7 +10,6 @@ use hlo_ir::{InstructionId, Opcode};
 
 use super::super::graph::Graph;
 use super::super::traits;
-use super::device::is_cheap_producer;
 
 /// Whether operand `number` becomes part of `consumer`, where products, reductions or gathers are concerned.
 pub(super) fn decides(graph: &Graph, consumer: InstructionId, number: usize) -> Option<bool> {
@@ -21,7 +20,7 @@ pub(super) fn decides(graph: &Graph, consumer: InstructionId, number: usize) -> 
     if traits::is_product(graph, producer) {
         return Some(goes_on(graph, producer, consumer, number));
     }
-    feeds_product(graph, consumer, number).then(|| is_cheap_producer(graph, producer, true))
+    feeds_product(graph, consumer, number).then(|| is_cheap_producer(graph, producer))
 }
 
 /// Whether a gather, which reads memory, takes rows of operand `number`.
@@ -76,4 +75,17 @@ fn feeds_product(graph: &Graph, consumer: InstructionId, number: usize) -> bool 
         }
     }
     false
+}
+
+/// What a kernel of a product computes on the fly: elementwise work, however slow, and data that is only moved.
+fn is_cheap_producer(graph: &Graph, producer: InstructionId) -> bool {
+    use Opcode as O;
+    let moved = match graph.opcode(producer) {
+        O::Bitcast | O::Broadcast | O::Iota | O::Reshape | O::Slice | O::Transpose | O::Pad | O::Reverse => true,
+        O::Concatenate | O::Gather => graph.user_count(producer) == 1,
+        _ => false,
+    };
+    let scalar = graph.opcode(producer) == O::Constant && traits::is_effective_scalar(graph, producer);
+    let computed = traits::is_elementwise(graph, producer) && graph.opcode(producer) != O::Constant;
+    graph.opcode(producer) != O::Fusion && !graph.is_root(producer) && (moved || scalar || computed)
 }

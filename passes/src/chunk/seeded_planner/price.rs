@@ -53,10 +53,10 @@ const SMALL: Bytes = Bytes(1 << 30);
 /// The same where memory costs no time: reused from run to run (see `small_programs.rs`), or taken once for all runs as on devices, so that loops win nothing and what they add
 /// shows in full. Measured: docs/measured/log.md, "Figures behind constants".
 const REUSED_MEMORY_ALLOWANCE: f64 = 0.1;
-/// Traffic there, and inside loops, of a byte that a loop writes: it is filled before, and copied by one thread.
-const WRITTEN: f64 = 3.0;
 /// The same where a budget is not met.
 const BUDGET_ALLOWANCE: f64 = 2.0;
+/// Traffic of a byte that a loop writes, inside loops and where runs reuse memory: it is filled before, and copied by one thread.
+const WRITTEN: f64 = 3.0;
 
 /// Pieces below this are read at a cost, so much of their traffic: most of a cache line or page goes unused, and loops over them stay short.
 const PIECE: u64 = 4 << 10;
