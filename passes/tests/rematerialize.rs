@@ -160,3 +160,16 @@ fn what_is_too_slow_is_left_on_devices_too() {
     };
     assert_eq!([Target::Cpu, Target::Tpu].map(slower), [true, true]);
 }
+
+#[test]
+fn on_gpu_what_is_made_where_it_is_read_anyway_does_not_count_as_saved() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus/rematerialize/fires-gelu-layers.before.hlo");
+    let module = text::parse(&std::fs::read_to_string(file).expect("it is in the corpus")).expect("it is legal");
+    let options = Options { target: Target::Gpu, ..Options::default() };
+    let (users, known) = (Users::of(&module), hlo_memory::estimate(&module, Target::Gpu).expect("it has an estimate"));
+    let found = Rematerialize.find(&Context::of_input(&module, &users, &known, &options));
+    let saved: Vec<Bytes> = found.iter().map(|finding| finding.wasted).collect();
+    // A plan is offered in a quarter and in half of its segments first, then in all.
+    assert!(saved[2] < known.temporaries, "of what stands in memory: {saved:?}");
+    assert!(saved.iter().any(|&saved| saved > known.temporaries), "of all that waits, too: {saved:?}");
+}
