@@ -25,6 +25,7 @@ pub(crate) const PIECES: usize = 16;
 
 /// Instructions that one patch may add where calls are inlined, which double at every level where each calls another twice. Every estimate behind it looks at all of them,
 /// a second or two.
+/// Changes that are remembered beside each other add no more together, some hundred MiB.
 pub(crate) const ADDED: usize = 100_000;
 
 /// Instructions that an analysis looks at in all of a module, some seconds, or that a module has when its kernels are taken apart: at about a KiB for each a GiB. A step whose
