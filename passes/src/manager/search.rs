@@ -71,6 +71,8 @@ pub(super) struct Search<'a> {
     pub(super) repeats: bool,
     /// Whether passes that compute values again outside of loops are asked.
     recomputes: bool,
+    /// Whether what takes least time for what it brings towards the budget is taken.
+    counts_time: bool,
     pub(super) estimator: &'a Memoized<'a>,
     observer: &'a mut dyn Observer,
     statistics: Statistics,
@@ -144,6 +146,7 @@ impl<'a> Search<'a> {
             told: Freedom::full(options, false).of(options),
             repeats: false,
             recomputes: false,
+            counts_time: false,
             estimator,
             observer,
             statistics,

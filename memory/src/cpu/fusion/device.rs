@@ -1,14 +1,13 @@
 //! Where XLA:GPU fuses otherwise than XLA:CPU, as far as it decides about large buffers. [`tpu`](mod@super::tpu) has the same of XLA:TPU.
 //!
 //! Read off what the compiler reports for some 130 programs, not off its cost model: kernels of scatters compute indices and updates on the
-//! fly, and those of products convert their operands.
+//! fly.
 
 // Tests: `memory/tests/devices.rs`.
 
-use hlo_ir::{ElementType, InstructionId, Opcode, ScatterDims};
+use hlo_ir::{InstructionId, Opcode, ScatterDims};
 
 use super::super::graph::Graph;
-use super::super::traits;
 use crate::Target;
 
 /// Whether operand `number` becomes part of `consumer`, where the target differs from XLA:CPU.
@@ -16,34 +15,12 @@ pub(super) fn decides(graph: &Graph, target: Target, consumer: InstructionId, nu
     let producer = graph.operand(consumer, number);
     match target {
         Target::Cpu => None,
-        Target::Gpu if feeds_product(graph, consumer) => Some(is_widening(graph, producer)),
         Target::Gpu if is_window_of_several(graph, consumer) => Some(is_numbering(graph, producer)),
         Target::Gpu => scatter_of(graph, consumer)
             .filter(|&scatter| is_destination(graph, consumer, scatter, number))
             .map(|_| false),
         Target::Tpu => super::tpu::decides(graph, consumer, number),
     }
-}
-
-/// What a kernel of a product does to its operands on GPU: conversions of numbers, and moves.
-fn is_widening(graph: &Graph, producer: InstructionId) -> bool {
-    use Opcode as O;
-    match graph.opcode(producer) {
-        O::Bitcast | O::Reshape | O::Slice | O::Transpose => !graph.is_root(producer),
-        O::Convert => {
-            let source = graph.operand(producer, 0);
-            let bits = |id| traits::element_type(graph, id).map_or(0, ElementType::bits);
-            // What is computed in wide numbers and read in narrow ones is written narrow by what computes it.
-            // Source: `IsInputWorthFusing`, `IsConversionWorthFusing` (xla/service/gpu/triton_tiling_propagation.cc).
-            let is_narrowed = bits(producer) < bits(source) && traits::is_elementwise(graph, source);
-            traits::element_type(graph, source) != Some(ElementType::Pred) && !is_narrowed
-        }
-        _ => false,
-    }
-}
-
-fn feeds_product(graph: &Graph, consumer: InstructionId) -> bool {
-    root_of(graph, consumer, Opcode::Dot).is_some()
 }
 
 /// Whether an instruction is or ends in a reduction of windows of several arrays, as the gradient of pooling has one.

@@ -9,6 +9,7 @@ mod conflict;
 mod cost;
 mod device;
 pub(crate) mod duplication;
+mod gemm;
 mod global;
 mod multi_output;
 mod priority;
@@ -40,6 +41,7 @@ pub(crate) fn run_for(graph: &mut Graph, target: Target) {
         let mut fuser = Fuser::new(target);
         let barred = match target {
             Target::Gpu => {
+                gemm::run(graph, computation);
                 fuser.made = priority::made_where_read(graph, computation);
                 IndexSet::default()
             }
@@ -155,16 +157,25 @@ impl<'a> Queue<'a> {
             graph.fuse_alone(consumer, kind, name)
         };
         fuser.before_fusing(graph, fusion, producer);
-        let copy = match graph.user_count(producer) {
-            1 => graph.fuse_away(fusion, producer),
-            _ => graph.fuse_into(fusion, producer),
-        };
+        let (copy, is_gone) = absorb(graph, fusion, producer);
         fuser.after_fusing(graph, fusion, producer, copy);
         self.push(fusion);
-        if graph.user_count(producer) == 0 {
+        if is_gone {
             self.remove(producer);
-            graph.drop_control(producer);
-            graph.remove(producer);
         }
     }
+}
+
+/// Puts an operand of a fusion into it, which removes it where nothing else uses it. Returns it as it stands in the fusion, and whether it was removed.
+fn absorb(graph: &mut Graph, fusion: InstructionId, producer: InstructionId) -> (InstructionId, bool) {
+    let copy = match graph.user_count(producer) {
+        1 => graph.fuse_away(fusion, producer),
+        _ => graph.fuse_into(fusion, producer),
+    };
+    let is_gone = graph.user_count(producer) == 0;
+    if is_gone {
+        graph.drop_control(producer);
+        graph.remove(producer);
+    }
+    (copy, is_gone)
 }

@@ -27,15 +27,19 @@ struct Found {
     fine: Vec<Candidate>,
     /// Whether candidates may be left out that saved less before than the best one does now.
     lazy: bool,
+    /// Whether the time that candidates take decides, so that one that saves less may be better.
+    counts_time: bool,
 }
 
 impl Found {
-    fn beside(now: Score, lazy: bool) -> Self {
-        Self { now, best: None, second: None, in_vain: 0, fits: false, fine: Vec::new(), lazy }
+    fn beside(now: Score, lazy: bool, counts_time: bool) -> Self {
+        let lazy = lazy && !counts_time;
+        Self { now, best: None, second: None, in_vain: 0, fits: false, fine: Vec::new(), lazy, counts_time }
     }
     /// The total that is to be undercut.
     fn goal(&self) -> Bytes {
-        self.best.as_ref().filter(|(score, _)| !score.rises).map_or(self.now.total, |(score, _)| score.total)
+        let best = self.best.as_ref().filter(|(score, _)| !score.rises && !self.counts_time);
+        best.map_or(self.now.total, |(score, _)| score.total)
     }
     fn best_candidate(&self) -> Option<&Candidate> {
         self.best.as_ref().map(|(_, best)| best)
@@ -68,7 +72,7 @@ impl Search<'_> {
         candidates.retain(|candidate| !trial_cache::is_known(known, candidate));
         let promising = self.by_bound(candidates);
         let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
-        let mut found = Found::beside(self.score(&self.now), lazy);
+        let mut found = Found::beside(self.score(&self.now), lazy, self.counts_time);
         let mut ahead = VecDeque::new();
         for (at, (candidate, most)) in ordered.iter().enumerate() {
             let worth = self.worth(&found, candidate, *most);
@@ -137,7 +141,10 @@ impl Search<'_> {
 
     /// Compares a candidate that was tried with what was found before.
     fn compare(&mut self, found: &mut Found, candidate: &Candidate, estimate: &Estimate) -> Result<(), RunError> {
-        let score = self.score(estimate);
+        let mut score = self.score(estimate);
+        if found.counts_time && score.improves(found.now, self.least(), self.tentative_rise()) {
+            score.cost = self.cost(candidate, estimate)?;
+        }
         if !self.is_small() && score.improves(found.now, self.least(), Bytes::ZERO) {
             found.fine.push(candidate.clone());
         }

@@ -2,11 +2,12 @@
 
 use std::cell::OnceCell;
 
+use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::hash;
 
 use super::super::known_findings::{Answers, Question};
-use super::{Candidate, Search, allowed};
+use super::{Candidate, Search, allowed, trial_cache};
 use crate::{Context, Outcome, Pass, PassKind, small_programs};
 
 impl Search<'_> {
@@ -31,9 +32,29 @@ impl Search<'_> {
             return Vec::new();
         }
         self.searches_left -= 1;
-        let recomputes = self.recomputes;
-        let found = self.ask(|_, pass| pass.kind() == kind && (recomputes || !pass.recomputes()));
+        let mut found = self.ask_kind(kind);
+        if kind == PassKind::Rewrite && self.counts_time {
+            let slow = found.iter().filter_map(|candidate| Some((candidate.pass, candidate.patch()?.clone())));
+            let slow: Vec<(usize, Patch)> = slow.collect();
+            let fast = self.offered_without_budget();
+            found.extend(fast.into_iter().filter(|candidate| !trial_cache::is_known(&slow, candidate)));
+        }
         self.findings.note(kind, &found);
+        found
+    }
+
+    /// What the passes of a kind that may be asked have to say.
+    fn ask_kind(&mut self, kind: PassKind) -> Vec<Candidate> {
+        let recomputes = self.recomputes;
+        self.ask(|_, pass| pass.kind() == kind && (recomputes || !pass.recomputes()))
+    }
+
+    /// Rewrites that passes offer where time counts: one of them may bring the peak into a budget too.
+    fn offered_without_budget(&mut self) -> Vec<Candidate> {
+        let budget = self.told.budget.take();
+        let mut found = self.ask_kind(PassKind::Rewrite);
+        self.told.budget = budget;
+        found.retain(|candidate| candidate.patch().is_some());
         found
     }
 

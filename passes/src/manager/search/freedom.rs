@@ -23,12 +23,23 @@ pub(super) struct Freedom {
     for_budget: bool,
     /// Whether values are computed again outside of loops before anything else is done, not behind it.
     recomputes_first: bool,
+    /// Whether a budget is met by what takes least time for what it brings, instead of what saves most.
+    counts_time: bool,
+    /// Whether the search goes on from the lowest end so far: what costs no time is kept where time is spent on a budget.
+    goes_on: bool,
 }
 
 impl Freedom {
     /// Everything that `options` allow, or all but rewrites that cost run time.
     pub(super) const fn full(options: &Options, for_budget: bool) -> Self {
-        Self { exactness: options.exactness, promises: true, for_budget, recomputes_first: false }
+        Self {
+            exactness: options.exactness,
+            promises: true,
+            for_budget,
+            recomputes_first: false,
+            counts_time: false,
+            goes_on: false,
+        }
     }
 
     /// The options as passes see them.
@@ -45,15 +56,19 @@ impl Freedom {
         }
     }
 
-    /// What is tried under `options`, the least first; what may cost run time comes last.
-    fn ladder(options: &Options) -> Vec<Self> {
+    /// What is tried under `options`, the least first; what may cost run time comes last, and what takes the less of it first, if it is known.
+    fn ladder(options: &Options, is_timed: bool) -> Vec<Self> {
         let mut exactness = vec![options.exactness.min(Grade::HloExact), options.exactness];
         exactness.dedup();
         let up_to = |most: bool| [false, true].into_iter().take(1 + usize::from(most));
         let mut ladder: Vec<Self> = Vec::new();
         for for_budget in up_to(options.goal().is_some()) {
+            if for_budget && is_timed {
+                let fast = Self { recomputes_first: true, counts_time: true, ..Self::full(options, true) };
+                ladder.extend([Self { goes_on: true, ..fast }, fast]);
+            }
             for promises in up_to(!options.assumptions.is_empty()) {
-                let plain = Self { exactness: exactness[0], promises, for_budget, recomputes_first: false };
+                let plain = Self { exactness: exactness[0], promises, ..Self::full(options, for_budget) };
                 for &exactness in &exactness {
                     let first = Self { exactness, ..plain };
                     // Loops over sums that may be split reach most of what could be computed again; what they do not only a missed budget asks for.
@@ -77,10 +92,14 @@ impl Search<'_> {
         let mut is_there = true;
         let mut order_counts = true;
         for freedom in self.ladder()? {
-            if freedom.recomputes_first && !order_counts {
+            if freedom.recomputes_first && !freedom.counts_time && !order_counts {
                 continue;
             }
-            self.back_to(&start);
+            match &lowest {
+                Some(_) if freedom.goes_on && is_there => {}
+                Some((_, recording)) if freedom.goes_on => self.back_to_end(&start, recording)?,
+                _ => self.back_to(&start),
+            }
             self.trials_left = trials;
             order_counts = self.descend_with(freedom)?;
             let end = self.now.total;
@@ -96,6 +115,7 @@ impl Search<'_> {
                 break;
             }
         }
+        self.counts_time = false;
         match lowest {
             Some((_, recording)) if !is_there => self.back_to_end(&start, &recording),
             _ => Ok(()),
@@ -104,10 +124,10 @@ impl Search<'_> {
 
     /// What is tried, without what would be the same once more.
     fn ladder(&mut self) -> Result<Vec<Freedom>, RunError> {
-        let mut ladder = Freedom::ladder(self.options);
+        let mut ladder = Freedom::ladder(self.options, self.asks_for_time());
         self.allow(Freedom::full(self.options, self.options.goal().is_some()));
         let could_recompute = self.could_recompute()?;
-        ladder.retain(|freedom| could_recompute || !freedom.recomputes_first);
+        ladder.retain(|freedom| could_recompute || freedom.counts_time || !freedom.recomputes_first);
         Ok(ladder)
     }
 
@@ -133,6 +153,7 @@ impl Search<'_> {
     /// Passes are told of this much freedom from now on.
     pub(super) fn allow(&mut self, freedom: Freedom) {
         self.told = freedom.of(self.options);
+        self.counts_time = freedom.counts_time;
         (self.repeats, self.recomputes, self.limited) = (false, freedom.recomputes_first, false);
         self.findings.forget();
     }
@@ -147,19 +168,22 @@ mod tests {
     fn less_is_tried_where_more_is_allowed() {
         let plain = Options::default();
         let least = Freedom { promises: false, ..Freedom::full(&plain, false) };
-        assert_eq!(Freedom::ladder(&plain), [least, Freedom { recomputes_first: true, ..least }]);
+        assert_eq!(Freedom::ladder(&plain, true), [least, Freedom { recomputes_first: true, ..least }]);
         let more = Options {
             exactness: Grade::Reassociate,
             assumptions: vec![Assumption::IndicesInBounds],
             budget: Some(Bytes(1)),
             ..plain
         };
-        let ladder = Freedom::ladder(&more);
+        let ladder = Freedom::ladder(&more, false);
         assert_eq!(ladder.len(), 14);
         assert_eq!(ladder[5], Freedom::full(&more, false));
         assert_eq!(ladder[12], Freedom::full(&more, true));
         assert_eq!(ladder[13], Freedom { recomputes_first: true, ..Freedom::full(&more, true) });
         assert!(ladder.iter().take(6).all(|freedom| freedom.of(&more).budget.is_none()));
+        let timed = Freedom::ladder(&more, true);
+        assert_eq!((timed.len(), timed[6].goes_on, timed[7].goes_on), (16, true, false));
+        assert!(timed[6].counts_time && timed[7].counts_time && !timed[8].counts_time);
         let least = ladder[0].of(&more);
         assert_eq!((least.exactness, least.assumptions.len()), (Grade::HloExact, 0));
     }

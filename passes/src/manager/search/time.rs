@@ -4,7 +4,7 @@
 //! stands behind a barrier only shows in the module as it is compiled, so the time of that decides.
 
 use hlo_ir::Module;
-use hlo_memory::Target;
+use hlo_memory::{Estimate, Target};
 
 use super::super::RunError;
 use super::super::memoized::Memoized;
@@ -13,6 +13,7 @@ use super::{Candidate, Search, trial};
 use crate::MAX_SLOWDOWN;
 use crate::Objective;
 use crate::machine::STARTING;
+use crate::objective::NEGLIGIBLE;
 
 impl Search<'_> {
     /// Whether the candidate that was tried last makes the program too slow.
@@ -33,6 +34,33 @@ impl Search<'_> {
     pub(super) fn slowdown_by(&mut self, pass: usize) -> Option<f64> {
         let most = self.most_slowdown(pass)?;
         slowdown(self.estimator, self.module, self.seconds_before).filter(|slowdown| *slowdown > most)
+    }
+
+    /// Whether a budget may take time, and how much is known. On CPU only the passes that compute again are timed.
+    pub(super) fn asks_for_time(&self) -> bool {
+        let asks = self.options.budget.is_some() && self.options.objective != Objective::Memory;
+        asks && self.seconds_before.is_some() && self.options.target != Target::Cpu
+    }
+
+    /// Time that the candidate that was tried last takes for each byte that it brings the peak nearer to the budget, in 10^-21 seconds; a hundredth of the program's time
+    /// matters to nobody.
+    pub(super) fn cost(&mut self, candidate: &Candidate, estimate: &Estimate) -> Result<u64, RunError> {
+        let (Some(budget), Some(input)) = (self.told.budget, self.seconds_before) else { return Ok(0) };
+        let Some(seconds) = self.seconds_behind(candidate)? else { return Ok(u64::MAX) };
+        let now = self.estimator.seconds(self.module).unwrap_or(input);
+        let missing = |estimate: &Estimate| self.options.peak(estimate) - budget;
+        let nearer = missing(&self.now) - missing(estimate);
+        let longer = (seconds - now).max(input / NEGLIGIBLE as f64);
+        Ok((longer * 1e21 / nearer.get().max(1) as f64) as u64)
+    }
+
+    /// Seconds of a run behind a candidate.
+    fn seconds_behind(&mut self, candidate: &Candidate) -> Result<Option<f64>, RunError> {
+        let Some(patch) = candidate.patch() else { return Ok(None) };
+        let undo = trial::apply(self.module, self.claim(candidate), patch.clone(), self.options, self.estimator)?;
+        let seconds = self.estimator.seconds(self.module);
+        undo.revert(self.module);
+        Ok(seconds)
     }
 
     /// How many times as slow rewrites of a pass may make the program; any number where memory is asked for at the cost of time, and where the input does not fit

@@ -30,7 +30,7 @@ pub(super) fn is_candidate(graph: &Graph, id: InstructionId) -> bool {
 
 /// Whether something that is no such kernel reads a value in memory.
 pub(super) fn is_needed(graph: &Graph, id: InstructionId) -> bool {
-    graph.each_user(id).any(|user| !takes_values(graph, user) && !makes_itself(graph, user, id))
+    graph.each_user(id).any(|user| !takes_values(graph, user))
 }
 
 /// Whether a kernel of this instruction makes values that it reads.
@@ -56,19 +56,6 @@ pub(in super::super) fn takes_values(graph: &Graph, id: InstructionId) -> bool {
         | O::Transpose => true,
         _ => traits::is_elementwise_alone(graph, id),
     }
-}
-
-/// Whether an instruction that is in no such kernel computes an operand by itself, as products widen theirs.
-fn makes_itself(graph: &Graph, user: InstructionId, value: InstructionId) -> bool {
-    let numbers = (0..graph.operands(user).len()).filter(|&number| graph.operand(user, number) == value);
-    let mut any = false;
-    for number in numbers {
-        any = true;
-        if graph.opcode(user) != Opcode::Dot || device::decides(graph, Target::Gpu, user, number) != Some(true) {
-            return false;
-        }
-    }
-    any
 }
 
 /// Whether the kernel that writes `consumer` can make `value` itself.
