@@ -120,9 +120,9 @@ pub struct ConvDims {
 }
 
 impl ConvDims {
-    /// The dimension numbers of `inst`, if it is a convolution with readable labels.
+    /// The dimension numbers of `inst`, if it is a convolution, or a call that XLA made of one, with readable labels.
     pub fn of(inst: &Instruction) -> Option<Self> {
-        if inst.opcode != Opcode::Convolution {
+        if !matches!(inst.opcode, Opcode::Convolution | Opcode::CustomCall) {
             return None;
         }
         let (operands, result) = inst.raw(&AttrKey::DimLabels)?.split_once("->")?;

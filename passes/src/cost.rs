@@ -7,7 +7,7 @@ use hlo_ir::{ArrayShape, AttrKey, ComputationId, ConvDims, DotDims, InstructionI
 use hlo_memory::size;
 
 use crate::Machine;
-use crate::flow::is_transcendental;
+use crate::flow::{first_array, is_transcendental};
 
 /// Operations for a random number: Threefry makes two of them in twenty rounds of an addition, two shifts and two logical operations.
 pub(crate) const RANDOM: f64 = 20.0 * 5.0 / 2.0;
@@ -97,7 +97,7 @@ impl<'a> Costs<'a> {
 /// Multiplications of a product or a convolution, `u64::MAX` if there are more.
 pub(crate) fn multiplications(module: &Module, id: InstructionId) -> Option<u64> {
     let inst = module.instruction(id);
-    let results = inst.array()?.elements()?;
+    let results = first_array(&inst.shape)?.elements()?;
     let side = |index: usize| module.instruction(inst.operands[index]).array();
     let extent = |array: &ArrayShape, dim: usize| array.dims.get(dim).and_then(|&dim| u64::try_from(dim).ok());
     match inst.opcode {
@@ -106,7 +106,8 @@ pub(crate) fn multiplications(module: &Module, id: InstructionId) -> Option<u64>
             let mut contracted = dims.lhs_contracting.iter().map(|&dim| extent(left, dim as usize));
             contracted.try_fold(results, |product, extent| Some(product.saturating_mul(extent?)))
         }
-        Opcode::Convolution => {
+        // XLA:GPU makes convolutions calls of its library, with the same attributes.
+        Opcode::Convolution | Opcode::CustomCall => {
             let (dims, kernel) = (ConvDims::of(inst)?, side(1)?);
             Some(results.saturating_mul(kernel.elements()? / extent(kernel, dims.kernel_output)?.max(1)))
         }

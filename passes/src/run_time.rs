@@ -5,19 +5,20 @@
 //! the original as in the rewritten module, and the answer says so.
 
 mod pages;
+mod parts;
 mod scalar;
 mod traffic;
 
 use crate::hash::IndexMap;
-use hlo_ir::graph::Users;
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, Shape};
 use hlo_memory::{Estimate, EstimateError, Estimator, ModelEstimator, Target};
 
 use crate::Machine;
 use crate::cost::{RANDOM, multiplications};
-use crate::flow::is_transcendental;
+use crate::flow::{first_array, is_transcendental};
 use crate::loops::bound;
+use parts::Parts;
 use traffic::Traffic;
 
 /// The time of a run.
@@ -79,9 +80,7 @@ fn bound_of_kernel(module: &Module, condition: ComputationId) -> Option<i64> {
 }
 
 fn of_kernels(module: &Module, machine: &Machine, trips: impl Fn(InstructionId) -> Option<i64>) -> RunTime {
-    let users = Users::of(module);
-    let mut clock =
-        Clock { module, machine, users: &users, trips: &trips, known: IndexMap::default(), is_certain: true };
+    let mut clock = Clock { module, machine, trips: &trips, known: IndexMap::default(), is_certain: true };
     let seconds = clock.computation(module.entry());
     RunTime { seconds, is_certain: clock.is_certain }
 }
@@ -89,7 +88,6 @@ fn of_kernels(module: &Module, machine: &Machine, trips: impl Fn(InstructionId) 
 struct Clock<'a> {
     module: &'a Module,
     machine: &'a Machine,
-    users: &'a Users,
     trips: &'a dyn Fn(InstructionId) -> Option<i64>,
     known: IndexMap<ComputationId, f64>,
     is_certain: bool,
@@ -134,28 +132,26 @@ impl Clock<'_> {
     fn kernel(&self, id: InstructionId) -> f64 {
         let inst = self.module.instruction(id);
         let fused = (inst.opcode == Opcode::Fusion).then(|| inst.called_computations().next()).flatten();
-        let read: f64 = match fused {
-            Some(fused) => {
-                let parameters = self.module.parameters(fused).into_iter().zip(&inst.operands);
-                parameters.map(|(parameter, &operand)| self.traffic(self.is_given(operand)).read(parameter)).sum()
-            }
-            None => {
-                inst.operands.iter().map(|&operand| self.traffic(self.is_given(operand)).read_by(operand, id)).sum()
-            }
-        };
         let written = fused.map_or(id, |fused| self.module.computation(fused).root);
-        let traffic = read + self.traffic(self.is_returned(id)).written(written);
         let inside: Vec<InstructionId> =
             fused.map_or(vec![id], |fused| self.module.computation(fused).instructions.clone());
+        let parts = Parts::of(self.module, &inside, written);
+        let arrays = fused.map_or(inst.operands.to_vec(), |fused| self.module.parameters(fused));
+        let read = inst
+            .operands
+            .iter()
+            .zip(arrays)
+            .map(|(&operand, array)| self.traffic(self.is_given(operand)).read(array, parts.of_value(array)));
+        let traffic = read.sum::<f64>() + self.traffic(self.is_returned(id)).written(written);
         let simple = scalar::simple(self.module, self.machine, inside.iter().copied());
-        let operations: f64 = inside.iter().map(|&id| self.operations(id, simple)).sum();
+        let operations: f64 = inside.iter().map(|&id| self.operations(id, simple) * parts.of_value(id)).sum();
         let busy = (traffic / self.machine.bytes_per_second as f64).max(operations);
         busy + self.start(busy)
     }
 
     /// What kernels move of a value.
     fn traffic(&self, is_in_memory: bool) -> Traffic<'_> {
-        Traffic { module: self.module, users: self.users, cache: self.machine.cache, is_in_memory }
+        Traffic { module: self.module, machine: self.machine, is_in_memory }
     }
 
     /// Whether a value is an argument of the program, which no kernel before has brought into a cache.
@@ -186,7 +182,7 @@ impl Clock<'_> {
         let number = scalar::number(self.machine, inst.opcode).filter(|_| is_real || !inst.opcode.is_elementwise());
         let first = |place: usize| inst.operands.get(place).map_or(0.0, |&operand| elements(operand));
         match (inst.opcode, number) {
-            (O::Dot | O::Convolution, _) => self.product(id).unwrap_or(0.0),
+            (O::Dot | O::Convolution | O::CustomCall, _) => self.product(id).unwrap_or(0.0),
             (O::Sort, _) => elements(id) * elements(id).max(2.0).log2() * number.unwrap_or(simple),
             (O::Scatter, Some(number)) => first(inst.operands.len() - 1) * number,
             (O::SelectAndScatter, Some(number)) => first(0) * number,
@@ -202,7 +198,7 @@ impl Clock<'_> {
     /// The same of a product.
     fn product(&self, id: InstructionId) -> Option<f64> {
         let inst = self.module.instruction(id);
-        let (array, count) = (inst.array()?, multiplications(self.module, id)? as f64);
+        let (array, count) = (first_array(&inst.shape)?, multiplications(self.module, id)? as f64);
         let traffic = count * self.machine.product_traffic(array.element_type);
         let shared = self.module.instruction(*inst.operands.get(1)?).array().and_then(ArrayShape::elements)? as f64;
         // Rows of the first operand that meet each element of the second.

@@ -104,13 +104,7 @@ impl Kernel {
 }
 
 /// Adds what a kernel computes to make `value`; `joined` are dimensions of `value` along which arrays may be joined in it.
-fn grow(
-    graph: &Graph,
-    value: InstructionId,
-    most: Option<i64>,
-    joined: &[usize],
-    made: &mut IndexSet<InstructionId>,
-) {
+fn grow(graph: &Graph, value: InstructionId, most: Option<i64>, joined: &[usize], made: &mut IndexSet<InstructionId>) {
     let mut open = VecDeque::from([(value, joined.to_vec())]);
     let mut seen: IndexSet<InstructionId> = [value].into_iter().collect();
     let (mut arrays, mut waiting) = (1, 0);
@@ -284,9 +278,6 @@ fn is_elementwise(graph: &Graph, id: InstructionId) -> bool {
 fn is_type_known(graph: &Graph, id: InstructionId) -> bool {
     use ElementType as E;
     traits::element_type(graph, id).is_some_and(|element| {
-        matches!(
-            element,
-            E::F32 | E::F16 | E::Bf16 | E::F8e5m2 | E::F8e4m3fn | E::S32 | E::S16 | E::S8 | E::Pred
-        )
+        matches!(element, E::F32 | E::F16 | E::Bf16 | E::F8e5m2 | E::F8e4m3fn | E::S32 | E::S16 | E::S8 | E::Pred)
     })
 }
