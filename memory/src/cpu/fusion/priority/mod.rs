@@ -48,6 +48,8 @@ struct Queue<'a> {
     known: SideTable<InstructionId, Option<Rc<Kernel>>>,
     values: SideTable<InstructionId, Option<Box<Value>>>,
     order: BTreeSet<Key>,
+    /// What the kernels of normalizations write.
+    normalizes: SideTable<InstructionId, bool>,
 }
 
 /// A value that could be made where it is read.
@@ -67,6 +69,7 @@ impl<'a> Queue<'a> {
             known: SideTable::new(None),
             values: SideTable::new(None),
             order: BTreeSet::new(),
+            normalizes: SideTable::new(false),
         }
     }
 
@@ -79,15 +82,14 @@ impl<'a> Queue<'a> {
                 self.kernels.make_where_read(id);
             }
         }
-        let mut is_row_kernel = SideTable::new(false);
         for id in self.kernels.order().to_vec() {
             for inner in diamonds::inside(self.graph, id).unwrap_or_default() {
                 self.kernels.make_of_rows(inner);
-                is_row_kernel.set(id, true);
+                self.normalizes.set(id, true);
             }
         }
         for &id in &candidates {
-            if !self.kernels.is_made(id) && !is_row_kernel[id] && !rules::is_needed(self.graph, id) {
+            if !self.kernels.is_made(id) && !rules::is_needed(self.graph, id) {
                 self.begin(id);
             }
         }
@@ -143,7 +145,11 @@ impl<'a> Queue<'a> {
             return;
         }
         let (own, kernel) = (self.kernel(id), self.kernel(reader));
-        let may = rules::may_join(self.graph, (id, &own), (reader, &kernel));
+        let may = if self.normalizes[id] {
+            rules::goes_on_with_rows(self.graph, id, (reader, &kernel))
+        } else {
+            rules::may_join(self.graph, (id, &own), (reader, &kernel))
+        };
         let lost = may.then(|| price::together(self.graph, (id, &own), &kernel) - kernel.time);
         if let Some(value) = &mut self.values[id] {
             value.readers.insert(reader, lost);
