@@ -58,6 +58,9 @@ pub(crate) const LINE: u64 = 64;
 /// Floats of 32 bits that a CPU computes with at once: 256 bits, in which LLVM computes on x86 unless told otherwise.
 pub(crate) const VECTOR: i64 = 8;
 
+/// How much faster than its memory a GPU reads its second cache. Source: `kL2CacheSpeedup` (xla/service/gpu/model/gpu_performance_model_base.cc).
+const CACHE_SPEEDUP: f64 = 2.5;
+
 const GIGA: u64 = 1_000_000_000;
 const TERA: u64 = 1000 * GIGA;
 const MIB: u64 = 1 << 20;
@@ -159,6 +162,10 @@ impl Machine {
     /// Bytes of memory traffic that take as long as so many nanoseconds.
     pub fn traffic(&self, nanoseconds: u64) -> f64 {
         self.bytes_per_second as f64 * nanoseconds as f64 / GIGA as f64
+    }
+    /// Bytes of memory traffic that take as long as moving so many that stand in the cache: nothing where kernels wait for other things.
+    pub(crate) fn cached_traffic(&self, bytes: f64) -> f64 {
+        if self.target == Target::Gpu { bytes / CACHE_SPEEDUP } else { 0.0 }
     }
     /// Bytes of a block below which starting an iteration with its kernel takes more than [`STARTING`] of what moving the block takes: a power of two.
     pub fn least_block(&self) -> Bytes {

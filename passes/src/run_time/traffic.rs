@@ -6,12 +6,9 @@
 // Tests: `passes/src/run_time.rs`.
 
 use hlo_ir::{InstructionId, Module, Opcode};
-use hlo_memory::{Target, size};
+use hlo_memory::size;
 
 use crate::Machine;
-
-/// How much faster than its memory a GPU reads and writes its second cache. Source: `kL2CacheSpeedup` (xla/service/gpu/model/gpu_performance_model_base.cc).
-const CACHE_SPEEDUP: f64 = 2.5;
 
 /// What kernels read and write, of one operand or the result.
 pub(super) struct Traffic<'a> {
@@ -46,11 +43,12 @@ impl Traffic<'_> {
     /// Traffic of so many bytes of `whole`. What fits a cache is moved once at most: when it comes from memory or has to get there.
     fn traffic(&self, whole: InstructionId, moved: f64) -> f64 {
         let all = self.bytes(whole);
-        match self.machine.target {
-            _ if all > self.machine.cache.get() as f64 => moved,
-            _ if self.is_in_memory => moved.min(all),
-            Target::Gpu => moved / CACHE_SPEEDUP,
-            Target::Cpu | Target::Tpu => 0.0,
+        if all > self.machine.cache.get() as f64 {
+            moved
+        } else if self.is_in_memory {
+            moved.min(all)
+        } else {
+            self.machine.cached_traffic(moved)
         }
     }
 

@@ -108,9 +108,9 @@ impl Price {
         let base =
             all + if is_reused { saved_traffic.min(2.0 * beside_floor(flow.context) as f64) } else { saved_traffic };
         let again = times.iter().map(|(&op, &count)| work(op) * (count - 1) as f64).sum::<f64>();
-        let reread: u64 = regions.iter().map(|region| whole_bytes(graph, machine, region)).sum();
+        let reread: f64 = regions.iter().map(|region| whole_traffic(graph, machine, region)).sum();
         let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
-        let per_block = 3.0 * accumulators as f64 + reread as f64 + beginnings;
+        let per_block = 3.0 * accumulators as f64 + reread + beginnings;
         let options = flow.context.options;
         let has_budget = flow.context.misses_goal();
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
@@ -244,8 +244,8 @@ fn work(graph: &Graph<'_>, machine: &Machine, op: InstructionId) -> f64 {
     }
 }
 
-/// Bytes of the values that every iteration reads as a whole, unless they stay in the cache. What is gathered from is read where an index points.
-fn whole_bytes(graph: &Graph<'_>, machine: &Machine, region: &Region) -> u64 {
+/// Traffic of the values that every iteration reads as a whole, in the cache or not. What is gathered from is read where an index points.
+fn whole_traffic(graph: &Graph<'_>, machine: &Machine, region: &Region) -> f64 {
     let mut read: IndexSet<Value> = IndexSet::default();
     for (block, source) in &region.blocks {
         let Source::Computed(parts) = source else { continue };
@@ -258,7 +258,10 @@ fn whole_bytes(graph: &Graph<'_>, machine: &Machine, region: &Region) -> u64 {
     }
     let wholes = region.wholes.iter().chain(&region.reversed);
     let sizes = wholes.filter(|&whole| read.contains(whole)).map(|value| graph.bytes(value.inst));
-    sizes.filter(|&bytes| bytes > machine.cache.get()).sum()
+    let traffic = |bytes: u64| {
+        if bytes > machine.cache.get() { bytes as f64 } else { machine.cached_traffic(bytes as f64) }
+    };
+    sizes.map(traffic).sum()
 }
 
 /// Traffic of what an iteration begins with: kernels, and what XLA:CPU's library prepares for them. Other devices' libraries prepare nothing.
