@@ -59,6 +59,8 @@ struct Offer {
     plan: Plan,
     price: Price,
     sizes: Vec<BlockSize>,
+    /// The fewest blocks with which the program meets its budget, where that is missed and they are fewer.
+    fewest: Option<Vec<BlockSize>>,
     regions: Vec<Region>,
 }
 
@@ -97,7 +99,11 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     // What is done at one place may be done at all that are like it.
     let kinds: IndexSet<_> = offers.iter().map(Offer::kind).collect();
     offers.extend(repeated.into_iter().filter(|offer| kinds.contains(&offer.kind())));
-    offers.into_iter().filter_map(|offer| finding(context, offer)).collect()
+    let both = |offer: &Offer| {
+        let fewest = offer.fewest.as_ref().and_then(|sizes| finding(context, offer, sizes));
+        fewest.into_iter().chain(finding(context, offer, &offer.sizes))
+    };
+    offers.iter().flat_map(both).collect()
 }
 
 /// The offers without those to which another one that saves almost as much is clearly preferable for its run time.
@@ -257,13 +263,15 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     if copies.saturating_mul(2) > price.gain {
         return None;
     }
-    let sizes: Option<Vec<BlockSize>> =
-        (0..regions.len()).map(|index| size(context, &plan, &regions[index], &price, index)).collect();
-    let sizes = sizes?;
+    let sized = |bytes: Option<Bytes>| -> Option<Vec<BlockSize>> {
+        (0..regions.len()).map(|index| size(context, &plan, &regions[index], (&price, bytes), index)).collect()
+    };
+    let sizes = sized(None)?;
+    let fewest = left_for_blocks(context, &price).and_then(|bytes| sized(Some(bytes))).filter(|other| *other != sizes);
     let (part_of_all, _) = least_gain(context, context.estimate.total_with_scratch());
     let least = context.options.min_saving.max(part_of_all).get();
     let least = if context.options.chunk_bytes.is_some() { least } else { least.max(LEAST_GAIN) };
-    let offer = Offer { plan, price, sizes, regions };
+    let offer = Offer { plan, price, sizes, fewest, regions };
     let gains = possible(context, Bytes(offer.price.gain)).get() >= least.max(1);
     (gains && offer.rest() >= cache_conflict_cost(context, &offer) && !takes_long(context, &offer)).then_some(offer)
 }
@@ -281,8 +289,25 @@ fn takes_long(context: &Context<'_>, offer: &Offer) -> bool {
     counts && offer.price.fills_again && offer.rest() < context.estimate.total_with_scratch().get() / LITTLE
 }
 
-/// The size of a block: a share of the program's arguments and outputs, but so large that iterations cost little.
-fn size(context: &Context<'_>, plan: &Plan, region: &Region, price: &Price, index: usize) -> Option<BlockSize> {
+/// Bytes that blocks may take in a program that misses its budget, if it meets it with them.
+fn left_for_blocks(context: &Context<'_>, price: &Price) -> Option<Bytes> {
+    let budget = context.options.budget.filter(|_| context.misses_goal() && context.options.chunk_bytes.is_none())?;
+    let total = context.estimate.total_with_scratch();
+    // The budget is held against the total and what the model may be off.
+    let certain = context.options.peak(context.estimate).get().max(1);
+    let within = (u128::from(budget.get()) * u128::from(total.get()) / u128::from(certain)) as u64;
+    let left = (within + price.gain).checked_sub(total.get())?;
+    (left > 0).then_some(Bytes(left))
+}
+
+/// The size of a block: a share of the program's arguments and outputs, or so many bytes, but so large that iterations cost little.
+fn size(
+    context: &Context<'_>,
+    plan: &Plan,
+    region: &Region,
+    (price, bytes): (&Price, Option<Bytes>),
+    index: usize,
+) -> Option<BlockSize> {
     const MIB: u64 = 1 << 20;
     const LEAST_BYTES: u64 = 64 << 10;
     let row_bytes = price.row_bytes[index].max(1);
@@ -305,7 +330,7 @@ fn size(context: &Context<'_>, plan: &Plan, region: &Region, price: &Price, inde
         rows,
         row_bytes,
         granule: granule(context.options.target, rows, region.granule),
-        bytes: context.options.chunk_bytes.unwrap_or(by_rule),
+        bytes: context.options.chunk_bytes.unwrap_or_else(|| bytes.unwrap_or(by_rule).max(by_rule)),
         least: if context.options.chunk_bytes.is_some() { fewest } else { least },
         fewest,
     };
@@ -338,13 +363,13 @@ fn kept<'p>(plan: &'p Plan, regions: &'p [Region]) -> impl Iterator<Item = Instr
     written.map(|sink| sink.inst).chain(read)
 }
 
-fn finding(context: &Context<'_>, offer: Offer) -> Option<Finding> {
-    let Offer { plan, price, sizes, regions } = offer;
+fn finding(context: &Context<'_>, offer: &Offer, sizes: &[BlockSize]) -> Option<Finding> {
+    let Offer { plan, price, regions, .. } = offer;
     let mut planned: Vec<Planned<'_>> = plan
         .loops
         .iter()
-        .zip(regions.into_iter().zip(sizes))
-        .map(|(sinks, (region, size))| Planned::new(sinks.iter().collect(), region, size))
+        .zip(regions.iter().zip(sizes))
+        .map(|(sinks, (region, size))| Planned::new(sinks.iter().collect(), region.clone(), *size))
         .collect();
     let module = context.module;
     let grade = planned.iter().map(|plan| plan.grade(context)).fold(Grade::Bitwise, Grade::max);
