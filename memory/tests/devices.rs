@@ -1,6 +1,6 @@
 //! The rough model of other compilers on programs of one kind each; the bytes are those that XLA:GPU (H100) and XLA:TPU (v5e) report.
 //!
-//! Pins `memory/src/cpu/fusion/device.rs`, `memory/src/cpu/fusion/repeated.rs`, `memory/src/cpu/fusion/multi_output.rs`,
+//! Pins `memory/src/cpu/fusion/device.rs`, `memory/src/cpu/fusion/gemm.rs`, `memory/src/cpu/fusion/repeated.rs`, `memory/src/cpu/fusion/multi_output.rs`,
 //! `memory/src/cpu/fusion/priority/cycles.rs`, `memory/src/cpu/fusion/priority/diamonds.rs`, `memory/src/cpu/fusion/priority/kernel.rs`,
 //! `memory/src/cpu/fusion/priority/mod.rs`, `memory/src/cpu/fusion/priority/places.rs`, `memory/src/cpu/fusion/priority/price.rs`,
 //! `memory/src/cpu/fusion/priority/reduction.rs`, `memory/src/cpu/fusion/priority/rules.rs`, `memory/src/cpu/tiles/mod.rs`.
@@ -400,4 +400,73 @@ fn of_a_mask_and_a_gradient_the_gradient_is_stored_on_gpu() {
     let stored = hlo_memory::cpu::stored(&module, Target::Gpu);
     let is_stored = |name: &str| stored.iter().any(|&id| module.instruction(id).name == name);
     assert_eq!(["h", "k", "g", "p", "m"].map(is_stored), [true, true, true, false, false]);
+}
+
+/// Scores of 8192 words, scaled and joined with `other`, which are a result in `bf16`.
+fn scores(other: &str) -> String {
+    format!(
+        "  %x = bf16[8192,512] parameter(0)
+  %y = bf16[512,8192] parameter(1)
+  %m = pred[8192,8192] parameter(2)
+  %w = f32[8192,8192] parameter(3)
+  %s = f32[8192,8192] dot(%x, %y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %half = f32[] constant(0.5)
+  %halves = f32[8192,8192] broadcast(%half), dimensions={{}}
+  %scaled = f32[8192,8192] multiply(%s, %halves)
+  %low = f32[] constant(-1e30)
+  %lows = f32[8192,8192] broadcast(%low), dimensions={{}}
+  %sine = f32[8192,8192] sine(%w)
+  %joined = f32[8192,8192] {other}
+  %n = bf16[8192,8192] convert(%joined)
+  %z = bf16[8192,512] dot(%n, %x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT %o = (bf16[8192,512], bf16[8192,8192]) tuple(%z, %n)"
+    )
+}
+
+#[test]
+fn a_product_of_a_gpu_goes_on_with_numbers_and_parameters() {
+    assert_eq!(temporaries(&scores("select(%m, %scaled, %lows)"), Target::Gpu), 0);
+    assert_eq!(
+        temporaries(&scores("add(%scaled, %sine)"), Target::Gpu),
+        256,
+        "what is computed elsewhere is read behind it"
+    );
+}
+
+/// A product of what `lines` make of two parameters, `%t`.
+fn made_for_a_product(lines: &str, element: &str) -> String {
+    format!(
+        "  %x = f32[65536,256] parameter(0)
+  %y = f32[65536,256] parameter(1)
+  %w = {element}[256,16] parameter(2)
+{lines}
+  ROOT %z = f32[65536,16] dot(%t, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    )
+}
+
+#[test]
+fn a_product_of_a_gpu_makes_its_operands_where_that_reads_no_more() {
+    let made = |lines: &str, element: &str| temporaries(&made_for_a_product(lines, element), Target::Gpu);
+    let sum = "  %s = f32[65536,256] add(%x, %y)\n  %t = f32[65536,256] tanh(%s)";
+    assert_eq!(made(sum, "f32"), 0, "parameters that nothing else reads");
+    let computed = "  %s = f32[65536,256] tanh(%x)\n  %t = f32[65536,256] add(%s, %y)";
+    assert_eq!(made(computed, "f32"), 64, "two arrays for one");
+    let narrow = "  %s = f32[65536,256] tanh(%x)\n  %t = bf16[65536,256] convert(%s)";
+    assert_eq!(made(narrow, "bf16"), 32, "twice the bytes");
+}
+
+#[test]
+fn a_product_of_a_gpu_joins_columns_in_pieces_of_64() {
+    let joined = |columns: u32| {
+        let lines = format!(
+            "  %x = f32[65536,{columns}] parameter(0)
+  %y = f32[65536,{columns}] parameter(1)
+  %g = f32[65536,64] parameter(2)
+  %s = f32[65536,{both}] concatenate(%x, %y), dimensions={{1}}
+  ROOT %v = f32[{both},64] dot(%s, %g), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}",
+            both = 2 * columns
+        );
+        temporaries(&lines, Target::Gpu)
+    };
+    assert_eq!([joined(128), joined(40)], [0, 20], "XLA keeps 8 and 2.5 more, of sums over parts of the rows");
 }

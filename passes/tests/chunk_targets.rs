@@ -181,6 +181,21 @@ fn devices_have_the_blocks_that_pay_for_their_iterations() {
 }
 
 #[test]
+fn a_budget_is_met_by_the_fewest_blocks_that_meet_it() {
+    let within = |budget| {
+        let options = Options { target: Target::Gpu, budget, ..Options::default() };
+        let mut module = parse(SCORES);
+        let estimator = ModelEstimator { target: Target::Gpu };
+        run(&mut module, &default_pipeline(), &options, &estimator).expect("an estimate")
+    };
+    let slowdown = |report: &RunReport| report.slowdown.expect("a GPU is timed");
+    let (usual, fitting) = (within(None), within(Some(Bytes(700 << 20))));
+    assert!(usual.after.certain() > Bytes(700 << 20) && slowdown(&usual) < 1.05);
+    assert!(fitting.after.certain() <= Bytes(700 << 20));
+    assert!(slowdown(&fitting) < 1.1, "blocks of caches would take 1.4 times as long: {}", slowdown(&fitting));
+}
+
+#[test]
 fn blocks_of_a_tpu_are_whole_tiles() {
     let rows = 1_000_000;
     let source = program(rows, &constants("1000000"));
