@@ -13,9 +13,10 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, InstructionId, Opcode};
 use smallvec::SmallVec;
 
-use super::super::super::graph::Graph;
+use super::super::super::graph::{Graph, Order};
 use super::super::super::traffic::bytes;
 use super::super::super::traits;
+use super::facts::{self, Facts};
 use super::{cycles, places, reduction};
 
 /// Numbers of the values that others are computed beside.
@@ -72,7 +73,8 @@ struct Node {
 /// The kernels of a computation, while it is decided which values are made where they are read.
 pub(super) struct Kernels<'a> {
     graph: &'a Graph,
-    order: Vec<InstructionId>,
+    order: Order<InstructionId>,
+    facts: Facts,
     place: SideTable<InstructionId, u32>,
     made: SideTable<InstructionId, bool>,
     /// What is computed once for each row.
@@ -84,13 +86,14 @@ pub(super) struct Kernels<'a> {
 
 impl<'a> Kernels<'a> {
     pub(super) fn new(graph: &'a Graph, computation: ComputationId) -> Self {
-        let order: Vec<InstructionId> = graph.post_order(computation).to_vec();
+        let order = graph.post_order(computation);
         let mut place = SideTable::new(0);
         for (at, &id) in order.iter().enumerate() {
             place.set(id, at as u32);
         }
         Self {
             graph,
+            facts: facts::of(graph, &order),
             order,
             place,
             made: SideTable::new(false),
@@ -100,8 +103,13 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    pub(super) fn order(&self) -> &[InstructionId] {
-        &self.order
+    pub(super) fn order(&self) -> Order<InstructionId> {
+        self.order.clone()
+    }
+
+    /// What the cost model asks of the instructions.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     pub(super) fn make_where_read(&mut self, id: InstructionId) {
@@ -154,10 +162,11 @@ impl<'a> Kernels<'a> {
                 kernel.reads.push(Read { of: id, times, code, beside });
                 continue;
             }
-            kernel.operations += times * cycles::operations(self.graph, id);
+            let fact = &self.facts[id];
+            kernel.operations += times * fact.operations;
             kernel.code += code;
-            kernel.reduces |= reduction::is_long(self.graph, id) && !self.of_rows[id];
-            kernel.is_scattered |= !moves && places::moves_rows(self.graph, id) && !places::is_repeated(self.graph, id);
+            kernel.reduces |= fact.is_long && !self.of_rows[id];
+            kernel.is_scattered |= !moves && fact.is_scattered;
             self.pass_on(id, (times, code), &mut nodes, &mut open);
         }
         kernel.times = nodes.iter().map(|node| node.times).collect();
@@ -173,8 +182,7 @@ impl<'a> Kernels<'a> {
         open: &mut BinaryHeap<u32>,
     ) {
         let at = self.node[id].1 as usize;
-        let is_beside =
-            traits::is_elementwise_alone(self.graph, id) || keeps_places(self.graph, id) || self.of_rows[id];
+        let is_beside = self.facts[id].keeps_places || self.of_rows[id];
         for (number, &operand) in self.graph.operands(id).iter().enumerate() {
             let other = self.node_of(operand, nodes, open);
             if is_beside {
@@ -186,7 +194,7 @@ impl<'a> Kernels<'a> {
                 }
                 continue;
             }
-            let elements = traits::elements(self.graph, operand).max(1) as f64;
+            let elements = self.facts[operand].elements;
             let asked = (times * share_read(self.graph, id, number) * elements).ceil() / elements;
             if !nodes[other].beside.contains(&(other as u32)) {
                 nodes[other].beside.push(other as u32);
@@ -206,12 +214,6 @@ impl<'a> Kernels<'a> {
         open.push(self.place[id]);
         nodes.len() - 1
     }
-}
-
-/// A bitcast between arrays of the same dimensions.
-fn keeps_places(graph: &Graph, id: InstructionId) -> bool {
-    let dims = |id| graph.array(id).map(|array| array.dims.to_vec());
-    graph.opcode(id) == Opcode::Bitcast && dims(id) == dims(graph.operand(id, 0))
 }
 
 /// Bytes that a kernel with this result writes.

@@ -8,6 +8,7 @@
 
 mod cycles;
 mod diamonds;
+mod facts;
 mod kernel;
 mod places;
 mod price;
@@ -76,13 +77,13 @@ impl<'a> Queue<'a> {
     /// Begins: bitcasts are made where they are read, and of all else it is asked what that would save.
     fn fill(&mut self) {
         let candidates: Vec<InstructionId> =
-            self.kernels.order().iter().copied().filter(|&id| rules::is_candidate(self.graph, id)).collect();
+            self.kernels.order().into_iter().filter(|&id| rules::is_candidate(self.graph, id)).collect();
         for &id in &candidates {
             if self.graph.opcode(id) == Opcode::Bitcast {
                 self.kernels.make_where_read(id);
             }
         }
-        for id in self.kernels.order().to_vec() {
+        for id in self.kernels.order() {
             for inner in diamonds::inside(self.graph, id).unwrap_or_default() {
                 self.kernels.make_of_rows(inner);
                 self.normalizes.set(id, true);
@@ -150,7 +151,7 @@ impl<'a> Queue<'a> {
         } else {
             rules::may_join(self.graph, (id, &own), (reader, &kernel))
         };
-        let lost = may.then(|| price::together(self.graph, (id, &own), &kernel) - kernel.time);
+        let lost = may.then(|| price::together(self.kernels.facts(), (id, &own), &kernel) - kernel.time);
         if let Some(value) = &mut self.values[id] {
             value.readers.insert(reader, lost);
         }
@@ -176,7 +177,7 @@ impl<'a> Queue<'a> {
             return Rc::clone(known);
         }
         let mut built = self.kernels.build(root);
-        built.time = price::alone(self.graph, &built);
+        built.time = price::alone(self.kernels.facts(), &built);
         let built = Rc::new(built);
         self.known.set(root, Some(Rc::clone(&built)));
         built

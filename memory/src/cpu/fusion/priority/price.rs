@@ -7,9 +7,7 @@
 
 use hlo_ir::InstructionId;
 
-use super::super::super::graph::Graph;
-use super::super::super::traffic::bytes;
-use super::super::super::traits;
+use super::facts::{Fact, Facts};
 use super::kernel::{Kernel, Read};
 
 /// Beginning a kernel (`kKernelLaunchOverhead`).
@@ -34,16 +32,16 @@ const NEAR_SPEEDUP: f64 = 8.0;
 const HIDDEN: f64 = 0.95;
 
 /// The time of a kernel.
-pub(super) fn alone(graph: &Graph, kernel: &Kernel) -> f64 {
-    let reads = kernel.reads.iter().map(|read| (read.of, read.times * bytes(graph, read.of) as f64));
-    time(graph, kernel, kernel.operations, kernel.is_scattered, reads)
+pub(super) fn alone(facts: &Facts, kernel: &Kernel) -> f64 {
+    let reads = kernel.reads.iter().map(|read| (read.of, read.times * facts[read.of].bytes));
+    time(facts, kernel, kernel.operations, kernel.is_scattered, reads)
 }
 
 /// The time of a kernel that makes `value` itself.
-pub(super) fn together(graph: &Graph, (value, own): (InstructionId, &Kernel), kernel: &Kernel) -> f64 {
+pub(super) fn together(facts: &Facts, (value, own): (InstructionId, &Kernel), kernel: &Kernel) -> f64 {
     let Some(read) = kernel.read(value) else { return kernel.time };
     let operations = kernel.operations + own.operations * read.times;
-    let size = |id| bytes(graph, id) as f64;
+    let size = |id| facts[id].bytes;
     let of_kernel = kernel.reads.iter().filter(|other| other.of != value).map(|other| {
         let made =
             own.read(other.of).map_or(0.0, |inner| inner.times * read.times - common(kernel, read, other, inner));
@@ -51,7 +49,7 @@ pub(super) fn together(graph: &Graph, (value, own): (InstructionId, &Kernel), ke
     });
     let of_value = own.reads.iter().filter(|inner| kernel.read(inner.of).is_none());
     let reads = of_kernel.chain(of_value.map(|inner| (inner.of, inner.times * read.times * size(inner.of))));
-    time(graph, kernel, operations, kernel.is_scattered || own.is_scattered, reads)
+    time(facts, kernel, operations, kernel.is_scattered || own.is_scattered, reads)
 }
 
 /// How often an array is read for the value and for the kernel at the same place.
@@ -63,7 +61,7 @@ fn common(kernel: &Kernel, value: &Read, other: &Read, inner: &Read) -> f64 {
 }
 
 fn time(
-    graph: &Graph,
+    facts: &Facts,
     kernel: &Kernel,
     operations: f64,
     is_scattered: bool,
@@ -71,16 +69,14 @@ fn time(
 ) -> f64 {
     let computed = operations / (CLOCK * 2.0 * UNITS * kernel.blocks.min(CORES));
     let limit = kernel.blocks * CLOCK * TRANSACTION;
-    let read: f64 = reads.map(|(id, total)| read_time(graph, id, total, is_scattered, limit)).sum();
+    let read: f64 = reads.map(|(id, total)| read_time(&facts[id], total, is_scattered, limit)).sum();
     let moved = read + kernel.written / BANDWIDTH;
     computed + moved - computed.min(moved) * HIDDEN
 }
 
-fn read_time(graph: &Graph, id: InstructionId, total: f64, is_scattered: bool, limit: f64) -> f64 {
-    let size = bytes(graph, id) as f64;
-    let element = traits::element_type(graph, id).map_or(4, |kind| kind.storage_bits().div_ceil(8));
-    let used = if is_scattered { f64::from(element) / LINE } else { 1.0 };
-    let first = size.min(total);
+fn read_time(fact: &Fact, total: f64, is_scattered: bool, limit: f64) -> f64 {
+    let used = if is_scattered { fact.element / LINE } else { 1.0 };
+    let first = fact.bytes.min(total);
     let again = match first {
         first if first < NEAR_CACHE => BANDWIDTH * CACHE_SPEEDUP * NEAR_SPEEDUP,
         first if first < CACHE => BANDWIDTH * CACHE_SPEEDUP,

@@ -5,13 +5,15 @@
 
 // Tests: `memory/tests/devices.rs`.
 
-use hlo_ir::arena::SideTable;
+mod order;
+
 use hlo_ir::{ArrayShape, AttrKey, AttrValue, ComputationId, InstructionId, Opcode};
 use smol_str::format_smolstr;
 
 use super::super::graph::Graph;
 use super::super::{in_place, traits};
 use super::priority;
+use order::RunOrder;
 
 /// Arrays that a kernel reads and writes at most (`MaxOperandsAndOutputsPerFusion`), and reductions (`kMaxUnnestedReductionOutputsPerFusion`).
 const MOST_ARRAYS: usize = 96;
@@ -22,8 +24,8 @@ const MOST_SHARED: u64 = 49_152;
 
 /// Merges kernels of a computation, from its results towards its operands.
 pub(super) fn run(graph: &mut Graph, computation: ComputationId) {
-    let mut merger = Merger { seen: SideTable::new(0), search: 0 };
-    let order: Vec<InstructionId> = graph.post_order(computation).into_iter().collect();
+    let mut merger = Merger { order: RunOrder::of(graph, computation) };
+    let order = graph.post_order(computation);
     for id in order.into_iter().rev() {
         if graph.is_alive(id) && graph.opcode(id) != Opcode::Constant {
             merger.merge_readers(graph, id);
@@ -34,8 +36,7 @@ pub(super) fn run(graph: &mut Graph, computation: ComputationId) {
 
 /// Looks at what depends on what.
 struct Merger {
-    seen: SideTable<InstructionId, u32>,
-    search: u32,
+    order: RunOrder,
 }
 
 impl Merger {
@@ -54,6 +55,7 @@ impl Merger {
             while second < readers.len() && graph.opcode(kept) == Opcode::Fusion {
                 let other = readers[second];
                 if read_the_same(graph, kept, other, shared) && self.may_merge(graph, kept, other) {
+                    self.order.merge(graph, kept, other);
                     graph.merge_beside(kept, other);
                     readers.remove(second);
                 } else {
@@ -87,8 +89,11 @@ impl Merger {
             reader
         } else {
             let name = format_smolstr!("{}_fusion", graph.inst(reader).opcode_name());
-            graph.fuse_alone(reader, "kLoop", name)
+            let fusion = graph.fuse_alone(reader, "kLoop", name);
+            self.order.replace(reader, fusion);
+            fusion
         };
+        self.order.merge(graph, kept, id);
         graph.merge_beside(kept, id);
     }
 
@@ -97,31 +102,14 @@ impl Merger {
         fit(graph, a, b)
             && !writes_in_place(a)
             && !writes_in_place(b)
-            && !self.needs(graph, a, b)
-            && !self.needs(graph, b, a)
+            && !self.order.need(graph, &[a], b)
+            && !self.order.need(graph, &[b], a)
     }
 
     /// Whether another operand of `user` needs `id`, so that merging the two would make a circle.
     fn reaches_other_operand(&mut self, graph: &Graph, id: InstructionId, user: InstructionId) -> bool {
         let others: Vec<InstructionId> = graph.operands(user).iter().copied().filter(|&other| other != id).collect();
-        others.into_iter().any(|other| self.needs(graph, other, id))
-    }
-
-    /// Whether `id` needs `before` to run.
-    fn needs(&mut self, graph: &Graph, id: InstructionId, before: InstructionId) -> bool {
-        self.search += 1;
-        let mut open = vec![id];
-        while let Some(id) = open.pop() {
-            if id == before {
-                return true;
-            }
-            if self.seen[id] != self.search {
-                self.seen.set(id, self.search);
-                open.extend_from_slice(graph.operands(id));
-                open.extend_from_slice(graph.control_predecessors(id));
-            }
-        }
-        false
+        self.order.need(graph, &others, id)
     }
 }
 
