@@ -263,11 +263,12 @@ fn offer(flow: &Flow<'_, '_>, mut plan: Plan) -> Option<Offer> {
     if copies.saturating_mul(2) > price.gain {
         return None;
     }
-    let sized = |bytes: Option<Bytes>| -> Option<Vec<BlockSize>> {
+    let sizes_of = |bytes: Option<Bytes>| -> Option<Vec<BlockSize>> {
         (0..regions.len()).map(|index| size(context, &plan, &regions[index], (&price, bytes), index)).collect()
     };
-    let sizes = sized(None)?;
-    let fewest = left_for_blocks(context, &price).and_then(|bytes| sized(Some(bytes))).filter(|other| *other != sizes);
+    let sizes = sizes_of(None)?;
+    let fewest =
+        left_for_blocks(context, &price).and_then(|bytes| sizes_of(Some(bytes))).filter(|other| *other != sizes);
     let (part_of_all, _) = least_gain(context, context.estimate.total_with_scratch());
     let least = context.options.min_saving.max(part_of_all).get();
     let least = if context.options.chunk_bytes.is_some() { least } else { least.max(LEAST_GAIN) };

@@ -42,7 +42,7 @@ use crate::objective::{MATTERS, NEGLIGIBLE};
 use crate::origins::Origins;
 use crate::{Grade, Options, Outcome, Pass, PassKind, bounds};
 use candidate_order::PastSavings;
-use freedom::Freedom;
+use freedom::{Freedom, Spending};
 use libraries::KnownLibraries;
 pub use replay::Recording;
 use restarts::{Checkpoint, Restarts};
@@ -71,8 +71,8 @@ pub(super) struct Search<'a> {
     pub(super) repeats: bool,
     /// Whether passes that compute values again outside of loops are asked.
     recomputes: bool,
-    /// Whether what takes least time for what it brings towards the budget is taken.
-    counts_time: bool,
+    /// How much run time the budget is worth at a time.
+    spending: Spending,
     pub(super) estimator: &'a Memoized<'a>,
     observer: &'a mut dyn Observer,
     statistics: Statistics,
@@ -146,7 +146,7 @@ impl<'a> Search<'a> {
             told: Freedom::full(options, false).of(options),
             repeats: false,
             recomputes: false,
-            counts_time: false,
+            spending: Spending::Nothing,
             estimator,
             observer,
             statistics,

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use hlo_ir::{AttrKey, ComputationId, DotDims, ElementType, InstructionId, Opcode};
+use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, InstructionId, Opcode};
 use smol_str::format_smolstr;
 
 use super::super::graph::Graph;
@@ -56,7 +56,7 @@ fn is_in_default_precision(graph: &Graph, id: InstructionId) -> bool {
 
 /// Dimensions of an operand that are neither summed over nor of batches.
 fn uncontracted(graph: &Graph, product: InstructionId, number: usize) -> Vec<usize> {
-    let rank = graph.array(graph.operand(product, number)).map_or(0, |array| array.rank());
+    let rank = graph.array(graph.operand(product, number)).map_or(0, ArrayShape::rank);
     let Some(dims) = DotDims::of(graph.inst(product)) else { return Vec::new() };
     let (summed, batch) =
         if number == 0 { (dims.lhs_contracting, dims.lhs_batch) } else { (dims.rhs_contracting, dims.rhs_batch) };

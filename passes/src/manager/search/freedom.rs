@@ -12,6 +12,26 @@ use super::restarts::is_far;
 use crate::objective::NEGLIGIBLE;
 use crate::{Grade, Objective, Options};
 
+/// How much run time a budget is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Spending {
+    /// None: passes are told of no budget.
+    Nothing,
+    /// As little as can be: what takes least for what it brings is taken. The search goes on from the lowest end so far, with what costs no time.
+    LittleMore,
+    /// The same from the beginning.
+    Little,
+    /// Any: what saves most is taken.
+    Any,
+}
+
+impl Spending {
+    /// Whether the time that a rewrite takes decides.
+    pub(super) fn is_little(self) -> bool {
+        matches!(self, Self::LittleMore | Self::Little)
+    }
+}
+
 /// A part of what the user allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Freedom {
@@ -20,26 +40,21 @@ pub(super) struct Freedom {
     /// Whether promises about the data may be used.
     promises: bool,
     /// Whether passes are told of the budget, or that memory is all that counts: rewrites may then cost run time.
-    for_budget: bool,
+    spending: Spending,
     /// Whether values are computed again outside of loops before anything else is done, not behind it.
     recomputes_first: bool,
-    /// Whether a budget is met by what takes least time for what it brings, instead of what saves most.
-    counts_time: bool,
-    /// Whether the search goes on from the lowest end so far: what costs no time is kept where time is spent on a budget.
-    goes_on: bool,
 }
 
 impl Freedom {
     /// Everything that `options` allow, or all but rewrites that cost run time.
     pub(super) const fn full(options: &Options, for_budget: bool) -> Self {
-        Self {
-            exactness: options.exactness,
-            promises: true,
-            for_budget,
-            recomputes_first: false,
-            counts_time: false,
-            goes_on: false,
-        }
+        let spending = if for_budget { Spending::Any } else { Spending::Nothing };
+        Self { exactness: options.exactness, promises: true, spending, recomputes_first: false }
+    }
+
+    /// Whether rewrites may cost run time.
+    fn for_budget(self) -> bool {
+        self.spending != Spending::Nothing
     }
 
     /// The options as passes see them.
@@ -47,9 +62,9 @@ impl Freedom {
         Options {
             exactness: self.exactness,
             assumptions: if self.promises { options.assumptions.clone() } else { Vec::new() },
-            budget: options.budget.filter(|_| self.for_budget),
+            budget: options.budget.filter(|_| self.for_budget()),
             objective: match options.objective {
-                Objective::Memory if !self.for_budget => Objective::Balanced,
+                Objective::Memory if !self.for_budget() => Objective::Balanced,
                 objective => objective,
             },
             ..options.clone()
@@ -64,8 +79,8 @@ impl Freedom {
         let mut ladder: Vec<Self> = Vec::new();
         for for_budget in up_to(options.goal().is_some()) {
             if for_budget && is_timed {
-                let fast = Self { recomputes_first: true, counts_time: true, ..Self::full(options, true) };
-                ladder.extend([Self { goes_on: true, ..fast }, fast]);
+                let fast = |spending| Self { recomputes_first: true, spending, ..Self::full(options, true) };
+                ladder.extend([Spending::LittleMore, Spending::Little].map(fast));
             }
             for promises in up_to(!options.assumptions.is_empty()) {
                 let plain = Self { exactness: exactness[0], promises, ..Self::full(options, for_budget) };
@@ -92,12 +107,16 @@ impl Search<'_> {
         let mut is_there = true;
         let mut order_counts = true;
         for freedom in self.ladder()? {
-            if freedom.recomputes_first && !freedom.counts_time && !order_counts {
+            let is_other_order = freedom.recomputes_first && !freedom.spending.is_little();
+            if is_other_order && !order_counts {
                 continue;
             }
             match &lowest {
-                Some(_) if freedom.goes_on && is_there => {}
-                Some((_, recording)) if freedom.goes_on => self.back_to_end(&start, recording)?,
+                Some((_, recording)) if freedom.spending == Spending::LittleMore => {
+                    if !is_there {
+                        self.back_to_end(&start, recording)?;
+                    }
+                }
                 _ => self.back_to(&start),
             }
             self.trials_left = trials;
@@ -115,7 +134,7 @@ impl Search<'_> {
                 break;
             }
         }
-        self.counts_time = false;
+        self.spending = Spending::Nothing;
         match lowest {
             Some((_, recording)) if !is_there => self.back_to_end(&start, &recording),
             _ => Ok(()),
@@ -127,7 +146,7 @@ impl Search<'_> {
         let mut ladder = Freedom::ladder(self.options, self.asks_for_time());
         self.allow(Freedom::full(self.options, self.options.goal().is_some()));
         let could_recompute = self.could_recompute()?;
-        ladder.retain(|freedom| could_recompute || freedom.counts_time || !freedom.recomputes_first);
+        ladder.retain(|freedom| could_recompute || freedom.spending.is_little() || !freedom.recomputes_first);
         Ok(ladder)
     }
 
@@ -153,7 +172,7 @@ impl Search<'_> {
     /// Passes are told of this much freedom from now on.
     pub(super) fn allow(&mut self, freedom: Freedom) {
         self.told = freedom.of(self.options);
-        self.counts_time = freedom.counts_time;
+        self.spending = freedom.spending;
         (self.repeats, self.recomputes, self.limited) = (false, freedom.recomputes_first, false);
         self.findings.forget();
     }
@@ -182,8 +201,9 @@ mod tests {
         assert_eq!(ladder[13], Freedom { recomputes_first: true, ..Freedom::full(&more, true) });
         assert!(ladder.iter().take(6).all(|freedom| freedom.of(&more).budget.is_none()));
         let timed = Freedom::ladder(&more, true);
-        assert_eq!((timed.len(), timed[6].goes_on, timed[7].goes_on), (16, true, false));
-        assert!(timed[6].counts_time && timed[7].counts_time && !timed[8].counts_time);
+        let spending: Vec<Spending> = timed.iter().skip(5).take(4).map(|freedom| freedom.spending).collect();
+        assert_eq!(spending, [Spending::Nothing, Spending::LittleMore, Spending::Little, Spending::Any]);
+        assert_eq!(timed.len(), 16);
         let least = ladder[0].of(&more);
         assert_eq!((least.exactness, least.assumptions.len()), (Grade::HloExact, 0));
     }
