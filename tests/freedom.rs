@@ -100,7 +100,7 @@ fn budgets_and_grades_together_never_end_higher() {
     for name in ["likelihood", "pool_gradient", "stitched_halves"] {
         let text = common::text(format!("tests/silence/{name}.hlo"));
         let (exact, split) = (peak(&text, Grade::HloExact, None), peak(&text, Grade::Reassociate, None));
-        assert!(split < exact, "{name}: {exact} by default, {split} with reassociate");
+        assert!(split <= exact, "{name}: {exact} by default, {split} with reassociate");
         for percent in [5, 50, 95] {
             let budget = Bytes(exact.get() / 100 * percent);
             let alone = peak(&text, Grade::HloExact, Some(budget));
