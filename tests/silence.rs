@@ -77,19 +77,18 @@ fn nothing_large_is_silent_in_programs_of_one_kind_each() {
     check("tests/silence");
 }
 
-/// Kind: what a weaker grade would save, said where the first thing tried is slower, and in bytes that are reached.
+/// Kind: of what is computed again only one number of each row is read, which takes next to no time.
 #[test]
-fn what_is_possible_is_said_of_a_likelihood_too() {
+fn a_likelihood_is_computed_again_without_being_asked() {
     let text = common::text("tests/silence/likelihood.hlo");
     let run = |exactness| {
         let options = Options { exactness, ..Options::default() };
         optimize(&text, &Pipeline::standard(), &options).expect("it is legal").report
     };
     let (plain, split) = (run(hlo_opt::Grade::HloExact), run(hlo_opt::Grade::Reassociate));
-    let offers: Vec<_> = plain.remarks.iter().filter(|remark| remark.code == "more-freedom").collect();
-    let of = |flag: &str| offers.iter().find(|offer| offer.message.contains(flag)).map(|offer| offer.bytes);
-    assert!(of("--objective=memory").is_some(), "{offers:?}");
-    assert_eq!(of("--exactness=reassociate"), Some(plain.after.total - split.after.total), "{offers:?}");
+    assert!(plain.after.total.get() < plain.before.total.get() / 100 * 55, "{:?}", plain.after.total);
+    assert!(split.after.total <= plain.after.total);
+    assert!(plain.rewrites.iter().any(|rewrite| rewrite.pass == "rematerialize"), "{:?}", plain.rewrites);
 }
 
 #[test]
