@@ -120,12 +120,13 @@ pub struct ConvDims {
 }
 
 impl ConvDims {
-    /// The dimension numbers of `inst`, if it is a convolution, or a call that XLA made of one, with readable labels.
+    /// The dimension numbers of `inst`, if it is a convolution with readable labels.
     pub fn of(inst: &Instruction) -> Option<Self> {
-        if !matches!(inst.opcode, Opcode::Convolution | Opcode::CustomCall) {
-            return None;
-        }
-        let (operands, result) = inst.raw(&AttrKey::DimLabels)?.split_once("->")?;
+        if inst.opcode == Opcode::Convolution { Self::of_labels(inst.raw(&AttrKey::DimLabels)?) } else { None }
+    }
+    /// Those that labels name, such as `b01f_01io->b01f`; calls of libraries that XLA makes of convolutions keep theirs.
+    pub fn of_labels(labels: &str) -> Option<Self> {
+        let (operands, result) = labels.split_once("->")?;
         let (input, kernel) = operands.split_once('_')?;
         Some(Self {
             input_batch: input.find('b')?,

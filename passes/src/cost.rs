@@ -98,7 +98,7 @@ impl<'a> Costs<'a> {
 pub(crate) fn multiplications(module: &Module, id: InstructionId) -> Option<u64> {
     let inst = module.instruction(id);
     let results = first_array(&inst.shape)?.elements()?;
-    let side = |index: usize| module.instruction(inst.operands[index]).array();
+    let side = |index: usize| inst.operands.get(index).and_then(|&operand| module.instruction(operand).array());
     let extent = |array: &ArrayShape, dim: usize| array.dims.get(dim).and_then(|&dim| u64::try_from(dim).ok());
     match inst.opcode {
         Opcode::Dot => {
@@ -106,9 +106,10 @@ pub(crate) fn multiplications(module: &Module, id: InstructionId) -> Option<u64>
             let mut contracted = dims.lhs_contracting.iter().map(|&dim| extent(left, dim as usize));
             contracted.try_fold(results, |product, extent| Some(product.saturating_mul(extent?)))
         }
-        // XLA:GPU makes convolutions calls of its library, with the same attributes.
+        // XLA:GPU makes convolutions calls of its library, with the same labels.
         Opcode::Convolution | Opcode::CustomCall => {
-            let (dims, kernel) = (ConvDims::of(inst)?, side(1)?);
+            let dims = ConvDims::of_labels(inst.raw(&AttrKey::DimLabels)?)?;
+            let kernel = side(1)?;
             Some(results.saturating_mul(kernel.elements()? / extent(kernel, dims.kernel_output)?.max(1)))
         }
         _ => None,

@@ -280,6 +280,25 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_computes_only_what_it_slices() {
+        let fused = "f {\n  x = f32[1000,256] parameter(0)\n  e = f32[1000,256] exponential(x)\n  a = f32[1000,256] add(e, e)\n  ROOT y = f32[1,256] slice(a), slice={[3:4], [0:256]}\n}\n\n";
+        let body = "  x = f32[1000,256] parameter(0)\n  ROOT y = f32[1,256] fusion(x), kind=kLoop, calls=f\n";
+        assert_eq!(nanoseconds(body, fused).0, 2 * 1024 + 1000, "one row is read and one is written");
+    }
+
+    #[test]
+    fn calls_of_a_library_that_convolve_take_their_operations() {
+        let call = |operands: &str| {
+            format!(
+                "  x = f32[8,4,4,64] parameter(0)\n  k = f32[64,3,3,64] parameter(1)\n  ROOT c = (f32[8,4,4,64], u8[0]) custom-call({operands}), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_o01i->b01f, custom_call_target=\"__cudnn$conv\"\n"
+            )
+        };
+        let multiplications = 8 * 4 * 4 * 64 * 9 * 64;
+        assert_eq!(nanoseconds(&call("x, k"), "").0, multiplications / 2 + 1000);
+        assert!(nanoseconds(&call("x"), "").0 > 1000, "without a kernel it is one of somebody else's");
+    }
+
+    #[test]
     fn loops_take_their_iterations() {
         let parts = |bound: &str| {
             format!(

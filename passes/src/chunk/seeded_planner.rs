@@ -297,7 +297,7 @@ fn left_for_blocks(context: &Context<'_>, price: &Price) -> Option<Bytes> {
     // The budget is held against the total and what the model may be off.
     let certain = context.options.peak(context.estimate).get().max(1);
     let within = (u128::from(budget.get()) * u128::from(total.get()) / u128::from(certain)) as u64;
-    let left = (within + price.gain).checked_sub(total.get())?;
+    let left = within.saturating_add(price.gain).checked_sub(total.get())?;
     (left > 0).then_some(Bytes(left))
 }
 

@@ -9,8 +9,10 @@
 
 // Tests: `memory/tests/devices.rs`.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
+use hlo_ir::arena::SideTable;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, InstructionId, Opcode};
 use smol_str::format_smolstr;
 
@@ -23,18 +25,24 @@ use crate::hash::IndexSet;
 /// Arrays that an operand is computed from at most (`kMaxParameterPerDotOperand`).
 const MOST_ARRAYS: i64 = 4;
 /// Bytes that a kernel may move more (`kIoToleranceBytes`).
-const TOLERANCE: i64 = 1024;
+const TOLERANCE: i128 = 1024;
 /// Columns are joined in pieces of so many (`kMinConcatFragmentSize`).
 const PIECE: i64 = 64;
 
 /// Makes the kernels of the products of a computation.
 pub(super) fn run(graph: &mut Graph, computation: ComputationId) {
-    let products: Vec<InstructionId> =
-        graph.post_order(computation).iter().copied().filter(|&id| is_product(graph, id)).collect();
-    for product in products {
+    let order = graph.post_order(computation);
+    let mut place = SideTable::new(0);
+    for (at, &id) in order.iter().enumerate() {
+        place.set(id, at);
+    }
+    for product in order {
+        if !is_product(graph, product) {
+            continue;
+        }
         let kernel = Kernel::of(graph, product);
-        if !kernel.made.is_empty() || kernel.root != product {
-            kernel.write(graph, computation);
+        if !kernel.made.is_empty() {
+            kernel.write(graph, &place);
         }
     }
 }
@@ -89,10 +97,10 @@ impl Kernel {
         Self { root, made }
     }
 
-    /// Makes it: what reads a value goes in before the value.
-    fn write(&self, graph: &mut Graph, computation: ComputationId) {
-        let order = graph.post_order(computation);
-        let parts: Vec<InstructionId> = order.iter().rev().copied().filter(|id| self.made.contains(id)).collect();
+    /// Makes it: what reads a value goes in before the value. Each has a place in an order in which they can run.
+    fn write(&self, graph: &mut Graph, place: &SideTable<InstructionId, usize>) {
+        let mut parts: Vec<InstructionId> = self.made.iter().copied().collect();
+        parts.sort_by_key(|&id| Reverse(place[id]));
         let name = format_smolstr!("{}_gemm_fusion", graph.inst(self.root).opcode_name());
         let fusion = graph.fuse_alone(self.root, "kCustom", name);
         for part in parts {
@@ -195,9 +203,9 @@ fn is_input_worth(graph: &Graph, id: InstructionId) -> bool {
 }
 
 /// Bytes that an instruction reads more than it writes.
-fn more_read(graph: &Graph, id: InstructionId) -> i64 {
-    let size = |id| i64::try_from(bytes(graph, id)).unwrap_or(i64::MAX / 1024);
-    graph.operands(id).iter().map(|&operand| size(operand)).sum::<i64>() - size(id)
+fn more_read(graph: &Graph, id: InstructionId) -> i128 {
+    let size = |id| i128::from(bytes(graph, id));
+    graph.operands(id).iter().map(|&operand| size(operand)).sum::<i128>() - size(id)
 }
 
 /// The instruction that a kernel goes on with behind `id`: its only reader, if that takes no other array than given ones.

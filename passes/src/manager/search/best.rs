@@ -72,7 +72,7 @@ impl Search<'_> {
         candidates.retain(|candidate| !trial_cache::is_known(known, candidate));
         let promising = self.by_bound(candidates);
         let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
-        let mut found = Found::beside(self.score(&self.now), lazy, self.spending.is_little());
+        let mut found = Found::beside(self.score(&self.now), lazy, self.spending.is_least());
         let mut ahead = VecDeque::new();
         for (at, (candidate, most)) in ordered.iter().enumerate() {
             let worth = self.worth(&found, candidate, *most);

@@ -33,7 +33,7 @@ impl Search<'_> {
         }
         self.searches_left -= 1;
         let mut found = self.ask_kind(kind);
-        if kind == PassKind::Rewrite && self.spending.is_little() {
+        if kind == PassKind::Rewrite && self.spending.is_least() {
             let slow = found.iter().filter_map(|candidate| Some((candidate.pass, candidate.patch()?.clone())));
             let slow: Vec<(usize, Patch)> = slow.collect();
             let fast = self.offered_without_budget();

@@ -18,17 +18,17 @@ pub(super) enum Spending {
     /// None: passes are told of no budget.
     Nothing,
     /// As little as can be: what takes least for what it brings is taken. The search goes on from the lowest end so far, with what costs no time.
-    LittleMore,
+    LeastFromLowest,
     /// The same from the beginning.
-    Little,
+    LeastFromStart,
     /// Any: what saves most is taken.
     Any,
 }
 
 impl Spending {
     /// Whether the time that a rewrite takes decides.
-    pub(super) fn is_little(self) -> bool {
-        matches!(self, Self::LittleMore | Self::Little)
+    pub(super) fn is_least(self) -> bool {
+        matches!(self, Self::LeastFromLowest | Self::LeastFromStart)
     }
 }
 
@@ -80,7 +80,7 @@ impl Freedom {
         for for_budget in up_to(options.goal().is_some()) {
             if for_budget && is_timed {
                 let fast = |spending| Self { recomputes_first: true, spending, ..Self::full(options, true) };
-                ladder.extend([Spending::LittleMore, Spending::Little].map(fast));
+                ladder.extend([Spending::LeastFromLowest, Spending::LeastFromStart].map(fast));
             }
             for promises in up_to(!options.assumptions.is_empty()) {
                 let plain = Self { exactness: exactness[0], promises, ..Self::full(options, for_budget) };
@@ -107,12 +107,12 @@ impl Search<'_> {
         let mut is_there = true;
         let mut order_counts = true;
         for freedom in self.ladder()? {
-            let is_other_order = freedom.recomputes_first && !freedom.spending.is_little();
+            let is_other_order = freedom.recomputes_first && !freedom.spending.is_least();
             if is_other_order && !order_counts {
                 continue;
             }
             match &lowest {
-                Some((_, recording)) if freedom.spending == Spending::LittleMore => {
+                Some((_, recording)) if freedom.spending == Spending::LeastFromLowest => {
                     if !is_there {
                         self.back_to_end(&start, recording)?;
                     }
@@ -146,7 +146,7 @@ impl Search<'_> {
         let mut ladder = Freedom::ladder(self.options, self.asks_for_time());
         self.allow(Freedom::full(self.options, self.options.goal().is_some()));
         let could_recompute = self.could_recompute()?;
-        ladder.retain(|freedom| could_recompute || freedom.spending.is_little() || !freedom.recomputes_first);
+        ladder.retain(|freedom| could_recompute || freedom.spending.is_least() || !freedom.recomputes_first);
         Ok(ladder)
     }
 
@@ -202,7 +202,7 @@ mod tests {
         assert!(ladder.iter().take(6).all(|freedom| freedom.of(&more).budget.is_none()));
         let timed = Freedom::ladder(&more, true);
         let spending: Vec<Spending> = timed.iter().skip(5).take(4).map(|freedom| freedom.spending).collect();
-        assert_eq!(spending, [Spending::Nothing, Spending::LittleMore, Spending::Little, Spending::Any]);
+        assert_eq!(spending, [Spending::Nothing, Spending::LeastFromLowest, Spending::LeastFromStart, Spending::Any]);
         assert_eq!(timed.len(), 16);
         let least = ladder[0].of(&more);
         assert_eq!((least.exactness, least.assumptions.len()), (Grade::HloExact, 0));

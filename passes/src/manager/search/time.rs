@@ -18,12 +18,10 @@ use crate::objective::NEGLIGIBLE;
 impl Search<'_> {
     /// Whether the candidate that was tried last makes the program too slow.
     pub(super) fn is_too_slow(&mut self, candidate: &Candidate) -> Result<bool, RunError> {
-        let Some(patch) = candidate.patch().filter(|_| self.most_slowdown(candidate.pass).is_some()) else {
+        if self.most_slowdown(candidate.pass).is_none() {
             return Ok(false);
-        };
-        let undo = trial::apply(self.module, self.claim(candidate), patch.clone(), self.options, self.estimator)?;
-        let slowdown = self.slowdown_by(candidate.pass);
-        undo.revert(self.module);
+        }
+        let slowdown = self.behind(candidate, |search| search.slowdown_by(candidate.pass))?.flatten();
         if let Some((slowdown, tried)) = slowdown.zip(self.tried.last_mut()) {
             tried.outcome = Trial::Slower(slowdown);
         }
@@ -46,7 +44,8 @@ impl Search<'_> {
     /// matters to nobody.
     pub(super) fn cost(&mut self, candidate: &Candidate, estimate: &Estimate) -> Result<u64, RunError> {
         let (Some(budget), Some(input)) = (self.told.budget, self.seconds_before) else { return Ok(0) };
-        let Some(seconds) = self.seconds_behind(candidate)? else { return Ok(u64::MAX) };
+        let seconds = self.behind(candidate, |search| search.estimator.seconds(search.module))?.flatten();
+        let Some(seconds) = seconds else { return Ok(u64::MAX) };
         let now = self.estimator.seconds(self.module).unwrap_or(input);
         let missing = |estimate: &Estimate| self.options.peak(estimate) - budget;
         let nearer = missing(&self.now) - missing(estimate);
@@ -54,13 +53,13 @@ impl Search<'_> {
         Ok((longer * 1e21 / nearer.get().max(1) as f64) as u64)
     }
 
-    /// Seconds of a run behind a candidate.
-    fn seconds_behind(&mut self, candidate: &Candidate) -> Result<Option<f64>, RunError> {
+    /// What is asked of the module with a candidate made; the module is left as it is.
+    fn behind<T>(&mut self, candidate: &Candidate, ask: impl FnOnce(&mut Self) -> T) -> Result<Option<T>, RunError> {
         let Some(patch) = candidate.patch() else { return Ok(None) };
         let undo = trial::apply(self.module, self.claim(candidate), patch.clone(), self.options, self.estimator)?;
-        let seconds = self.estimator.seconds(self.module);
+        let answer = ask(self);
         undo.revert(self.module);
-        Ok(seconds)
+        Ok(Some(answer))
     }
 
     /// How many times as slow rewrites of a pass may make the program; any number where memory is asked for at the cost of time, and where the input does not fit
