@@ -49,8 +49,6 @@ struct Queue<'a> {
     known: SideTable<InstructionId, Option<Rc<Kernel>>>,
     values: SideTable<InstructionId, Option<Box<Value>>>,
     order: BTreeSet<Key>,
-    /// What the kernels of normalizations write.
-    normalizes: SideTable<InstructionId, bool>,
 }
 
 /// A value that could be made where it is read.
@@ -70,7 +68,6 @@ impl<'a> Queue<'a> {
             known: SideTable::new(None),
             values: SideTable::new(None),
             order: BTreeSet::new(),
-            normalizes: SideTable::new(false),
         }
     }
 
@@ -86,7 +83,6 @@ impl<'a> Queue<'a> {
         for id in self.kernels.order() {
             for inner in diamonds::inside(self.graph, id).unwrap_or_default() {
                 self.kernels.make_of_rows(inner);
-                self.normalizes.set(id, true);
             }
         }
         for &id in &candidates {
@@ -146,11 +142,7 @@ impl<'a> Queue<'a> {
             return;
         }
         let (own, kernel) = (self.kernel(id), self.kernel(reader));
-        let may = if self.normalizes[id] {
-            rules::goes_on_with_rows(self.graph, id, (reader, &kernel))
-        } else {
-            rules::may_join(self.graph, (id, &own), (reader, &kernel))
-        };
+        let may = rules::may_join(self.graph, (id, &own), (reader, &kernel));
         let lost = may.then(|| price::together(self.kernels.facts(), (id, &own), &kernel) - kernel.time);
         if let Some(value) = &mut self.values[id] {
             value.readers.insert(reader, lost);
@@ -259,5 +251,44 @@ ENTRY main {
         };
         assert!(is_made("3"), "a thread reduces three");
         assert!(is_made("64"), "a kernel goes on with what it reduced");
+    }
+
+    /// A softmax of rows whose sums are a result too. XLA:GPU makes two kernels of it, and each subtracts the largest number of a row itself.
+    const SOFTMAX: &str = "HloModule m
+
+max {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b)
+}
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY main {
+  x = f32[32768,1024] parameter(0)
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  largest = f32[32768] reduce(x, low), dimensions={1}, to_apply=max
+  repeated = f32[32768,1024] broadcast(largest), dimensions={0}
+  shifted = f32[32768,1024] subtract(x, repeated)
+  e = f32[32768,1024] exponential(shifted)
+  sums = f32[32768] reduce(e, zero), dimensions={1}, to_apply=add
+  again = f32[32768,1024] broadcast(sums), dimensions={0}
+  y = f32[32768,1024] divide(e, again)
+  ROOT both = (f32[32768,1024], f32[32768]) tuple(y, sums)
+}
+";
+
+    #[test]
+    fn normalized_rows_are_normalized_again_where_they_are_read() {
+        let module = hlo_ir::text::parse(SOFTMAX).expect("it is legal");
+        let graph = Graph::from_module(&module, Origin::Program);
+        let made = made_where_read(&graph, graph.entry());
+        let is_made = |name: &str| graph.list(graph.entry()).any(|id| graph.inst(id).name == name && made[id]);
+        assert!(is_made("shifted") && is_made("largest") && !is_made("sums"));
     }
 }

@@ -79,20 +79,6 @@ pub(super) fn may_join(
         && !reads_destination(graph, own, consumer)
 }
 
-/// Whether the kernel that writes `consumer` can normalize the rows that it reads: it makes as many elements, or reduces each row.
-pub(super) fn goes_on_with_rows(
-    graph: &Graph,
-    normalized: InstructionId,
-    (consumer, kernel): (InstructionId, &Kernel),
-) -> bool {
-    let (Some(read), Some(array)) = (kernel.read(normalized), graph.array(normalized)) else { return false };
-    let is_last = |dims: &[i64]| dims == [array.rank() as i64 - 1];
-    match graph.opcode(consumer) {
-        Opcode::Reduce => graph.array(consumer).is_some() && is_last(graph.inst(consumer).ints(&AttrKey::Dimensions)),
-        _ => read.beside.contains(&0) && traits::elements(graph, normalized) == traits::elements(graph, consumer),
-    }
-}
-
 /// Whether what a scatter goes into is read for a value, at places that are written at the same time.
 fn reads_destination(graph: &Graph, own: &Kernel, consumer: InstructionId) -> bool {
     graph.opcode(consumer) == Opcode::Scatter && {
