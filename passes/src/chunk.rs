@@ -38,7 +38,9 @@
 //! - a reduction over the rows: sound because results of blocks are joined by the reduction's own operation, starting from its neutral element. For
 //!   integers it is bitwise, for float minima and maxima hlo-exact; sums and products of floats change their order, which takes
 //!   `--exactness=reassociate`;
-//! - a contraction of the rows, with the same grades: sound because the sum of all products is the sum of what the blocks sum up to.
+//! - a contraction of the rows, with the same grades: sound because the sum of all products is the sum of what the blocks sum up to;
+//! - a `while` that treats its rows independently and sums over them, such as the gradient of a scan: each block goes on from the sums of the blocks before
+//!   (micro-batches), with the same grades. Sound because each iteration adds linear functions of sums over the rows and nothing else looks at these.
 //!
 //! All ends that share producers share a loop. What one dimension cannot end is computed again in a second loop over another dimension, if
 //! that costs at most a twentieth of the work, and only if no comparison, rounding or sort follows a value that could round differently
@@ -65,7 +67,7 @@
 //! - or the rule of dimension flow that failed, such as `concatenated`, `sorted`, `reshape` or `window`.
 
 // Tests: `passes/tests/chunk.rs`, `passes/tests/chunk_across_devices.rs`, `passes/tests/chunk_batches.rs`, `passes/tests/chunk_corpus.rs`,
-// `passes/tests/chunk_grades.rs`, `passes/tests/chunk_manual.rs`, `passes/tests/chunk_planner.rs`, `passes/tests/chunk_situations.rs`,
+// `passes/tests/chunk_grades.rs`, `passes/tests/chunk_loops.rs`, `passes/tests/chunk_manual.rs`, `passes/tests/chunk_planner.rs`, `passes/tests/chunk_situations.rs`,
 // `passes/tests/chunk_targets.rs`, `passes/tests/chunk_time.rs`, `passes/tests/legal.rs`, `passes/tests/same_terms.rs`, `passes/tests/traps.rs`,
 // `tests/traps.rs`.
 

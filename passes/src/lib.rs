@@ -51,6 +51,7 @@ pub mod tie;
 pub mod unfuse;
 pub mod weighted_sums;
 
+pub use loops::RowLoops;
 pub use machine::Machine;
 pub use objective::{MAX_SLOWDOWN, Objective};
 pub use origins::Origins;

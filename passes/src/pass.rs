@@ -11,6 +11,7 @@ use hlo_ir::{ElementType, InstructionId, Module};
 use hlo_memory::excess::Libraries;
 use hlo_memory::{Bytes, Estimate, Target};
 
+use crate::loops::RowLoops;
 use crate::{Machine, Objective, Origins};
 
 /// How equal the results of a rewritten program are; each grade includes the ones before it.
@@ -148,14 +149,25 @@ pub struct Context<'a> {
     pub libraries: OnceCell<Libraries>,
     /// Whether the module will be partitioned, once it was asked for.
     pub partitioned: OnceCell<bool>,
+    /// Its loops over independent rows that were asked for.
+    pub row_loops: RowLoops,
 }
 
 impl<'a> Context<'a> {
     /// A module as it was given, of which everything is asked.
     pub fn of_input(module: &'a Module, users: &'a Users, estimate: &'a Estimate, options: &'a Options) -> Self {
-        let (libraries, partitioned) = (OnceCell::new(), OnceCell::new());
-        let before = estimate.total_with_scratch();
-        Self { module, users, estimate, before, repeats: true, options, origins: None, libraries, partitioned }
+        Self {
+            module,
+            users,
+            estimate,
+            before: estimate.total_with_scratch(),
+            repeats: true,
+            options,
+            origins: None,
+            libraries: OnceCell::new(),
+            partitioned: OnceCell::new(),
+            row_loops: RowLoops::default(),
+        }
     }
     /// Whether the run itself made an instruction: passes of kind [`PassKind::Speed`] leave those of the input as they are.
     pub fn is_new(&self, id: InstructionId) -> bool {

@@ -15,6 +15,15 @@ use crate::flow::block_shape;
 
 /// Applies the emitter's block of every sink to its accumulators and returns the new accumulators.
 pub(super) fn apply(emitter: &mut Emitter<'_>, sinks: &[&Sink], accumulators: &[InstructionId]) -> Vec<InstructionId> {
+    let mut rest = accumulators;
+    for sink in sinks {
+        let (own, others) = rest.split_at(sink.inputs(emitter.module));
+        rest = others;
+        if sink.kind == Kind::Loop {
+            // What reads blocks of its other results may come first.
+            emitter.done.sums.insert(sink.inst, own.to_vec());
+        }
+    }
     let mut results = Vec::new();
     let mut rest = accumulators;
     for (sink, blocks) in sinks.iter().zip(emitter.region.roots.clone()) {
@@ -35,6 +44,7 @@ pub(super) fn apply(emitter: &mut Emitter<'_>, sinks: &[&Sink], accumulators: &[
                 let blocks: Vec<InstructionId> = blocks.into_iter().map(|block| emitter.block(block)).collect();
                 vec![combine(emitter, sink, own[0], &blocks)]
             }
+            (Kind::Loop, _) => loop_sums(emitter, sink),
         });
     }
     results
@@ -74,6 +84,19 @@ fn scatter(
         emitter.patch.add(emitter.target, element)
     };
     shapes.into_iter().enumerate().map(element).collect()
+}
+
+/// The sums of a loop after the block.
+fn loop_sums(emitter: &mut Emitter<'_>, sink: &Sink) -> Vec<InstructionId> {
+    let Some(row_loop) = sink.row_loop.clone() else { return Vec::new() };
+    let looping = emitter.row_loop(&row_loop, 0, sink.map);
+    let element = |at: usize| {
+        let shape = emitter.module.instruction(row_loop.starts[at]).shape.clone();
+        let name = format_smolstr!("{}.so_far", emitter.module.instruction(sink.inst).name);
+        let element = Instruction::new(name, shape, Opcode::GetTupleElement, [looping]);
+        add(emitter, element.with(Attribute::int(AttrKey::Index, at as i64)))
+    };
+    row_loop.sums().map(element).collect()
 }
 
 /// The rows of accumulator `at` that the block updates. No block before did, so where all start from one constant they are made of it, not read.
@@ -116,12 +139,4 @@ fn put_back(
 fn add(emitter: &mut Emitter<'_>, mut inst: Instruction) -> InstructionId {
     inst.attributes.extend(emitter.metadata.clone());
     emitter.patch.add(emitter.target, inst)
-}
-
-/// Whether a value is a broadcast of +0, which nothing changes when it is added (XLA drops it too).
-pub(super) fn is_zeros(module: &hlo_ir::Module, id: InstructionId) -> bool {
-    let inst = module.instruction(id);
-    let zero =
-        |id: &InstructionId| module.instruction(*id).literal().is_some_and(|text| matches!(text.trim(), "0" | "0.0"));
-    inst.opcode == Opcode::Broadcast && inst.operands.iter().all(zero)
 }

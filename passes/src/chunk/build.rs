@@ -13,7 +13,7 @@ use hlo_memory::Target;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::accumulate;
-use super::apply::{apply, is_zeros};
+use super::apply::apply;
 use super::behind::Behind;
 use super::bf16_accumulator::{self, Combiners};
 use super::emit::{At, Emitted, Emitter, Memory};
@@ -23,7 +23,7 @@ use super::planned::Planned;
 use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink, Sum, Term};
 use super::size::BlockSize;
-use crate::flow::Value;
+use crate::flow::{Value, is_zeros, producer};
 use crate::recompute::insertion_point::{metadata, number};
 use crate::{Context, Grade};
 
@@ -196,7 +196,9 @@ impl Builder<'_> {
             let operands = sink.outer_operands(self.module);
             match (sink.kind, sink.sum) {
                 (Kind::Scatter { .. }, Sum::Inside(term)) => initial.push(self.started_sum(sink, term)),
-                (Kind::Scatter { .. }, _) => initial.extend(operands.iter().map(|&operand| self.now(operand))),
+                (Kind::Scatter { .. } | Kind::Loop, _) => {
+                    initial.extend(operands.iter().map(|&operand| self.now(operand)));
+                }
                 (Kind::Write { .. } | Kind::Reduce { .. } | Kind::Contraction { .. }, _) => {
                     initial.extend(self.started(region, sink, operands.first().copied()));
                 }
@@ -363,6 +365,10 @@ impl Builder<'_> {
         for sink in self.sinks {
             let (own, others) = rest.split_at(sink.inputs(self.module));
             rest = others;
+            if sink.kind == Kind::Loop {
+                self.replace_sums(sink, own);
+                continue;
+            }
             let scatter = self.module.instruction(sink.inst);
             let result = if is_written_wide(region, sink) {
                 wide.push((sink.inst, own[0]));
@@ -381,6 +387,18 @@ impl Builder<'_> {
             self.results.insert(old, result);
         }
         wide
+    }
+    /// Lets the users of a loop's sums use the accumulators.
+    fn replace_sums(&mut self, sink: &Sink, accumulators: &[InstructionId]) {
+        let sums: Vec<usize> = sink.sums().collect();
+        for (id, _) in self.module.instructions_of(self.parent) {
+            let (of, element) = producer(self.module, id);
+            let element = element.and_then(|element| usize::try_from(element).ok()).filter(|_| of == sink.inst);
+            if let Some(at) = element.and_then(|element| sums.iter().position(|&sum| sum == element)) {
+                self.patch.replace(id, accumulators[at]);
+                self.results.insert(id, accumulators[at]);
+            }
+        }
     }
 }
 

@@ -9,8 +9,9 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
 
 use super::bf16_accumulator::Combiners;
-use super::region::{Block, Part, Region, Source, is_constant, row_loop};
+use super::region::{Block, Part, Region, Source, is_constant};
 use crate::flow::{Rows, Value, producer, restrict};
+use crate::loops::{Role, RowLoop};
 use crate::recompute::emit::Emit;
 use crate::recompute::insertion_point::{InsertionPoint, number};
 use crate::recompute::row_loop as rows_of_loop;
@@ -60,8 +61,12 @@ pub(super) struct Memory {
 #[derive(Default)]
 pub(super) struct Emitted {
     blocks: BTreeMap<Block, InstructionId>,
-    /// Instructions with several results, by the block of any of their results; loops also by the elements that are cut.
-    tuples: BTreeMap<(Block, Vec<bool>), InstructionId>,
+    /// Instructions with several results, by the block of any of their results.
+    tuples: BTreeMap<Block, InstructionId>,
+    /// Loops, by what becomes of their state.
+    loops: BTreeMap<(Value, Rows, Vec<Role>), InstructionId>,
+    /// The sums of the blocks before, by the loops that go on from them.
+    pub(super) sums: IndexMap<InstructionId, Vec<InstructionId>>,
     wholes: BTreeMap<Value, InstructionId>,
     starts: BTreeMap<(i64, i64), InstructionId>,
     constants: BTreeMap<i64, InstructionId>,
@@ -125,32 +130,50 @@ impl Emitter<'_> {
             let counted = self.insertion_point().counted(self.patch, inst, (block.dim, first, rows));
             return counted.expect("an iota is an array");
         }
-        let row_loop = row_loop(self.module, block.value.inst, block.dim);
-        let cut = row_loop.as_ref().map(|row_loop| row_loop.cut().to_vec()).unwrap_or_default();
-        let any_result = (Block { value: Value { inst: op, ..block.value }, ..block }, cut);
-        let known = self.done.tuples.get(&any_result).copied();
-        let computed = known.unwrap_or_else(|| {
-            let mut blocks = written.iter().copied();
-            let operands = parts.iter().map(|part| match part {
-                Part::Block(_) => blocks.next().expect("every block that is needed was written"),
-                Part::Whole(value) => self.whole(*value),
-            });
-            let operands = operands.collect();
-            match row_loop {
-                Some(row_loop) => {
-                    let read = row_loop.starts.iter().zip(operands);
-                    let operands = read.map(|(&start, operand)| self.narrow(operand, start)).collect();
-                    let written = rows_of_loop::write(self.module, self.patch, self.target, &row_loop, rows, operands);
-                    written.expect("everything that a step needs was followed")
-                }
-                None => self.add_in_type(op, restrict(inst, block.dim, rows, operands)),
+        let row_loop = self.region.row_loop(block.value.inst, block.dim);
+        let tuple = Block { value: Value { inst: op, ..block.value }, ..block };
+        let computed = match (row_loop, self.done.tuples.get(&tuple)) {
+            (Some(row_loop), _) => self.row_loop(&row_loop, block.value.frame, block.rows),
+            (None, Some(&known)) => known,
+            (None, None) => {
+                let mut blocks = written.iter().copied();
+                let operands = parts.iter().map(|part| match part {
+                    Part::Block(_) => blocks.next().expect("every block that is needed was written"),
+                    Part::Whole(value) => self.whole(*value),
+                });
+                let operands = operands.collect();
+                self.add_in_type(op, restrict(inst, block.dim, rows, operands))
             }
-        });
+        };
         let Some(index) = result else { return computed };
-        self.done.tuples.insert(any_result, computed);
+        self.done.tuples.insert(tuple, computed);
         let element =
             rows_of_loop::element(self.module.instruction(block.value.inst), block.dim, rows, computed, index);
         self.patch.add(self.target, element)
+    }
+
+    /// The loop over rows of a block, which goes on from the sums of the blocks before.
+    pub(super) fn row_loop(&mut self, row_loop: &RowLoop, frame: usize, rows: Rows) -> InstructionId {
+        let key = (Value { inst: row_loop.looping, frame }, rows, row_loop.roles().to_vec());
+        if let Some(&known) = self.done.loops.get(&key) {
+            return known;
+        }
+        let mut sums = self.done.sums.get(&row_loop.looping).filter(|_| frame == 0).cloned().unwrap_or_default();
+        sums.reverse();
+        let mut starts = Vec::new();
+        for (&start, role) in row_loop.starts.iter().zip(row_loop.roles()) {
+            let value = self.region.frames.resolve(self.module, start, frame);
+            starts.push(match role {
+                Role::Cut(dim) => self.block(Block { value, dim: *dim, rows }),
+                Role::Sum if !sums.is_empty() => sums.pop().expect("there are as many sums as elements that sum"),
+                Role::Whole | Role::Sum => self.whole(value),
+            });
+        }
+        let len = rows.len(self.len);
+        let written = rows_of_loop::write(self.module, self.patch, self.target, row_loop, len, starts);
+        let written = written.expect("everything that a step needs was followed");
+        self.done.loops.insert(key, written);
+        written
     }
 
     /// A whole value: a copy of a constant expression or of a kernel in reverse order, or the value in memory.

@@ -20,10 +20,10 @@ use smol_str::format_smolstr;
 
 use super::accumulate::neutral;
 use super::emit::Emitter;
-use super::region::{Block, Part, Region, Source, row_loop};
+use super::region::{Block, Part, Region, Source};
 use super::sink::{Kind, Sink};
 use crate::Context;
-use crate::flow::{RowLoop, Rows, is_for_library, is_fusible, picks, producer, selection};
+use crate::flow::{Rows, is_for_library, is_fusible, picks, producer, selection};
 use crate::recompute::insertion_point::metadata;
 
 /// Maxima and minima of floats in a region that a reduction, of the region or behind it, reads, and that no library computes without the loop.
@@ -74,13 +74,15 @@ pub(super) fn fewest_rows(context: &Context<'_>, region: &Region) -> i64 {
     let module = context.module;
     let fewest = |block: &Block| {
         let inside = |(id, dim, rows)| rows_for(rows, fewest_of_product(module, id, dim));
-        let of_loop = row_loop(module, block.value.inst, block.dim);
-        let of_loop = of_loop.iter().flat_map(RowLoop::blocks).map(inside).max().unwrap_or(1);
+        let of_loop = region.row_loop(block.value.inst, block.dim);
+        let of_loop = of_loop.iter().flat_map(|row_loop| row_loop.blocks()).map(inside).max().unwrap_or(1);
         let own = fewest_of_product(module, producer(module, block.value.inst).0, block.dim);
         rows_for(block.rows, own.max(of_loop))
     };
+    let of_sums = region.sums.iter().flat_map(|row_loop| row_loop.blocks());
+    let of_sums = of_sums.map(|(id, dim, rows)| rows_for(rows, fewest_of_product(module, id, dim)));
     let computed = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
-    computed.map(|(block, _)| fewest(block)).max().unwrap_or(1)
+    computed.map(|(block, _)| fewest(block)).chain(of_sums).max().unwrap_or(1)
 }
 
 /// How many rows make at least `needed` of those that they stand for.

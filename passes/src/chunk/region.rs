@@ -1,6 +1,7 @@
 //! The region of a loop: every value that is computed block by block, what is read from memory in blocks, and what is needed whole.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::arena::SideTable;
@@ -8,12 +9,13 @@ use hlo_ir::{AttrKey, ConvDims, ElementType, InstructionId, Module, Opcode, grap
 use hlo_memory::size::array_size;
 use hlo_memory::{Bytes, Target};
 
-use super::sink::Sink;
+use super::sink::{Kind, Sink};
 use crate::bounds;
 use crate::flow::{
-    Barrier, Frames, OperandFlow, RowLoop, Rows, Value, exactness, exactness_on_blocks, float_product, is_float_sum,
-    is_fusible, producer, pull,
+    Barrier, Frames, OperandFlow, Rows, Value, exactness, exactness_on_blocks, float_product, is_float_sum, is_fusible,
+    producer, pull,
 };
+use crate::loops::{Role, RowLoop};
 use crate::machine::Machine;
 use crate::objective::NEGLIGIBLE;
 use crate::{Context, Grade};
@@ -73,6 +75,10 @@ pub(super) struct Region {
     pub(super) rounded_once: IndexSet<InstructionId>,
     /// Maxima and minima that must not meet the library of the compiler.
     pub(super) guarded: IndexSet<InstructionId>,
+    /// The loops over independent rows of which results were asked for in blocks, by the result and its dimension.
+    row_loops: IndexMap<(InstructionId, usize), Option<Arc<RowLoop>>>,
+    /// The sinks that are loops.
+    pub(super) sums: Vec<Arc<RowLoop>>,
 }
 
 impl Region {
@@ -93,6 +99,14 @@ impl Region {
     pub(super) fn computed<'a>(&'a self, module: &'a Module) -> impl Iterator<Item = InstructionId> + 'a {
         let computed = self.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
         computed.map(|(block, _)| producer(module, block.value.inst).0)
+    }
+    /// All loops over independent rows.
+    pub(super) fn row_loops(&self) -> impl Iterator<Item = &Arc<RowLoop>> {
+        self.row_loops.values().flatten().chain(&self.sums)
+    }
+    /// The loop over independent rows whose result a value is.
+    pub(super) fn row_loop(&self, value: InstructionId, dim: usize) -> Option<Arc<RowLoop>> {
+        self.row_loops.get(&(value, dim)).cloned().flatten()
     }
 }
 
@@ -162,6 +176,8 @@ struct Growth<'a> {
     stops: &'a Stops<'a>,
     rows: i64,
     work: Vec<Block>,
+    /// Elements of loops' states that go on from the blocks before.
+    sums: IndexSet<(InstructionId, usize)>,
     region: Region,
 }
 
@@ -183,8 +199,11 @@ impl<'a> Growth<'a> {
             wide: IndexSet::default(),
             rounded_once: IndexSet::default(),
             guarded: IndexSet::default(),
+            row_loops: IndexMap::default(),
+            sums: sinks.iter().filter_map(|sink| sink.row_loop.clone()).collect(),
         };
-        Self { context, module: context.module, inside, stops, rows: sinks[0].rows, work: Vec::new(), region }
+        let sums = sinks.iter().flat_map(|sink| sink.sums().map(|element| (sink.inst, element))).collect();
+        Self { context, module: context.module, inside, stops, rows: sinks[0].rows, work: Vec::new(), sums, region }
     }
 
     fn run(&mut self, sinks: &[&Sink]) -> Result<(), Stop> {
@@ -198,6 +217,9 @@ impl<'a> Growth<'a> {
             let roots: Vec<Block> = roots.collect();
             self.work.extend(roots.iter().rev());
             self.region.roots.push(roots);
+            if let (Kind::Loop, Some(row_loop)) = (sink.kind, sink.row_loop.clone()) {
+                self.note_loop(sink, &row_loop)?;
+            }
         }
         while let Some(block) = self.work.pop() {
             if !self.region.blocks.contains_key(&block) {
@@ -205,6 +227,17 @@ impl<'a> Growth<'a> {
                 self.note(block, &source)?;
                 self.region.blocks.insert(block, source);
             }
+        }
+        Ok(())
+    }
+
+    /// What a sink that is a loop needs beside blocks.
+    fn note_loop(&mut self, sink: &Sink, row_loop: &RowLoop) -> Result<(), Stop> {
+        let grade = exactness_on_blocks(self.module, self.module.instruction(sink.inst));
+        self.region.grade = self.region.grade.max(grade);
+        for element in row_loop.wholes() {
+            let value = self.region.frames.resolve(self.module, row_loop.starts[element], 0);
+            self.whole(value)?;
         }
         Ok(())
     }
@@ -228,6 +261,7 @@ impl<'a> Growth<'a> {
                 for (place, part) in parts.iter().enumerate().rev() {
                     match part {
                         Part::Block(block) => self.work.push(*block),
+                        Part::Whole(_) if block.value.frame == 0 && self.sums.contains(&(op, place)) => {}
                         Part::Whole(value) => match self.reversed_by(op, place, *value) {
                             Some(operand) => {
                                 self.region.reversed.insert(*value);
@@ -295,7 +329,9 @@ impl<'a> Growth<'a> {
         if let Some(barrier) = self.must_stand(block.value, op) {
             return Source::Read(barrier);
         }
-        if let Some(row_loop) = row_loop(self.module, block.value.inst, block.dim) {
+        let key = (block.value.inst, block.dim);
+        let looked_up = || row_loop(self.context, block.value.inst, block.dim);
+        if let Some(row_loop) = self.region.row_loops.entry(key).or_insert_with(looked_up).clone() {
             return match self.parts(block, &row_loop.starts, &row_loop.flows()) {
                 Some(parts) => Source::Computed(parts),
                 None => {
@@ -421,14 +457,21 @@ impl<'a> Growth<'a> {
     /// An instruction whose last bits depend on the block must not be computed in two forms: the forms could differ, and a comparison
     /// behind them could decide differently. A value handed in whole needs no second form at all.
     fn emitted_once(&self) -> Result<(), Stop> {
-        let mut forms: BTreeMap<Value, Block> = BTreeMap::new();
+        // Results of a loop may have their rows in different dimensions.
+        let form = |block: &Block| {
+            let row_loop = self.region.row_loop(block.value.inst, block.dim);
+            let roles = row_loop.map_or_else(|| vec![Role::Cut(block.dim)], |row_loop| row_loop.roles().to_vec());
+            (roles, block.rows)
+        };
+        let mut forms: BTreeMap<Value, (Vec<Role>, Rows)> = BTreeMap::new();
         for (block, source) in &self.region.blocks {
             let Source::Computed(parts) = source else { continue };
             let (op, _) = producer(self.module, block.value.inst);
             let frame = block.value.frame;
-            let first = forms.entry(Value { inst: op, frame }).or_insert(*block);
+            let own = form(block);
+            let first = forms.entry(Value { inst: op, frame }).or_insert_with(|| own.clone());
             let inexact = exactness(self.module, self.module.instruction(op)) > Grade::Bitwise;
-            let other_form = (first.dim, first.rows) != (block.dim, block.rows);
+            let other_form = *first != own;
             let whole_too = !parts.is_empty() && self.region.wholes.contains(&block.value);
             if whole_too || (inexact && other_form) {
                 return Err(self.region.frames.outermost_call(frame).map_or(Stop::Leaf(op), Stop::OpaqueCall));
@@ -439,9 +482,9 @@ impl<'a> Growth<'a> {
 }
 
 /// The loop over independent rows whose result `value` is.
-pub(super) fn row_loop(module: &Module, value: InstructionId, dim: usize) -> Option<RowLoop> {
-    let (op, element) = producer(module, value);
-    RowLoop::of(module, op, usize::try_from(element?).ok()?, dim)
+fn row_loop(context: &Context<'_>, value: InstructionId, dim: usize) -> Option<Arc<RowLoop>> {
+    let (op, element) = producer(context.module, value);
+    context.row_loops.of(context.module, op, usize::try_from(element?).ok()?, dim)
 }
 
 /// Whether a value depends on constants only and is small: it is then computed again wherever it is needed.

@@ -11,6 +11,7 @@ mod discontinuity;
 mod graph;
 mod join;
 mod loop_partition;
+mod loop_price;
 mod masks;
 mod materialized;
 mod price;
@@ -87,8 +88,26 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     }
     let mut graph = Graph::of(context, computation);
     graph.held = held(&graph);
-    let flow = Flow::new(context, &graph);
-    let mut offers: Vec<Offer> = plans(&flow).into_iter().filter_map(|plan| offer(&flow, plan)).collect();
+    // What other passes do inside of a loop spares more, and comes first where nobody asks for memory.
+    let is_late = context.repeats || context.misses_goal();
+    let plain = Flow::new(context, &graph, false);
+    let mut offers = chosen(&plain);
+    if is_late && plain.meets_loops() {
+        let through = Flow::new(context, &graph, true);
+        let keys: IndexSet<_> = offers.iter().map(|offer| key(&offer.plan)).collect();
+        offers.extend(chosen(&through).into_iter().filter(|offer| !keys.contains(&key(&offer.plan))));
+    }
+    let both = |offer: &Offer| {
+        let fewest = offer.fewest.as_ref().and_then(|sizes| finding(context, offer, sizes));
+        fewest.into_iter().chain(finding(context, offer, &offer.sizes))
+    };
+    offers.iter().flat_map(both).collect()
+}
+
+/// The offers that are worth a try.
+fn chosen(flow: &Flow<'_, '_>) -> Vec<Offer> {
+    let context = flow.context;
+    let mut offers: Vec<Offer> = plans(flow).into_iter().filter_map(|plan| offer(flow, plan)).collect();
     offers.sort_by_key(|offer| std::cmp::Reverse((offer.price.gain, offer.rest())));
     let (offers, mut repeated): (Vec<Offer>, Vec<Offer>) =
         offers.into_iter().partition(|offer| !offer.plan.repeats_shape);
@@ -99,11 +118,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     // What is done at one place may be done at all that are like it.
     let kinds: IndexSet<_> = offers.iter().map(Offer::kind).collect();
     offers.extend(repeated.into_iter().filter(|offer| kinds.contains(&offer.kind())));
-    let both = |offer: &Offer| {
-        let fewest = offer.fewest.as_ref().and_then(|sizes| finding(context, offer, sizes));
-        fewest.into_iter().chain(finding(context, offer, &offer.sizes))
-    };
-    offers.iter().flat_map(both).collect()
+    offers
 }
 
 /// The offers without those to which another one that saves almost as much is clearly preferable for its run time.
@@ -341,7 +356,7 @@ fn size(
 /// Whether a loop reads something that only it or a later one makes.
 fn is_cyclic(module: &Module, plan: &Plan, regions: &[Region]) -> bool {
     regions.iter().enumerate().any(|(index, region)| {
-        let outer = plan.loops[index].iter().flat_map(|sink| sink.outer_operands(module)).copied();
+        let outer = plan.loops[index].iter().flat_map(|sink| sink.outer_operands(module));
         let needed = hlo_ir::graph::cone(module, inputs(region).map(|value| value.inst).chain(outer));
         plan.loops[index..].iter().flatten().any(|sink| needed[sink.inst])
     })
@@ -402,6 +417,11 @@ fn conditions(planned: &[Planned<'_>]) -> Vec<Condition> {
         text: format!("{count} blocks of {rows} rows and {rest} rows behind them are all rows"),
         discharged_by: "shape",
     }));
+    if kinds().any(|kind| kind == Kind::Loop) {
+        conditions.push(structure(
+            "an iteration of a loop adds linear functions of sums over the rows, and blocks go on from the sums before them",
+        ));
+    }
     if kinds().any(|kind| matches!(kind, Kind::Write { .. })) {
         let text =
             "each row of an array that is written is written exactly once, by the block that holds it".to_owned();

@@ -3,11 +3,14 @@
 
 // Tests: `passes/tests/chunk_batches.rs`.
 
-use hlo_ir::{AttrKey, ConvDims, DotDims, ElementType, Instruction, InstructionId, Module, ScatterDims, graph};
+use std::sync::Arc;
+
+use hlo_ir::{InstructionId, Module, ScatterDims, graph};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
 
-use crate::flow::{Rows, counts_batches, update_scatter_dims};
+use crate::flow::{Rows, contracted, counts_batches, update_scatter_dims};
+use crate::loops::{Role, RowLoop};
 use crate::{Grade, Reason};
 
 /// What becomes of an `add` that is the only user of an adding scatter of floats.
@@ -66,6 +69,8 @@ pub(super) enum Kind {
         /// The row dimension of the right side.
         rhs: usize,
     },
+    /// A loop that treats its rows independently and sums over them: it goes on from the sums of the blocks before.
+    Loop,
 }
 
 /// An instruction whose result can be made block by block.
@@ -85,12 +90,19 @@ pub(super) struct Sink {
     pub(super) batch_dim: Option<usize>,
     /// Scatters: the sum behind.
     pub(super) sum: Sum,
+    /// Loops: what becomes of their state.
+    pub(super) row_loop: Option<Arc<RowLoop>>,
 }
 
 impl Sink {
     /// A sink that is no scatter.
     pub(super) const fn plain(inst: InstructionId, rows: i64, map: Rows, kind: Kind) -> Self {
-        Self { inst, rows, map, kind, inner: 1, batch_dim: None, sum: Sum::None }
+        Self { inst, rows, map, kind, inner: 1, batch_dim: None, sum: Sum::None, row_loop: None }
+    }
+    /// A loop that sums over so many rows.
+    pub(super) fn of_loop(row_loop: Arc<RowLoop>, rows: i64, map: Rows) -> Self {
+        let inst = row_loop.looping;
+        Self { row_loop: Some(row_loop), ..Self::plain(inst, rows, map, Kind::Loop) }
     }
 
     /// Looks at `scatter`. `Ok(None)` if it has a single row.
@@ -153,10 +165,15 @@ impl Sink {
     pub(super) fn inputs(&self, module: &Module) -> usize {
         match self.kind {
             Kind::Scatter { .. } => ScatterDims::input_count(module.instruction(self.inst).operands.len()),
-            _ => 1,
+            Kind::Loop => self.sums().count(),
+            Kind::Write { .. } | Kind::Reduce { .. } | Kind::Contraction { .. } => 1,
         }
     }
-    /// What is cut into blocks, with its row dimension. Scatters: the indices, then the updates; written arrays: the array itself.
+    /// Loops: the elements of the state that sum over the rows.
+    pub(super) fn sums(&self) -> impl Iterator<Item = usize> {
+        self.row_loop.iter().flat_map(|row_loop| row_loop.sums())
+    }
+    /// What is cut into blocks, with its row dimension. Scatters: the indices, then the updates; written arrays: the array itself; loops: what they start from.
     pub(super) fn cut_operands(&self, module: &Module) -> Vec<(InstructionId, usize)> {
         let operands = &module.instruction(self.inst).operands;
         match self.kind {
@@ -168,15 +185,27 @@ impl Sink {
             Kind::Write { dim } => vec![(self.inst, dim)],
             Kind::Reduce { dim } => vec![(operands[0], dim)],
             Kind::Contraction { lhs, rhs } => vec![(operands[0], lhs), (operands[1], rhs)],
+            Kind::Loop => {
+                let starts = self.row_loop.iter().flat_map(|row_loop| row_loop.starts.iter().zip(row_loop.roles()));
+                let cut = |(&start, role): (&InstructionId, &Role)| match role {
+                    Role::Cut(dim) => Some((start, *dim)),
+                    Role::Whole | Role::Sum => None,
+                };
+                starts.filter_map(cut).collect()
+            }
         }
     }
     /// Operands that the loop starts from or uses whole.
-    pub(super) fn outer_operands<'m>(&self, module: &'m Module) -> &'m [InstructionId] {
+    pub(super) fn outer_operands(&self, module: &Module) -> Vec<InstructionId> {
         let operands = &module.instruction(self.inst).operands;
         match self.kind {
-            Kind::Scatter { .. } => &operands[..self.inputs(module)],
-            Kind::Reduce { .. } => &operands[1..],
-            Kind::Write { .. } | Kind::Contraction { .. } => &[],
+            Kind::Scatter { .. } => operands[..self.inputs(module)].to_vec(),
+            Kind::Reduce { .. } => operands[1..].to_vec(),
+            Kind::Write { .. } | Kind::Contraction { .. } => Vec::new(),
+            Kind::Loop => {
+                let starts = |row_loop: &Arc<RowLoop>| row_loop.sums().map(|at| row_loop.starts[at]).collect();
+                self.row_loop.as_ref().map(starts).unwrap_or_default()
+            }
         }
     }
     /// Whether this sink or what it starts from depends on the result of `other`.
@@ -191,12 +220,18 @@ impl Sink {
     pub(super) fn grade(&self, module: &Module, sinks: &[&Self]) -> Grade {
         match (self.kind, self.sum) {
             (Kind::Reduce { .. } | Kind::Contraction { .. }, _) => super::accumulate::grade(module, self),
+            (Kind::Loop, _) => self.row_loop.as_deref().map_or(Grade::Assume, |row_loop| grade_of(module, row_loop)),
             (_, Sum::None) => Grade::Bitwise,
             (_, Sum::Inside(term)) if term.is_taken_in => Grade::Bitwise,
             (_, Sum::Behind(partner)) if sinks.iter().any(|sink| sink.inst == partner) => Grade::Bitwise,
             (_, Sum::Inside(_) | Sum::Behind(_) | Sum::Inexact) => Grade::HloExact,
         }
     }
+}
+
+/// How equal sums over rows stay that a loop adds up block by block.
+pub(super) fn grade_of(module: &Module, row_loop: &RowLoop) -> Grade {
+    if row_loop.rounds_sums(module) { Grade::Reassociate } else { Grade::Bitwise }
 }
 
 /// The contracted dimension of the other side that goes with dimension `dim` of operand `side` of a product, if it is contracted. Convolutions contract
@@ -206,20 +241,6 @@ pub(super) fn contracted_with(module: &Module, product: InstructionId, side: usi
     let own = |&&(lhs, rhs): &&(usize, usize)| if side == 0 { lhs == dim } else { rhs == dim };
     let &(lhs, rhs) = pairs.iter().filter(|_| side < 2).find(own)?;
     Some(Kind::Contraction { lhs, rhs })
-}
-
-/// The dimensions of both sides along which a product is summed up, except those that the window of a convolution moves over.
-fn contracted(product: &Instruction) -> Option<Vec<(usize, usize)>> {
-    if let Some(dims) = ConvDims::of(product) {
-        // Groups of the batch divide what is not summed up.
-        let groups = product.int(&AttrKey::FeatureGroupCount).unwrap_or(1);
-        // What a convolution of truth values adds up is not said.
-        let adds = product.array()?.element_type != ElementType::Pred;
-        return (adds && groups == 1).then(|| vec![(dims.input_feature, dims.kernel_input)]);
-    }
-    let dims = DotDims::of(product)?;
-    let (lhs, rhs) = (dims.lhs_contracting.iter(), dims.rhs_contracting.iter());
-    Some(lhs.zip(rhs).map(|(&lhs, &rhs)| (lhs as usize, rhs as usize)).collect())
 }
 
 #[cfg(test)]

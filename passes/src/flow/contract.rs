@@ -2,11 +2,25 @@
 
 // Tests: `passes/tests/flow.rs`.
 
-use hlo_ir::{AttrKey, DotDims};
+use hlo_ir::{AttrKey, ConvDims, DotDims, ElementType, Instruction};
 
 use super::rows::{Step, gcd};
 use super::windowed::{is_single, window_of};
 use super::{Flows, OperandFlow, Query};
+
+/// The dimensions of both sides along which a product is summed up, except those that the window of a convolution moves over.
+pub(crate) fn contracted(product: &Instruction) -> Option<Vec<(usize, usize)>> {
+    if let Some(dims) = ConvDims::of(product) {
+        // Groups of the batch divide what is not summed up.
+        let groups = product.int(&AttrKey::FeatureGroupCount).unwrap_or(1);
+        // What a convolution of truth values adds up is not said.
+        let adds = product.array()?.element_type != ElementType::Pred;
+        return (adds && groups == 1).then(|| vec![(dims.input_feature, dims.kernel_input)]);
+    }
+    let dims = DotDims::of(product)?;
+    let (lhs, rhs) = (dims.lhs_contracting.iter(), dims.rhs_contracting.iter());
+    Some(lhs.zip(rhs).map(|(&lhs, &rhs)| (lhs as usize, rhs as usize)).collect())
+}
 
 /// In a batch dimension the same rows of both sides; in a free dimension the same rows of its side, and the other side as a whole.
 ///

@@ -14,7 +14,6 @@ mod fused;
 mod indexed;
 mod movement;
 mod restrict;
-pub(crate) mod row_loop;
 mod rows;
 mod scatter_sum;
 mod selection;
@@ -24,6 +23,7 @@ mod windowed;
 
 use hlo_ir::{ArrayShape, Instruction, InstructionId, Module, Opcode, Shape};
 
+pub(crate) use contract::contracted;
 pub use exactness::{
     exactness, exactness_on_blocks, float_product, is_cheap_to_read, is_expensive, is_float_sum, is_fusible,
     is_product, is_real, is_rounded, is_sensitive, is_slow, is_total, is_transcendental, keeps_product,
@@ -31,14 +31,15 @@ pub use exactness::{
 pub use fused::feeds_sum;
 pub(crate) use indexed::{counts_batches, update_scatter_dims};
 pub use restrict::{block_shape, restrict};
-pub use row_loop::RowLoop;
 pub(crate) use rows::gcd;
 pub use rows::{Rows, Step};
-pub(crate) use scatter_sum::{adds_floats, is_summed, is_summed_again, is_summed_elsewhere, takes_sums_on_cpu};
+pub(crate) use scatter_sum::{
+    adds_floats, is_summed, is_summed_again, is_summed_elsewhere, sums_from_zero, takes_sums_on_cpu,
+};
 pub(crate) use selection::{add_anew, is_for_library, picks, reduces, selection};
 pub(crate) use sources::Sources;
-pub(crate) use value::parameters;
 pub use value::{Frames, Value, is_transparent, producer};
+pub(crate) use value::{is_zeros, parameters};
 
 /// What an instruction needs of one operand to compute a block of its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +57,7 @@ pub enum OperandFlow {
 
 impl OperandFlow {
     /// The same rows of dimension `dim`.
-    const fn same(dim: usize) -> Self {
+    pub(crate) const fn same(dim: usize) -> Self {
         Self::Block { dim, step: Step::SAME }
     }
 }

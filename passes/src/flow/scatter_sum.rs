@@ -21,6 +21,21 @@ pub(crate) fn adds_floats(module: &Module, scatter: InstructionId) -> bool {
     inst.opcode == Opcode::Scatter && float && adds
 }
 
+/// Whether an instruction is a reduction of one array that adds up, from nothing.
+pub(crate) fn sums_from_zero(module: &Module, reduce: InstructionId) -> bool {
+    let inst = module.instruction(reduce);
+    let combiner = inst.computation(&AttrKey::ToApply).map(|id| module.instruction(module.computation(id).root));
+    let parameter = |id: &InstructionId| module.instruction(*id).opcode == Opcode::Parameter;
+    let adds = combiner.is_some_and(|root| {
+        let numbers: Vec<_> = root.operands.iter().map(|&id| module.instruction(id).parameter_number()).collect();
+        root.opcode == Opcode::Add && root.operands.iter().all(parameter) && numbers.iter().flatten().sum::<i64>() == 1
+    });
+    let zero = |&id: &InstructionId| {
+        module.instruction(id).literal().is_some_and(|text| matches!(text.trim(), "0" | "-0" | "0.0" | "-0.0"))
+    };
+    adds && inst.operands.len() == 2 && inst.operands.get(1).is_some_and(zero)
+}
+
 /// Whether XLA:CPU takes a sum into such a scatter. Those of `bf16` and shorter floats are scatters of `f32` already when it looks, with a
 /// combiner that rounds.
 pub(crate) fn takes_sums_on_cpu(module: &Module, scatter: InstructionId) -> bool {

@@ -14,7 +14,7 @@ pub struct Value {
 }
 
 /// The chains of calls met so far; chain 0 is empty.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Frames {
     /// For chain `k + 1`: the chain it continues, and the call.
     chains: Vec<(usize, InstructionId)>,
@@ -120,4 +120,12 @@ pub(crate) fn parameters(module: &Module, call: InstructionId, operand: Instruct
     let is_operand = |number: i64| inst.operands.get(number as usize) == Some(&operand);
     let stands = |inst: &hlo_ir::Instruction| inst.parameter_number().is_some_and(is_operand);
     module.instructions_of(callee).filter(|(_, inst)| stands(inst)).map(|(id, _)| id).collect()
+}
+
+/// Whether a value is a broadcast of +0, which nothing changes when it is added (XLA drops it too).
+pub(crate) fn is_zeros(module: &Module, id: InstructionId) -> bool {
+    let inst = module.instruction(id);
+    let zero =
+        |id: &InstructionId| module.instruction(*id).literal().is_some_and(|text| matches!(text.trim(), "0" | "0.0"));
+    inst.opcode == Opcode::Broadcast && inst.operands.iter().all(zero)
 }

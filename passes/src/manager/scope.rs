@@ -80,7 +80,10 @@ impl<'a> Scope<'a> {
                 region.extend(self.module.computation(callee).instructions.iter().copied());
             }
             for &operand in &inst.operands {
-                if self.users.get(operand).iter().all(|user| region.contains(user)) {
+                // Of a loop that loses a result the compiler drops what only that needs.
+                let shrinks =
+                    inst.opcode == Opcode::GetTupleElement && self.module.instruction(operand).opcode == Opcode::While;
+                if shrinks || self.users.get(operand).iter().all(|user| region.contains(user)) {
                     region.insert(operand);
                 }
             }

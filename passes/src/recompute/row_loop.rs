@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use hlo_ir::edit::Patch;
 use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;
-use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Module, Opcode, Shape};
 
 use super::emit::Emit;
-use crate::flow::row_loop::{Form, Node, RowLoop, Trace, state_element};
 use crate::flow::{block_shape, restrict};
+use crate::loops::row_form::{Form, Node, state_element};
+use crate::loops::row_trace::Trace;
+use crate::loops::{Role, RowLoop};
 
 /// Adds the loop over `rows` rows to `target`; `starts` are the values it starts from.
 pub(crate) fn write(
@@ -21,9 +23,11 @@ pub(crate) fn write(
     starts: Vec<InstructionId>,
 ) -> Option<InstructionId> {
     let inst = module.instruction(row_loop.looping);
-    let elements = inst.shape.as_tuple()?.iter().zip(row_loop.cut());
-    let elements =
-        elements.map(|(shape, &cut)| if cut { block_shape(shape, row_loop.dim, rows) } else { shape.clone() });
+    let elements = inst.shape.as_tuple()?.iter().zip(row_loop.roles());
+    let elements = elements.map(|(shape, role)| match role {
+        Role::Cut(dim) => block_shape(shape, *dim, rows),
+        Role::Whole | Role::Sum => shape.clone(),
+    });
     let shape = Shape::tuple(elements.collect::<Vec<ShapeRef>>());
     let name = |of: &str| format!("{}.block_{of}", inst.name);
     let body = computation(module, patch, &row_loop.body, &name("body"), &shape, rows)?;
@@ -98,13 +102,36 @@ impl Emit for Step<'_> {
             element_of(inst, form, self.rows, *operands.first()?)
         } else {
             match form {
-                Form::Whole => Instruction { operands: operands.iter().copied().collect(), span: None, ..inst.clone() },
+                Form::Total if inst.opcode == Opcode::DynamicUpdateSlice => self.added_row(inst, operands)?,
+                Form::Whole | Form::Sum | Form::Total => {
+                    Instruction { operands: operands.iter().copied().collect(), span: None, ..inst.clone() }
+                }
                 Form::Block(dim, block) => restrict(inst, dim, block.len(self.rows), operands.to_vec()),
             }
         };
         let id = self.patch.add(self.target, written);
         self.patch.set_origin(id, value.inst);
         Some(id)
+    }
+}
+
+impl Step<'_> {
+    /// A row written back after the sum of a block was added to it, where the original writes the sum of all rows once.
+    fn added_row(&mut self, inst: &Instruction, operands: &[InstructionId]) -> Option<Instruction> {
+        let [all, added, starts @ ..] = operands else { return None };
+        let update = self.module.instruction(*inst.operands.get(1)?);
+        let array = update.array()?;
+        let like = |name: &str, opcode, operands: Vec<InstructionId>| {
+            let mut like = Instruction::new(format!("{}.{name}", inst.name), update.shape.clone(), opcode, operands);
+            like.attributes.extend(inst.attributes.iter().find(|a| a.key == AttrKey::Metadata).cloned());
+            like
+        };
+        let read = like("so_far", Opcode::DynamicSlice, [all].into_iter().chain(starts).copied().collect());
+        let sizes = array.dims.iter().copied();
+        let read = self.patch.add(self.target, read.with(Attribute::ints(AttrKey::DynamicSliceSizes, sizes)));
+        let sum = self.patch.add(self.target, like("sum", Opcode::Add, vec![read, *added]));
+        let operands = [*all, sum].into_iter().chain(starts.iter().copied()).collect();
+        Some(Instruction { operands, span: None, ..inst.clone() })
     }
 }
 

@@ -118,6 +118,10 @@ impl<'m> Graph<'m> {
         }
     }
 
+    /// Whether an instruction is the root of its computation.
+    pub(super) fn is_root(&self, op: InstructionId) -> bool {
+        self.module.computation(self.module.instruction(op).parent).root == op
+    }
     pub(super) fn results(&self, op: InstructionId) -> &[InstructionId] {
         &self.results[op]
     }
@@ -189,7 +193,7 @@ impl<'m> Graph<'m> {
 }
 
 /// The operands of an instruction; of a `while` over a tuple, the elements of the tuple.
-fn carried(module: &Module, op: InstructionId) -> &[InstructionId] {
+pub(super) fn carried(module: &Module, op: InstructionId) -> &[InstructionId] {
     let inst = module.instruction(op);
     match inst.operands.first().map(|&operand| module.instruction(operand)) {
         Some(start) if inst.opcode == Opcode::While && start.opcode == Opcode::Tuple => &start.operands,

@@ -175,20 +175,11 @@ impl Closure<'_, '_, '_> {
     }
     /// Operands of a sink in the blocks in which they were reached.
     fn sink_links(&self, sink: &Sink) -> Vec<InstructionId> {
-        let cut = self.cut_values(sink);
+        let cut = self.flow.cut_values(sink);
         let reached = cut.into_iter().filter(|(value, dim)| {
             self.reach.cuts.get(value).is_some_and(|cut| cut.dim == *dim && cut.rows == sink.map)
         });
         reached.map(|(value, _)| value).collect()
-    }
-    /// The arrays behind the cut operands of a sink.
-    fn cut_values(&self, sink: &Sink) -> Vec<(InstructionId, usize)> {
-        let operands = &self.flow.graph.module.instruction(sink.inst).operands;
-        let value = |(operand, dim): (InstructionId, usize)| {
-            let number = operands.iter().position(|&id| id == operand)?;
-            Some((self.flow.graph.operands(sink.inst)[number], dim))
-        };
-        sink.cut_operands(self.flow.graph.module).into_iter().filter_map(value).collect()
     }
 
     /// Large values, small ones that read them, and whatever lies between two of these or between one and a sink.
@@ -234,7 +225,7 @@ impl Closure<'_, '_, '_> {
     }
 
     fn is_member(&self, op: InstructionId) -> bool {
-        self.flow.graph.results(op).first().is_some_and(|value| self.members.contains_key(value))
+        self.flow.first_of(&self.members, op).is_some()
     }
 
     /// A sink is complete only after its loop; so is a member that is needed whole. Levels count only between the first and the last
@@ -248,10 +239,11 @@ impl Closure<'_, '_, '_> {
         self.members.keys().for_each(|&value| is_member.set(value, true));
         self.sinks.keys().for_each(|&op| is_sink.set(op, true));
         for &op in &graph.ops[first..=last] {
-            let is_own = is_sink[op] || graph.results(op).first().is_some_and(|&value| is_member[value]);
+            let is_made = graph.results(op).iter().any(|&value| is_member[value]);
+            let is_own = is_sink[op] || is_made;
             let inside: Vec<InstructionId> = match is_sink[op].then(|| &self.sinks[&op]) {
                 Some(sink) => self.sink_links(sink),
-                None if graph.results(op).first().is_some_and(|&value| is_member[value]) => self.blocks(op),
+                None if is_made => self.blocks(op),
                 None => Vec::new(),
             };
             if !is_own && self.before.is_some_and(|before| before.makes(op)) {
@@ -276,10 +268,8 @@ impl Closure<'_, '_, '_> {
     }
     /// Operands of a member of which it needs blocks, in whatever form.
     fn blocks(&self, op: InstructionId) -> Vec<InstructionId> {
-        let Some(cut) = self.flow.graph.results(op).first().and_then(|value| self.members.get(value)) else {
-            return Vec::new();
-        };
-        let flows = self.flow.pull(op, cut.dim).unwrap_or_default();
+        let Some((value, cut)) = self.flow.first_of(&self.members, op) else { return Vec::new() };
+        let flows = self.flow.pull(value, cut.dim).unwrap_or_default();
         let operands = self.flow.graph.operands(op).iter().zip(&*flows);
         operands.filter(|(_, flow)| matches!(flow, OperandFlow::Block { .. })).map(|(&operand, _)| operand).collect()
     }
@@ -303,17 +293,15 @@ impl Closure<'_, '_, '_> {
         wanted
     }
     fn needs_whole(&self, op: InstructionId, value: InstructionId) -> bool {
-        let Some(cut) = self.flow.graph.results(op).first().and_then(|value| self.members.get(value)) else {
-            return true;
-        };
-        let flows = self.flow.pull(op, cut.dim).unwrap_or_default();
+        let Some((first, cut)) = self.flow.first_of(&self.members, op) else { return true };
+        let flows = self.flow.pull(first, cut.dim).unwrap_or_default();
         let mut operands = self.flow.graph.operands(op).iter().zip(&*flows);
         operands.any(|(&operand, flow)| operand == value && *flow == OperandFlow::Whole)
     }
     /// Whether a sink reads `value` in another place than where it is cut.
     fn reads_whole(&self, op: InstructionId, sink: &Sink, value: InstructionId) -> bool {
         let places = self.flow.graph.operands(op).iter().filter(|&&operand| operand == value).count();
-        let cut = self.cut_values(sink).iter().filter(|(operand, _)| *operand == value).count();
+        let cut = self.flow.cut_values(sink).iter().filter(|(operand, _)| *operand == value).count();
         places > cut
     }
 

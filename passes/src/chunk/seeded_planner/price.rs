@@ -8,6 +8,7 @@ use super::dim_propagation::Flow;
 use super::graph::Graph;
 use super::kept;
 use super::loop_partition::Plan;
+use super::loop_price::LoopPrices;
 use super::materialized::shapes;
 use super::windows::Windows;
 use crate::MAX_SLOWDOWN;
@@ -97,9 +98,10 @@ impl Price {
         let sinks = || plan.loops.iter().flatten();
         let accumulators: u64 = sinks().filter(|sink| accumulates(sink)).map(|sink| graph.bytes(sink.inst)).sum();
         let machine = flow.context.options.machine();
-        let work = |op: InstructionId| work(graph, machine, op);
+        let loops = LoopPrices::of(flow, regions);
+        let work = |op: InstructionId| loops.work(op).unwrap_or_else(|| work(graph, machine, op));
         let sums = sinks().filter(|sink| accumulates(sink)).map(|sink| sink.inst);
-        let all = times.keys().copied().chain(sums).map(work).sum::<f64>();
+        let all = times.keys().copied().chain(sums).map(work).sum::<f64>() + loops.of_sinks();
         // What is not kept is neither written nor read.
         let saved_bytes = gone.iter().map(|&value| graph.bytes(value)).fold(0, u64::saturating_add);
         let saved_traffic = 2.0 * saved_bytes as f64;
@@ -110,7 +112,7 @@ impl Price {
         let again = times.iter().map(|(&op, &count)| work(op) * (count - 1) as f64).sum::<f64>();
         let reread: f64 = regions.iter().map(|region| whole_traffic(graph, machine, region)).sum();
         let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
-        let per_block = 3.0 * accumulators as f64 + reread + beginnings;
+        let per_block = 3.0 * accumulators as f64 + reread + beginnings + loops.per_block();
         let options = flow.context.options;
         let has_budget = flow.context.misses_goal();
         let multiplies = times.keys().any(|&op| graph.module.instruction(op).opcode == Opcode::Dot);
@@ -127,14 +129,11 @@ impl Price {
         let multiplies_again =
             times.iter().any(|(&op, &count)| count > 1 && graph.module.instruction(op).opcode == Opcode::Dot);
         let beside_products = multiplies_again && saved_bytes >= LARGE;
+        let of_products = (saved_traffic + base * (MAX_SLOWDOWN - 1.0)).min(base * PRODUCTS_SHARE);
         let again_at_most = [
             base * SMALL_SHARE,
             saved_traffic * recompute_share(saved_bytes, may_repeat),
-            if beside_products {
-                (saved_traffic + base * (MAX_SLOWDOWN - 1.0)).min(base * PRODUCTS_SHARE)
-            } else {
-                0.0
-            },
+            if beside_products { of_products } else { 0.0 },
         ];
         let affordable = has_budget || again_at_most.iter().any(|&most| again <= most);
         if most_blocks < 2.0 || (most_blocks.is_finite() && !affordable) {
@@ -219,9 +218,15 @@ fn accumulates(sink: &Sink) -> bool {
 /// Instructions that a region computes on blocks; each as often as it has forms.
 fn computed<'r>(graph: &'r Graph<'_>, region: &'r Region) -> impl Iterator<Item = InstructionId> + 'r {
     let blocks = region.blocks.iter().filter(|(_, source)| matches!(source, Source::Computed(_)));
+    // Results of a loop have their rows in several dimensions.
+    let dim = |block: &Block| if is_of_loop(graph, block.value.inst) { 0 } else { block.dim };
     let forms: IndexSet<_> =
-        blocks.map(|(block, _)| (producer(graph.module, block.value.inst).0, block.dim, block.rows)).collect();
+        blocks.map(|(block, _)| (producer(graph.module, block.value.inst).0, dim(block), block.rows)).collect();
     forms.into_iter().map(|(op, ..)| op)
+}
+
+fn is_of_loop(graph: &Graph<'_>, value: InstructionId) -> bool {
+    graph.module.instruction(producer(graph.module, value).0).opcode == Opcode::While
 }
 
 /// What computing an instruction costs, its reads and writes of memory aside.

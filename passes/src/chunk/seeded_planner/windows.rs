@@ -10,6 +10,7 @@ use hlo_memory::Target;
 use super::dim_propagation::Flow;
 use super::graph::Graph;
 use super::loop_partition::Plan;
+use super::loop_price::steps;
 use crate::chunk::region::{Region, Source};
 use crate::chunk::sink::Kind;
 use crate::flow::producer;
@@ -46,6 +47,14 @@ impl Windows {
             let computed = matches!(source, Source::Computed(_));
             computed.then(|| window(graph, op, block.dim)).flatten()
         });
+        // In each step of a loop.
+        let inside = regions.iter().flat_map(Region::row_loops).flat_map(|row_loop| {
+            let steps = steps(graph, row_loop);
+            row_loop.blocks().filter_map(move |(id, dim, _)| {
+                let window = window(graph, id, dim)?;
+                Some(Window { times: window.times.saturating_mul(steps), ..window })
+            })
+        });
         let read = blocks().filter_map(|(block, source)| {
             let read = matches!(source, Source::Read(_));
             read.then(|| row(graph, block.value.inst, block.dim, 1)).flatten()
@@ -63,7 +72,7 @@ impl Windows {
         let like_memory: Vec<Window> =
             held.filter(|held| rows.iter().any(|row| (row.count, row.bytes) == (held.count, held.bytes))).collect();
         rows.extend(like_memory);
-        Self(fetched.chain(rows).collect())
+        Self(fetched.chain(inside).chain(rows).collect())
     }
 
     /// Memory traffic beyond the original's, of loops of so many blocks.

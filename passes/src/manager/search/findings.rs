@@ -8,6 +8,7 @@ use hlo_ir::hash;
 
 use super::super::known_findings::{Answers, Question};
 use super::{Candidate, Search, allowed, trial_cache};
+use crate::loops::RowLoops;
 use crate::{Context, Outcome, Pass, PassKind, small_programs};
 
 impl Search<'_> {
@@ -99,6 +100,7 @@ impl Search<'_> {
             origins: Some(&self.origins),
             libraries,
             partitioned: OnceCell::new(),
+            row_loops: RowLoops::default(),
         };
         for (&index, pass) in asked.iter().map(|index| (index, &self.passes[*index])) {
             self.observer.working(&format!("{} looks for waste", pass.name()));

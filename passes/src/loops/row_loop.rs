@@ -1,0 +1,271 @@
+//! Loops that treat their rows independently, such as a binary search for every row or the steps of a scan for every example: such a `while` computes a block
+//! of rows from a block of its state, by the same iterations. What a loop sums up over all rows, such as the gradient of weights, goes on from the sum of the
+//! blocks before.
+
+// Tests: `passes/tests/chunk_time.rs`, `passes/tests/chunk_loops.rs`.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::hash::{IndexMap, IndexSet};
+use hlo_ir::shape::ShapeRef;
+use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
+
+use super::row_form::{Form, Node, Nodes, Role, state_element};
+use super::row_trace::{Follower, Trace};
+use crate::flow::{OperandFlow, Rows, Value};
+
+/// A `while` whose state can be cut: each element that depends on the rows has them in one dimension, or sums them up.
+#[derive(Clone, Debug)]
+pub(crate) struct RowLoop {
+    pub(crate) looping: InstructionId,
+    roles: Vec<Role>,
+    /// The values that the loop starts from.
+    pub(crate) starts: Vec<InstructionId>,
+    pub(crate) body: Trace,
+    pub(crate) condition: Trace,
+}
+
+impl RowLoop {
+    /// Looks at a `while` of which blocks of dimension `dim` of element `element` are there or wanted. `None` if they need more than blocks, if the
+    /// number of iterations depends on the rows, or if the loop counts along them.
+    fn of(module: &Module, facts: &mut Facts, (looping, element, dim): (InstructionId, usize, usize)) -> Option<Self> {
+        let inst = module.instruction(looping);
+        let start = module.instruction(*inst.operands.first()?);
+        let elements = inst.shape.as_tuple()?;
+        let body = inst.computation(&AttrKey::Body)?;
+        facts.follower.extent = *elements.get(element)?.as_array()?.dims.get(dim)?;
+        let roles = Settler { facts, module, elements }.settle((element, dim))?;
+        let body = facts.follower.trace(module, (body, &facts.results), &roles)?;
+        let condition = condition(module, inst.computation(&AttrKey::Condition)?, &roles)?;
+        Some(Self { looping, roles, starts: start.operands.to_vec(), body, condition })
+    }
+    /// What a block needs of each value the loop starts from.
+    pub(crate) fn flows(&self) -> Vec<OperandFlow> {
+        let flow = |role: &Role| match role {
+            Role::Cut(dim) => OperandFlow::same(*dim),
+            Role::Whole | Role::Sum => OperandFlow::Whole,
+        };
+        self.roles.iter().map(flow).collect()
+    }
+    /// What becomes of each element of the state.
+    pub(crate) fn roles(&self) -> &[Role] {
+        &self.roles
+    }
+    /// The elements that sum up over the rows.
+    pub(crate) fn sums(&self) -> impl Iterator<Item = usize> {
+        self.elements(|role| role == Role::Sum)
+    }
+    /// The elements that are the same for all blocks.
+    pub(crate) fn wholes(&self) -> impl Iterator<Item = usize> {
+        self.elements(|role| role == Role::Whole)
+    }
+    fn elements(&self, is: impl Fn(Role) -> bool) -> impl Iterator<Item = usize> {
+        self.roles.iter().enumerate().filter(move |(_, role)| is(**role)).map(|(element, _)| element)
+    }
+    /// Whether all rows are in one dimension, and nothing sums over them.
+    pub(crate) fn is_plain(&self) -> bool {
+        let mut dims = self.roles.iter().filter(|role| matches!(role, Role::Cut(_)));
+        let first = dims.next();
+        dims.all(|role| Some(role) == first) && self.sums().next().is_none()
+    }
+    /// Whether iterations read an element only row by row.
+    pub(crate) fn takes_rows_of(&self, module: &Module, element: usize) -> bool {
+        let reads = |(value, _): &Node| state_element(module, *value) == Some(element);
+        let mut readers = self.body.nodes.iter().filter(|(_, parts)| parts.iter().any(reads));
+        readers.all(|(node, _)| matches!(module.instruction(node.0.inst).opcode, Opcode::DynamicSlice))
+    }
+    /// Whether it sums up over the rows what rounds, so that blocks of them come out otherwise.
+    pub(crate) fn rounds_sums(&self, module: &Module) -> bool {
+        self.sums().any(|element| {
+            let array = module.instruction(self.starts[element]).array();
+            array.is_none_or(|array| !array.element_type.is_integer() && array.element_type != ElementType::Pred)
+        })
+    }
+    /// What an iteration computes in blocks: the instruction, the dimension that is cut, and its rows.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (InstructionId, usize, Rows)> {
+        self.body.nodes.keys().filter_map(|&(value, form)| match form {
+            Form::Block(dim, rows) => Some((value.inst, dim, rows)),
+            Form::Whole | Form::Sum | Form::Total => None,
+        })
+    }
+}
+
+/// The loops of a module that were asked about.
+#[derive(Default, Debug)]
+pub struct RowLoops {
+    known: RefCell<IndexMap<InstructionId, Known>>,
+}
+
+impl RowLoops {
+    /// The loop over independent rows that cuts an element of a loop's state in a dimension.
+    pub(crate) fn of(
+        &self,
+        module: &Module,
+        looping: InstructionId,
+        element: usize,
+        dim: usize,
+    ) -> Option<Arc<RowLoop>> {
+        let mut known = self.known.borrow_mut();
+        let Known { facts, found, refused } = known.entry(looping).or_insert_with(|| Known::of(module, looping));
+        let cuts = |row_loop: &&Arc<RowLoop>| row_loop.roles.get(element) == Some(&Role::Cut(dim));
+        if let Some(found) = found.iter().find(cuts) {
+            return Some(found.clone());
+        }
+        if refused.contains(&(element, dim)) {
+            return None;
+        }
+        let new = facts.as_mut().and_then(|facts| RowLoop::of(module, facts, (looping, element, dim))).map(Arc::new);
+        match &new {
+            Some(new) => found.push(new.clone()),
+            None => drop(refused.insert((element, dim))),
+        }
+        new
+    }
+}
+
+/// What is known of a loop.
+#[derive(Debug)]
+struct Known {
+    /// None if rows of it cannot be told apart at all.
+    facts: Option<Facts>,
+    found: Vec<Arc<RowLoop>>,
+    /// Elements of the state that cannot be cut in a dimension.
+    refused: IndexSet<(usize, usize)>,
+}
+
+impl Known {
+    fn of(module: &Module, looping: InstructionId) -> Self {
+        Self { facts: Facts::of(module, looping), found: Vec::new(), refused: IndexSet::default() }
+    }
+}
+
+/// What does not depend on the rows that are asked for.
+#[derive(Debug)]
+struct Facts {
+    follower: Follower,
+    /// What an iteration makes of each element.
+    results: Vec<Value>,
+    /// For each element, which others the next value of it depends on.
+    needs: Vec<Vec<bool>>,
+}
+
+impl Facts {
+    fn of(module: &Module, looping: InstructionId) -> Option<Self> {
+        let inst = module.instruction(looping);
+        let start = module.instruction(*inst.operands.first()?);
+        if inst.opcode != Opcode::While || start.opcode != Opcode::Tuple || !inst.control_predecessors().is_empty() {
+            return None;
+        }
+        let mut follower = Follower::of(module, looping);
+        let results = follower.results(module, inst.computation(&AttrKey::Body)?, inst.shape.as_tuple()?.len())?;
+        Some(Self { needs: follower.needs(module, &results)?, follower, results })
+    }
+}
+
+/// The condition of a loop, which must not ask for what belongs to rows.
+fn condition(module: &Module, computation: ComputationId, roles: &[Role]) -> Option<Trace> {
+    let mut follower = Follower::default();
+    let results = follower.results(module, computation, 0)?;
+    let trace = follower.trace(module, (computation, &results), roles)?;
+    let is_whole = |(value, _): &Node| {
+        state_element(module, *value).is_none_or(|element| roles.get(element) == Some(&Role::Whole))
+    };
+    trace.nodes.keys().all(is_whole).then_some(trace)
+}
+
+/// Finds the roles of the elements of a loop's state.
+struct Settler<'a> {
+    facts: &'a mut Facts,
+    module: &'a Module,
+    elements: &'a [ShapeRef],
+}
+
+impl Settler<'_> {
+    /// The roles if an element is cut in a dimension. Each round settles one more element at least; what follows from a role is looked at once, and all of it together at the end.
+    fn settle(&mut self, (element, dim): (usize, usize)) -> Option<Vec<Role>> {
+        let mut roles = vec![Role::Whole; self.elements.len()];
+        let mut is_followed = vec![false; self.elements.len()];
+        roles[element] = Role::Cut(dim);
+        loop {
+            let before = roles.clone();
+            for element in 0..roles.len() {
+                match roles[element] {
+                    Role::Cut(dim) if !is_followed[element] => {
+                        roles = self.with(&roles, element, dim, true)?;
+                        is_followed[element] = true;
+                    }
+                    Role::Whole if self.is_reached(&roles, element) => {
+                        if let Some(settled) = self.settled(&roles, element) {
+                            roles = settled;
+                            is_followed[element] = true;
+                        }
+                    }
+                    Role::Whole | Role::Cut(_) | Role::Sum => {}
+                }
+            }
+            if roles == before {
+                let is_open = |&element: &usize| roles[element] == Role::Whole && self.is_reached(&roles, element);
+                return (!(0..roles.len()).any(|element| is_open(&element))).then_some(roles);
+            }
+        }
+    }
+    /// Whether what becomes of an element depends on what is cut or summed up.
+    fn is_reached(&self, roles: &[Role], element: usize) -> bool {
+        self.facts.needs[element].iter().zip(roles).any(|(&needed, &role)| needed && role != Role::Whole)
+    }
+    /// The roles with one for an element that depends on the rows: it has them in a dimension, which had better ask for nothing else that does not, or it sums them up.
+    fn settled(&mut self, roles: &[Role], element: usize) -> Option<Vec<Role>> {
+        let rank = self.elements[element].as_array()?.dims.len();
+        for may_spread in [false, true] {
+            for dim in (0..rank).filter(|&dim| self.fits(element, dim)).collect::<Vec<_>>() {
+                if let Some(settled) = self.with(roles, element, dim, may_spread) {
+                    return Some(settled);
+                }
+            }
+            if let Some(settled) = self.with_sum(roles, element, may_spread) {
+                return Some(settled);
+            }
+        }
+        None
+    }
+    /// The roles with an element cut in a dimension, and with it all that its rows are computed from.
+    fn with(&mut self, roles: &[Role], element: usize, dim: usize, may_spread: bool) -> Option<Vec<Role>> {
+        let mut cut = roles.to_vec();
+        cut[element] = Role::Cut(dim);
+        let root = (self.facts.results[element], Form::Block(dim, Rows::IDENTITY));
+        let nodes = self.facts.follower.follow(self.module, [root], &cut)?;
+        self.spread(roles, &nodes, &mut cut, may_spread).then_some(cut)
+    }
+    /// The roles with an element that sums over rows, and all that these are computed from cut.
+    fn with_sum(&mut self, roles: &[Role], element: usize, may_spread: bool) -> Option<Vec<Role>> {
+        let mut summed = roles.to_vec();
+        summed[element] = Role::Sum;
+        let root = (self.facts.results[element], Form::Total);
+        let nodes = self.facts.follower.follow(self.module, [root], &summed)?;
+        self.spread(roles, &nodes, &mut summed, may_spread).then_some(summed)
+    }
+    /// Cuts the elements of which rows are read: those that depend on rows anyway, and others if they may. Whether all are read as their roles allow.
+    fn spread(&self, roles: &[Role], nodes: &Nodes, cut: &mut [Role], may_spread: bool) -> bool {
+        for &(value, form) in nodes.keys() {
+            let Some(at) = state_element(self.module, value) else { continue };
+            let may_cut = may_spread || self.is_reached(roles, at);
+            match (cut[at], form) {
+                (Role::Cut(dim), Form::Block(at, Rows::IDENTITY)) if dim == at => {}
+                (Role::Whole, Form::Block(dim, Rows::IDENTITY))
+                    if may_cut && self.facts.follower.fits(self.module, value, dim) =>
+                {
+                    cut[at] = Role::Cut(dim);
+                }
+                (Role::Whole, Form::Whole) | (Role::Sum, Form::Total) => {}
+                _ => return false,
+            }
+        }
+        true
+    }
+    /// Whether an element has as many rows in a dimension as the loop.
+    fn fits(&self, element: usize, dim: usize) -> bool {
+        let array = self.elements[element].as_array();
+        array.is_some_and(|array| !array.is_dynamic() && array.dims.get(dim) == Some(&self.facts.follower.extent))
+    }
+}

@@ -1,0 +1,108 @@
+//! Sums over the rows inside a loop: what an iteration adds to an element of its state is linear in sums over the rows, so blocks of rows may add their parts one
+//! after the other.
+//!
+//! ```text
+//! total = f32[64,64] add(so_far, dot(x, g)), contracting rows              each block adds the product of its rows
+//! rows  = f32[12,64,64] dynamic-update-slice(zeros, dot(x, g), t, 0, 0)    each block adds it to row t
+//! ```
+
+// Tests: `passes/tests/chunk_loops.rs`.
+
+use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
+
+use super::row_form::{Form, Node, Role, is_movable, state_element};
+use crate::flow::{Rows, Value, contracted, is_product, sums_from_zero};
+
+/// What is known of values that sums are made from.
+pub(super) trait Sides {
+    /// What an operand of a value stands for.
+    fn operand(&mut self, module: &Module, value: Value, number: usize) -> Option<Value>;
+    /// Whether a value can be made in a form from what these roles allow.
+    fn makes(&mut self, module: &Module, node: Node, roles: &[Role]) -> bool;
+    /// Whether a value can be made in a form if elements of the state are cut that are not so far.
+    fn could_make(&mut self, module: &Module, node: Node, roles: &[Role]) -> bool;
+    /// Whether an element of the state is added to what makes a value.
+    fn is_total(&mut self, module: &Module, value: Value) -> bool;
+    /// Whether each iteration writes another row of an element, over zeros.
+    fn is_stack(&self, element: usize) -> bool;
+}
+
+/// What an element of the state that sums over the rows are added to is made from: its value so far, and sums. `None` if more happens to it.
+pub(super) fn total(follower: &mut impl Sides, module: &Module, value: Value) -> Option<Vec<Node>> {
+    if state_element(module, value).is_some() {
+        return Some(Vec::new());
+    }
+    if !is_movable(module, value) {
+        return None;
+    }
+    let inst = module.instruction(value.inst);
+    let operands: Vec<Value> = (0..inst.operands.len()).filter_map(|at| follower.operand(module, value, at)).collect();
+    match (inst.opcode, operands.as_slice()) {
+        (Opcode::Add, &[left, right]) => {
+            let [so_far, added] = if follower.is_total(module, left) { [left, right] } else { [right, left] };
+            let form = |value| (value, if value == so_far { Form::Total } else { Form::Sum });
+            (so_far != added).then(|| vec![form(left), form(right)])
+        }
+        (Opcode::DynamicUpdateSlice, [so_far, row, starts @ ..]) => {
+            let element = state_element(module, *so_far)?;
+            let starts = starts.iter().map(|&start| (start, Form::Whole));
+            let parts = || [(*so_far, Form::Total), (*row, Form::Sum)].into_iter().chain(starts).collect();
+            follower.is_stack(element).then(parts)
+        }
+        _ => None,
+    }
+}
+
+/// What a sum over the rows is made from; `None` if it is none.
+pub(super) fn parts(follower: &mut impl Sides, module: &Module, value: Value, roles: &[Role]) -> Option<Vec<Node>> {
+    if state_element(module, value).is_some() || !is_movable(module, value) {
+        return None;
+    }
+    let inst = module.instruction(value.inst);
+    let operands: Vec<Value> = (0..inst.operands.len()).filter_map(|at| follower.operand(module, value, at)).collect();
+    match (inst.opcode, operands.as_slice()) {
+        (opcode, &[left, right]) if is_product(opcode) => product(follower, module, value.inst, [left, right], roles),
+        (Opcode::Reduce, &[summed, start]) if sums_from_zero(module, value.inst) => {
+            let dims = inst.ints(&AttrKey::Dimensions).iter().map(|&dim| dim as usize);
+            let rows = dims.map(|dim| (summed, Form::Block(dim, Rows::IDENTITY)));
+            let rows = rows.collect::<Vec<_>>().into_iter().find(|&rows| follower.could_make(module, rows, roles));
+            Some(vec![rows.unwrap_or((summed, Form::Sum)), (start, Form::Whole)])
+        }
+        (Opcode::Add | Opcode::Subtract, &[left, right]) => Some(vec![(left, Form::Sum), (right, Form::Sum)]),
+        (Opcode::Multiply, &[left, right]) if follower.makes(module, (left, Form::Whole), roles) => {
+            Some(vec![(left, Form::Whole), (right, Form::Sum)])
+        }
+        (Opcode::Multiply | Opcode::Divide, &[left, right]) if follower.makes(module, (right, Form::Whole), roles) => {
+            Some(vec![(left, Form::Sum), (right, Form::Whole)])
+        }
+        (opcode, &[only]) => is_linear(module, opcode, value.inst).then(|| vec![(only, Form::Sum)]),
+        _ => None,
+    }
+}
+
+/// The sides of a product that sums up over rows which both of them have.
+fn product(
+    follower: &mut impl Sides,
+    module: &Module,
+    product: InstructionId,
+    [left, right]: [Value; 2],
+    roles: &[Role],
+) -> Option<Vec<Node>> {
+    let pairs = contracted(module.instruction(product))?;
+    let rows = |value: Value, dim: usize| (value, Form::Block(dim, Rows::IDENTITY));
+    let mut pairs = pairs.into_iter().map(|(lhs, rhs)| [rows(left, lhs), rows(right, rhs)]);
+    pairs.find(|sides| sides.iter().all(|&side| follower.could_make(module, side, roles))).map(Vec::from)
+}
+
+/// Whether an instruction of a sum is the sum of the same of its parts, rounding aside. One that rounds to fewer bits rounds each part, as micro-batches by hand do.
+fn is_linear(module: &Module, opcode: Opcode, inst: InstructionId) -> bool {
+    let element = |id: InstructionId| module.instruction(id).array().map(|array| array.element_type);
+    match opcode {
+        Opcode::Reshape | Opcode::Transpose | Opcode::Copy | Opcode::Negate | Opcode::Broadcast | Opcode::Slice => true,
+        Opcode::Convert => {
+            let types = element(module.instruction(inst).operands[0]).zip(element(inst));
+            types.is_some_and(|(from, to)| from.is_float() && to.is_float())
+        }
+        _ => false,
+    }
+}

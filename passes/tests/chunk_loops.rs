@@ -1,0 +1,180 @@
+//! `chunk`: loops over time or layers whose rows are independent, cut into blocks of rows with all that happens between them, and sums over the rows that go on
+//! from block to block (micro-batches).
+//!
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/seeded_planner/loop_price.rs`, `passes/src/loops.rs`, `passes/src/loops/row_form.rs`,
+//! `passes/src/loops/row_loop.rs`, `passes/src/loops/row_sums.rs`, `passes/src/loops/row_trace.rs`.
+
+mod chunking;
+mod common;
+mod interpreter;
+
+use hlo_ir::{Module, Opcode, text, verify};
+use hlo_memory::Bytes;
+use hlo_passes::{Grade, Options};
+
+use chunking::assert_same_results;
+use chunking::seeded_planner::{apply, largest, offers_with};
+use common::{parse, replaced};
+use interpreter::random::Random;
+
+/// A scan, and its gradient: sums over the rows for all steps, and for each step one.
+const GRADIENT: &str = include_str!("scan_programs/gradient.hlo");
+
+/// What `chunk` offers where memory is short: the module behind each offer, and what is said of it.
+fn offered(module: &Module, exactness: Grade) -> Vec<(Module, String)> {
+    let options = Options {
+        chunk_bytes: Some(Bytes(1)),
+        min_saving: Bytes(1),
+        budget: Some(Bytes::ZERO),
+        exactness,
+        ..Options::default()
+    };
+    let found = offers_with(module, &options, largest(module));
+    let applied = |finding| {
+        let mut after = module.clone();
+        let note = apply(&mut after, finding);
+        assert_eq!(verify::verify(&after), [], "{}", text::print(&after));
+        (after, note)
+    };
+    found.into_iter().map(applied).collect()
+}
+
+/// Whether a loop of the entry sums over rows in blocks: both loops of the program are inside.
+fn is_one_loop(module: &Module) -> bool {
+    let of_entry = module.instructions_of(module.entry());
+    of_entry.filter(|(_, inst)| inst.opcode == Opcode::While).count() == 1
+}
+
+#[test]
+fn a_whole_step_runs_in_blocks_of_rows() {
+    let before = parse(GRADIENT);
+    let found = offered(&before, Grade::Bitwise);
+    let whole: Vec<&(Module, String)> = found.iter().filter(|(after, _)| is_one_loop(after)).collect();
+    assert!(whole.iter().any(|(_, note)| note.starts_with("6 blocks of 1 rows")), "{found:?}");
+    for (after, _) in &found {
+        assert_same_results(&before, after, 1);
+    }
+    for (after, _) in whole {
+        let stack = |shape: &hlo_ir::Shape| shape.as_array().is_some_and(|array| array.dims[..] == [5, 6, 4]);
+        let stands = after.instructions_of(after.entry()).filter(|(_, inst)| stack(&inst.shape));
+        assert_eq!(stands.map(|(_, inst)| inst.opcode).collect::<Vec<_>>(), [Opcode::Parameter]);
+    }
+}
+
+/// Floats are summed in another order.
+#[test]
+fn sums_of_floats_are_asked_for() {
+    let before = parse(include_str!("scan_programs/floats.hlo"));
+    let notes = |grade| offered(&before, grade).into_iter().map(|(_, note)| note).collect::<Vec<_>>();
+    let in_rows = |note: &String| note.starts_with("6 blocks of 1 rows");
+    assert!(!notes(Grade::HloExact).iter().any(in_rows));
+    assert!(notes(Grade::Reassociate).iter().any(in_rows));
+    for (after, _) in offered(&before, Grade::Reassociate) {
+        assert_same_results(&before, &after, 3);
+    }
+}
+
+/// Each of these needs more than its own rows, or does more with a sum than to add to it.
+#[test]
+fn loops_that_look_at_other_rows_or_at_sums_stay() {
+    let changes: [(&str, &[(&str, &str)]); 9] = [
+        (
+            "a sum is doubled",
+            &[(
+                "%dw.6 = s32[4,4] add(%dw.5, %product.5)",
+                "%double.5 = s32[4,4] add(%dw.5, %dw.5)\n  %dw.6 = s32[4,4] add(%double.5, %product.5)",
+            )],
+        ),
+        (
+            "a sum is squared",
+            &[
+                ("add(%dw.5, %product.5)", "add(%dw.5, %square.5)"),
+                ("  %dw.6 =", "  %square.5 = s32[4,4] multiply(%product.5, %product.5)\n  %dw.6 ="),
+            ],
+        ),
+        (
+            "a number joins each sum",
+            &[
+                ("add(%dw.5, %product.5)", "add(%dw.5, %more.5)"),
+                ("  %dw.6 =", "  %more.5 = s32[4,4] add(%product.5, %w.5)\n  %dw.6 ="),
+            ],
+        ),
+        ("a sum is looked at", &[("%gw.5 = s32[6,4] dot(%g.5, %w.5)", "%gw.5 = s32[6,4] dot(%g.5, %dw.5)")]),
+        (
+            "a row of sums is looked at",
+            &[
+                (
+                    "  %gw.5 =",
+                    "  %other.5 = s32[1,4] dynamic-slice(%db.5, %zero.5, %zero.5), dynamic_slice_sizes={1,4}\n  %few.5 = s32[4] reshape(%other.5)\n  %all.5 = s32[6,4] broadcast(%few.5), dimensions={1}\n  %gw.5 =",
+                ),
+                ("%g.6 = s32[6,4] add(%gw.5, %h.5)", "%g.6 = s32[6,4] add(%gw.5, %all.5)"),
+            ],
+        ),
+        (
+            "rows are written over something else",
+            &[(
+                "%sums = s32[5,4] broadcast(%zero), dimensions={}",
+                "%five = s32[] constant(5)\n  %sums = s32[5,4] broadcast(%five), dimensions={}",
+            )],
+        ),
+        (
+            "one row is written again and again",
+            &[(
+                "dynamic-update-slice(%db.5, %sums.5, %at.5, %zero.5)",
+                "dynamic-update-slice(%db.5, %sums.5, %zero.5, %zero.5)",
+            )],
+        ),
+        ("a sum begins with one", &[("%sum.5 = s32[4] reduce(%g.5, %zero.5)", "%sum.5 = s32[4] reduce(%g.5, %one.5)")]),
+        ("the largest is kept", &[("ROOT %c = s32[] add(%a, %b)", "ROOT %c = s32[] maximum(%a, %b)")]),
+    ];
+    for (why, changes) in changes {
+        let before = replaced(GRADIENT, changes);
+        assert_eq!(verify::verify(&before), [], "{why}");
+        for (after, note) in offered(&before, Grade::Reassociate) {
+            assert_same_results(&before, &after, 2);
+            let whole = is_one_loop(&after) && note.contains("rows");
+            let stack = |shape: &hlo_ir::Shape| shape.as_array().is_some_and(|array| array.dims[..] == [5, 6, 4]);
+            let stands = after.instructions_of(after.entry()).filter(|(_, inst)| stack(&inst.shape)).count();
+            assert!(!whole || stands > 1, "{why}: {note}");
+        }
+    }
+}
+
+/// How a body may go on with its sum, with its rows, and where it may write: some of these look at nothing but their own rows and are linear in sums over them.
+const SUMS: [&str; 8] = [
+    "%dw.6 = s32[4,4] add(%dw.5, %product.5)",
+    "%negative.5 = s32[4,4] negate(%product.5)\n  %dw.6 = s32[4,4] add(%negative.5, %dw.5)",
+    "%turned.5 = s32[4,4] transpose(%product.5), dimensions={1,0}\n  %dw.6 = s32[4,4] add(%dw.5, %turned.5)",
+    "%scaled.5 = s32[4,4] multiply(%w.5, %product.5)\n  %dw.6 = s32[4,4] add(%dw.5, %scaled.5)",
+    "%once.5 = s32[4,4] add(%dw.5, %product.5)\n  %dw.6 = s32[4,4] add(%product.5, %once.5)",
+    "%squared.5 = s32[4,4] multiply(%product.5, %product.5)\n  %dw.6 = s32[4,4] add(%dw.5, %squared.5)",
+    "%less.5 = s32[4,4] subtract(%product.5, %w.5)\n  %dw.6 = s32[4,4] add(%dw.5, %less.5)",
+    "%of_h.5 = s32[4,4] dot(%h.5, %h.5), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n  %dw.6 = s32[4,4] add(%dw.5, %of_h.5)",
+];
+const ROWS: [&str; 6] = [
+    "%g.6 = s32[6,4] add(%gw.5, %h.5)",
+    "%g.6 = s32[6,4] multiply(%gw.5, %g.5)",
+    "%g.6 = s32[6,4] reverse(%gw.5), dimensions={0}",
+    "%g.6 = s32[6,4] reverse(%gw.5), dimensions={1}",
+    "%g.6 = s32[6,4] dot(%h.5, %dw.5), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    "%g.6 = s32[6,4] iota(), iota_dimension=0",
+];
+const PLACES: [&str; 3] = ["%db.5, %sums.5, %at.5", "%db.5, %sums.5, %t.5", "%db.5, %sums.5, %zero.5"];
+
+#[test]
+fn random_loops_give_the_same_results() {
+    let (mut in_one_loop, mut other) = (0, 0);
+    for seed in 0..150 {
+        let mut random = Random(seed);
+        let changes = [SUMS[0], ROWS[0], PLACES[0]].into_iter();
+        let changes = changes.zip([random.pick(&SUMS), random.pick(&ROWS), random.pick(&PLACES)]);
+        let before = replaced(GRADIENT, &changes.collect::<Vec<_>>());
+        assert_eq!(verify::verify(&before), [], "{}", text::print(&before));
+        let found = offered(&before, Grade::Reassociate);
+        for (after, _) in &found {
+            assert_same_results(&before, after, seed);
+        }
+        *if found.iter().any(|(after, _)| is_one_loop(after)) { &mut in_one_loop } else { &mut other } += 1;
+    }
+    assert!(in_one_loop > 15 && other > 15, "{in_one_loop} and {other}");
+}
