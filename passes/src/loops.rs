@@ -8,15 +8,14 @@ mod readers;
 pub(crate) mod row_form;
 mod row_loop;
 mod row_sums;
-pub(crate) mod row_trace;
+mod row_trace;
 mod stacks;
 mod state;
 
 pub(crate) use body::Order;
 pub(crate) use counters::{Counted, bound};
 pub(crate) use readers::{Read, Reader, Readers, readers};
-pub(crate) use row_form::Role;
-pub(crate) use row_loop::RowLoop;
+pub(crate) use row_form::{Role, RowLoop};
 pub use row_loop::RowLoops;
 pub(crate) use stacks::{Stack, Stacks};
 pub(crate) use state::{is_free, is_sharded, is_taken_apart, state};

@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use crate::hash::IndexSet;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
-use hlo_ir::{ElementType, InstructionId, Module};
+use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use hlo_memory::excess::Libraries;
 use hlo_memory::{Bytes, Estimate, Target};
 
@@ -172,6 +172,11 @@ impl<'a> Context<'a> {
     /// Whether the run itself made an instruction: passes of kind [`PassKind::Speed`] leave those of the input as they are.
     pub fn is_new(&self, id: InstructionId) -> bool {
         self.origins.is_some_and(|origins| origins.is_new(id))
+    }
+    /// Whether an instruction is a loop of the input, or was made in place of one.
+    pub(crate) fn stands_for_loop(&self, id: InstructionId) -> bool {
+        let origin = self.origins.map_or(id, |origins| origins.of(id));
+        self.module.instruction(origin).opcode == Opcode::While
     }
     /// Whether an instruction stands in a loop that was made and keeps less than every bit, so that a change of what it computes may round otherwise.
     pub fn is_in_inexact_loop(&self, id: InstructionId) -> bool {

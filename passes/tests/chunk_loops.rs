@@ -45,19 +45,21 @@ fn is_one_loop(module: &Module) -> bool {
     of_entry.filter(|(_, inst)| inst.opcode == Opcode::While).count() == 1
 }
 
+/// Whether no array of all rows of all steps is computed outside of loops.
+fn spares_stacks(module: &Module) -> bool {
+    let is_stack = |inst: &hlo_ir::Instruction| inst.array().is_some_and(|array| array.dims[..] == [5, 6, 4]);
+    let mut of_entry = module.instructions_of(module.entry());
+    of_entry.all(|(_, inst)| inst.opcode == Opcode::Parameter || !is_stack(inst))
+}
+
 #[test]
 fn a_whole_step_runs_in_blocks_of_rows() {
     let before = parse(GRADIENT);
     let found = offered(&before, Grade::Bitwise);
-    let whole: Vec<&(Module, String)> = found.iter().filter(|(after, _)| is_one_loop(after)).collect();
-    assert!(whole.iter().any(|(_, note)| note.starts_with("6 blocks of 1 rows")), "{found:?}");
+    let whole = |(after, note): &(Module, String)| note.starts_with("6 blocks of 1 rows") && spares_stacks(after);
+    assert!(found.iter().any(|offer| whole(offer) && is_one_loop(&offer.0)), "{found:?}");
     for (after, _) in &found {
         assert_same_results(&before, after, 1);
-    }
-    for (after, _) in whole {
-        let stack = |shape: &hlo_ir::Shape| shape.as_array().is_some_and(|array| array.dims[..] == [5, 6, 4]);
-        let stands = after.instructions_of(after.entry()).filter(|(_, inst)| stack(&inst.shape));
-        assert_eq!(stands.map(|(_, inst)| inst.opcode).collect::<Vec<_>>(), [Opcode::Parameter]);
     }
 }
 
@@ -132,10 +134,55 @@ fn loops_that_look_at_other_rows_or_at_sums_stay() {
         assert_eq!(verify::verify(&before), [], "{why}");
         for (after, note) in offered(&before, Grade::Reassociate) {
             assert_same_results(&before, &after, 2);
-            let whole = is_one_loop(&after) && note.contains("rows");
-            let stack = |shape: &hlo_ir::Shape| shape.as_array().is_some_and(|array| array.dims[..] == [5, 6, 4]);
-            let stands = after.instructions_of(after.entry()).filter(|(_, inst)| stack(&inst.shape)).count();
-            assert!(!whole || stands > 1, "{why}: {note}");
+            assert!(!(is_one_loop(&after) && spares_stacks(&after)), "{why}: {note}");
+        }
+    }
+}
+
+/// One sum of an inner loop goes on from that of the outer one, another begins anew in each of its steps.
+#[test]
+fn loops_in_loops_run_in_blocks_too() {
+    let before = parse(include_str!("scan_programs/nested.hlo"));
+    let found = offered(&before, Grade::Bitwise);
+    let in_rows = |(after, note): &(Module, String)| note.starts_with("6 blocks of 1 rows") && spares_stacks(after);
+    assert!(found.iter().any(in_rows), "{:?}", found.iter().map(|(_, note)| note).collect::<Vec<_>>());
+    for (after, _) in &found {
+        assert_same_results(&before, after, 4);
+    }
+    let changes: [(&str, &[(&str, &str)]); 4] = [
+        (
+            "the inner loop looks at the sum",
+            &[(
+                "%h.1 = s32[6,4] add(%g.1, %x.1)",
+                "%h.1 = s32[6,4] dot(%g.1, %dw.1), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+            )],
+        ),
+        (
+            "the outer loop looks at a sum",
+            &[
+                ("tuple(%next.3, %h.3, %xs.3", "tuple(%next.3, %other.3, %xs.3"),
+                (
+                    "  %twice.3 =",
+                    "  %other.3 = s32[6,4] dot(%h.3, %part.3), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  %twice.3 =",
+                ),
+            ],
+        ),
+        (
+            "a sum begins with something in each step",
+            &[
+                ("tuple(%zero.3, %g.3, %x.3, %dw.3, %zeros.3)", "tuple(%zero.3, %g.3, %x.3, %dw.3, %ones.3)"),
+                ("%zeros.3 = s32[4,4] broadcast(%zero.3)", "%ones.3 = s32[4,4] broadcast(%one.3)"),
+            ],
+        ),
+        ("sums change places", &[("%xs.3, %more.3, %sum.3)", "%xs.3, %sum.3, %more.3)")]),
+    ];
+    for (why, changes) in changes {
+        let before = replaced(include_str!("scan_programs/nested.hlo"), changes);
+        assert_eq!(verify::verify(&before), [], "{why}");
+        let found = offered(&before, Grade::Reassociate);
+        assert!(!found.iter().any(in_rows), "{why}");
+        for (after, _) in &found {
+            assert_same_results(&before, after, 5);
         }
     }
 }

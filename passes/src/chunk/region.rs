@@ -484,7 +484,10 @@ impl<'a> Growth<'a> {
 /// The loop over independent rows whose result `value` is.
 fn row_loop(context: &Context<'_>, value: InstructionId, dim: usize) -> Option<Arc<RowLoop>> {
     let (op, element) = producer(context.module, value);
-    context.row_loops.of(context.module, op, usize::try_from(element?).ok()?, dim)
+    let key = (op, usize::try_from(element?).ok()?, dim);
+    let is_plain = !context.stands_for_loop(op);
+    let found = context.row_loops.plain(context.module, key);
+    if is_plain { found } else { found.or_else(|| context.row_loops.of(context.module, key)) }
 }
 
 /// Whether a value depends on constants only and is small: it is then computed again wherever it is needed.

@@ -332,7 +332,12 @@ fn size(
     let by_rule = Bytes((context.estimate.floor.get() / 16).clamp(fewest_bytes, fewest_bytes.max(64 * MIB)));
     let single = |sink: &Sink| matches!(sink.kind, Kind::Scatter { .. }) && sink.inner == 1;
     let fewest = if plan.loops[index].iter().any(single) { 2 } else { faithful::fewest_rows(context, region) };
-    let cheap = if price.most_blocks < 2 { return None } else { (rows - 1) / price.most_blocks + 1 };
+    // Who asks for so many bytes gets blocks of them, whatever they cost.
+    let cheap = match price.most_blocks {
+        ..2 => return None,
+        most if bytes.is_none() => (rows - 1) / most + 1,
+        _ => 1,
+    };
     // Blocks are powers of two of rows where they can be. (The price of other devices is too rough to be rounded.)
     let cheap = match context.options.target {
         Target::Cpu => u64::try_from(cheap).ok()?.next_power_of_two().try_into().ok()?,

@@ -9,87 +9,11 @@ use std::sync::Arc;
 
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::shape::ShapeRef;
-use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 
-use super::row_form::{Form, Node, Nodes, Role, state_element};
-use super::row_trace::{Follower, Trace};
-use crate::flow::{OperandFlow, Rows, Value};
-
-/// A `while` whose state can be cut: each element that depends on the rows has them in one dimension, or sums them up.
-#[derive(Clone, Debug)]
-pub(crate) struct RowLoop {
-    pub(crate) looping: InstructionId,
-    roles: Vec<Role>,
-    /// The values that the loop starts from.
-    pub(crate) starts: Vec<InstructionId>,
-    pub(crate) body: Trace,
-    pub(crate) condition: Trace,
-}
-
-impl RowLoop {
-    /// Looks at a `while` of which blocks of dimension `dim` of element `element` are there or wanted. `None` if they need more than blocks, if the
-    /// number of iterations depends on the rows, or if the loop counts along them.
-    fn of(module: &Module, facts: &mut Facts, (looping, element, dim): (InstructionId, usize, usize)) -> Option<Self> {
-        let inst = module.instruction(looping);
-        let start = module.instruction(*inst.operands.first()?);
-        let elements = inst.shape.as_tuple()?;
-        let body = inst.computation(&AttrKey::Body)?;
-        facts.follower.extent = *elements.get(element)?.as_array()?.dims.get(dim)?;
-        let roles = Settler { facts, module, elements }.settle((element, dim))?;
-        let body = facts.follower.trace(module, (body, &facts.results), &roles)?;
-        let condition = condition(module, inst.computation(&AttrKey::Condition)?, &roles)?;
-        Some(Self { looping, roles, starts: start.operands.to_vec(), body, condition })
-    }
-    /// What a block needs of each value the loop starts from.
-    pub(crate) fn flows(&self) -> Vec<OperandFlow> {
-        let flow = |role: &Role| match role {
-            Role::Cut(dim) => OperandFlow::same(*dim),
-            Role::Whole | Role::Sum => OperandFlow::Whole,
-        };
-        self.roles.iter().map(flow).collect()
-    }
-    /// What becomes of each element of the state.
-    pub(crate) fn roles(&self) -> &[Role] {
-        &self.roles
-    }
-    /// The elements that sum up over the rows.
-    pub(crate) fn sums(&self) -> impl Iterator<Item = usize> {
-        self.elements(|role| role == Role::Sum)
-    }
-    /// The elements that are the same for all blocks.
-    pub(crate) fn wholes(&self) -> impl Iterator<Item = usize> {
-        self.elements(|role| role == Role::Whole)
-    }
-    fn elements(&self, is: impl Fn(Role) -> bool) -> impl Iterator<Item = usize> {
-        self.roles.iter().enumerate().filter(move |(_, role)| is(**role)).map(|(element, _)| element)
-    }
-    /// Whether all rows are in one dimension, and nothing sums over them.
-    pub(crate) fn is_plain(&self) -> bool {
-        let mut dims = self.roles.iter().filter(|role| matches!(role, Role::Cut(_)));
-        let first = dims.next();
-        dims.all(|role| Some(role) == first) && self.sums().next().is_none()
-    }
-    /// Whether iterations read an element only row by row.
-    pub(crate) fn takes_rows_of(&self, module: &Module, element: usize) -> bool {
-        let reads = |(value, _): &Node| state_element(module, *value) == Some(element);
-        let mut readers = self.body.nodes.iter().filter(|(_, parts)| parts.iter().any(reads));
-        readers.all(|(node, _)| matches!(module.instruction(node.0.inst).opcode, Opcode::DynamicSlice))
-    }
-    /// Whether it sums up over the rows what rounds, so that blocks of them come out otherwise.
-    pub(crate) fn rounds_sums(&self, module: &Module) -> bool {
-        self.sums().any(|element| {
-            let array = module.instruction(self.starts[element]).array();
-            array.is_none_or(|array| !array.element_type.is_integer() && array.element_type != ElementType::Pred)
-        })
-    }
-    /// What an iteration computes in blocks: the instruction, the dimension that is cut, and its rows.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (InstructionId, usize, Rows)> {
-        self.body.nodes.keys().filter_map(|&(value, form)| match form {
-            Form::Block(dim, rows) => Some((value.inst, dim, rows)),
-            Form::Whole | Form::Sum | Form::Total => None,
-        })
-    }
-}
+use super::row_form::{FindLoops, Form, Node, Nodes, Role, RowLoop, Trace, state_element};
+use super::row_trace::Follower;
+use crate::flow::{Rows, Value};
 
 /// The loops of a module that were asked about.
 #[derive(Default, Debug)]
@@ -98,29 +22,71 @@ pub struct RowLoops {
 }
 
 impl RowLoops {
+    /// The loop over independent rows that cuts an element of a loop's state in a dimension, if it sums over nothing and has all rows in that dimension.
+    pub(crate) fn plain(
+        &self,
+        module: &Module,
+        (looping, element, dim): (InstructionId, usize, usize),
+    ) -> Option<Arc<RowLoop>> {
+        self.find(module, (looping, element, dim), true)
+    }
     /// The loop over independent rows that cuts an element of a loop's state in a dimension.
     pub(crate) fn of(
         &self,
         module: &Module,
-        looping: InstructionId,
-        element: usize,
-        dim: usize,
+        (looping, element, dim): (InstructionId, usize, usize),
+    ) -> Option<Arc<RowLoop>> {
+        self.find(module, (looping, element, dim), false)
+    }
+    fn find(
+        &self,
+        module: &Module,
+        (looping, element, dim): (InstructionId, usize, usize),
+        is_plain: bool,
     ) -> Option<Arc<RowLoop>> {
         let mut known = self.known.borrow_mut();
         let Known { facts, found, refused } = known.entry(looping).or_insert_with(|| Known::of(module, looping));
-        let cuts = |row_loop: &&Arc<RowLoop>| row_loop.roles.get(element) == Some(&Role::Cut(dim));
+        let cuts = |row_loop: &&Arc<RowLoop>| {
+            row_loop.roles.get(element) == Some(&Role::Cut(dim)) && (!is_plain || row_loop.is_plain())
+        };
         if let Some(found) = found.iter().find(cuts) {
             return Some(found.clone());
         }
-        if refused.contains(&(element, dim)) {
+        if refused.contains(&(element, dim, is_plain)) {
             return None;
         }
-        let new = facts.as_mut().and_then(|facts| RowLoop::of(module, facts, (looping, element, dim))).map(Arc::new);
+        let new = facts.as_mut().and_then(|facts| row_loop(module, facts, (looping, element, dim), is_plain));
+        let new = new.filter(|new| !is_plain || new.is_plain()).map(Arc::new);
         match &new {
             Some(new) => found.push(new.clone()),
-            None => drop(refused.insert((element, dim))),
+            None => drop(refused.insert((element, dim, is_plain))),
         }
         new
+    }
+}
+
+/// Looks at a `while` of which blocks of dimension `dim` of element `element` are there or wanted. `None` if they need more than blocks, if the
+/// number of iterations depends on the rows, or if the loop counts along them.
+fn row_loop(
+    module: &Module,
+    facts: &mut Facts,
+    (looping, element, dim): (InstructionId, usize, usize),
+    is_plain: bool,
+) -> Option<RowLoop> {
+    let inst = module.instruction(looping);
+    let start = module.instruction(*inst.operands.first()?);
+    let elements = inst.shape.as_tuple()?;
+    let body = inst.computation(&AttrKey::Body)?;
+    facts.follower.extent = *elements.get(element)?.as_array()?.dims.get(dim)?;
+    let roles = Settler { facts, module, elements, is_plain }.settle((element, dim))?;
+    let body = facts.follower.trace(module, (body, &facts.results), &roles)?;
+    let condition = condition(module, inst.computation(&AttrKey::Condition)?, &roles)?;
+    Some(RowLoop { looping, roles, starts: start.operands.to_vec(), body, condition })
+}
+
+impl FindLoops for RowLoops {
+    fn find(&self, module: &Module, looping: InstructionId, element: usize, dim: usize) -> Option<Arc<RowLoop>> {
+        self.of(module, (looping, element, dim))
     }
 }
 
@@ -130,8 +96,8 @@ struct Known {
     /// None if rows of it cannot be told apart at all.
     facts: Option<Facts>,
     found: Vec<Arc<RowLoop>>,
-    /// Elements of the state that cannot be cut in a dimension.
-    refused: IndexSet<(usize, usize)>,
+    /// Elements of the state that cannot be cut in a dimension; and whether they can perhaps, where others have their rows in other dimensions or sum over them.
+    refused: IndexSet<(usize, usize, bool)>,
 }
 
 impl Known {
@@ -157,7 +123,7 @@ impl Facts {
         if inst.opcode != Opcode::While || start.opcode != Opcode::Tuple || !inst.control_predecessors().is_empty() {
             return None;
         }
-        let mut follower = Follower::of(module, looping);
+        let mut follower = Follower::of(module, looping, Box::new(RowLoops::default()));
         let results = follower.results(module, inst.computation(&AttrKey::Body)?, inst.shape.as_tuple()?.len())?;
         Some(Self { needs: follower.needs(module, &results)?, follower, results })
     }
@@ -179,6 +145,8 @@ struct Settler<'a> {
     facts: &'a mut Facts,
     module: &'a Module,
     elements: &'a [ShapeRef],
+    /// Whether all rows have to be in one dimension, and nothing may sum over them.
+    is_plain: bool,
 }
 
 impl Settler<'_> {
@@ -194,6 +162,9 @@ impl Settler<'_> {
                     Role::Cut(dim) if !is_followed[element] => {
                         roles = self.with(&roles, element, dim, true)?;
                         is_followed[element] = true;
+                    }
+                    Role::Whole if self.is_plain && self.is_reached(&roles, element) => {
+                        roles = self.with(&roles, element, dim, true).filter(|_| self.fits(element, dim))?;
                     }
                     Role::Whole if self.is_reached(&roles, element) => {
                         if let Some(settled) = self.settled(&roles, element) {

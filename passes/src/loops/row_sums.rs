@@ -25,10 +25,12 @@ pub(super) trait Sides {
     fn is_total(&mut self, module: &Module, value: Value) -> bool;
     /// Whether each iteration writes another row of an element, over zeros.
     fn is_stack(&self, element: usize) -> bool;
+    /// The loop inside whose sum over the rows a value is, and whether it sums from zeros.
+    fn sum_of_loop(&mut self, module: &Module, value: Value, roles: &[Role]) -> Option<(Node, bool)>;
 }
 
 /// What an element of the state that sums over the rows are added to is made from: its value so far, and sums. `None` if more happens to it.
-pub(super) fn total(follower: &mut impl Sides, module: &Module, value: Value) -> Option<Vec<Node>> {
+pub(super) fn total(follower: &mut impl Sides, module: &Module, value: Value, roles: &[Role]) -> Option<Vec<Node>> {
     if state_element(module, value).is_some() {
         return Some(Vec::new());
     }
@@ -38,6 +40,10 @@ pub(super) fn total(follower: &mut impl Sides, module: &Module, value: Value) ->
     let inst = module.instruction(value.inst);
     let operands: Vec<Value> = (0..inst.operands.len()).filter_map(|at| follower.operand(module, value, at)).collect();
     match (inst.opcode, operands.as_slice()) {
+        (Opcode::GetTupleElement, _) => {
+            let (inside, from_zeros) = follower.sum_of_loop(module, value, roles)?;
+            (!from_zeros).then(|| vec![inside])
+        }
         (Opcode::Add, &[left, right]) => {
             let [so_far, added] = if follower.is_total(module, left) { [left, right] } else { [right, left] };
             let form = |value| (value, if value == so_far { Form::Total } else { Form::Sum });
@@ -61,6 +67,10 @@ pub(super) fn parts(follower: &mut impl Sides, module: &Module, value: Value, ro
     let inst = module.instruction(value.inst);
     let operands: Vec<Value> = (0..inst.operands.len()).filter_map(|at| follower.operand(module, value, at)).collect();
     match (inst.opcode, operands.as_slice()) {
+        (Opcode::GetTupleElement, _) => {
+            let (inside, from_zeros) = follower.sum_of_loop(module, value, roles)?;
+            from_zeros.then(|| vec![inside])
+        }
         (opcode, &[left, right]) if is_product(opcode) => product(follower, module, value.inst, [left, right], roles),
         (Opcode::Reduce, &[summed, start]) if sums_from_zero(module, value.inst) => {
             let dims = inst.ints(&AttrKey::Dimensions).iter().map(|&dim| dim as usize);

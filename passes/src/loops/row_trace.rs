@@ -2,23 +2,16 @@
 
 // Tests: `passes/tests/chunk_time.rs`, `passes/tests/chunk_loops.rs`.
 
+use std::sync::Arc;
+
 use crate::bounds;
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 
-use super::row_form::{Form, Node, Nodes, Role, is_movable, is_read_as, state_element};
+use super::row_form::{FindLoops, Form, Node, Nodes, Role, RowLoop, Trace, is_movable, is_read_as, state_element};
 use super::row_sums::{self, Sides};
 use super::stacks::Stacks;
-use crate::flow::{Frames, OperandFlow, Rows, Value, is_zeros, pull};
-
-/// Everything that the results of a computation need.
-#[derive(Clone, Debug)]
-pub(crate) struct Trace {
-    pub(crate) computation: ComputationId,
-    pub(crate) nodes: Nodes,
-    /// The result, or the elements of the result.
-    pub(crate) roots: Vec<Node>,
-}
+use crate::flow::{Frames, OperandFlow, Rows, Value, is_zeros, producer, pull};
 
 /// Follows results of a computation of a loop. It does not keep the module, of which all that it is asked must be the same.
 #[derive(Default, Debug)]
@@ -28,16 +21,18 @@ pub(crate) struct Follower {
     pub(super) extent: i64,
     /// Elements of the state of which each iteration writes another row, over zeros.
     stacks: IndexSet<usize>,
+    /// Loops inside.
+    inner: Option<Box<dyn FindLoops>>,
 }
 
 impl Follower {
     /// For the body of a loop.
-    pub(super) fn of(module: &Module, looping: InstructionId) -> Self {
+    pub(super) fn of(module: &Module, looping: InstructionId, inner: Box<dyn FindLoops>) -> Self {
         let found = Stacks::of(module, looping);
         let written = found.iter().flat_map(|stacks| &stacks.list).map(|stack| stack.element);
         let starts = &module.instruction(module.instruction(looping).operands[0]).operands;
         let over_zeros = written.filter(|&element| is_zeros(module, starts[element]));
-        Self { stacks: over_zeros.collect(), ..Self::default() }
+        Self { stacks: over_zeros.collect(), inner: Some(inner), ..Self::default() }
     }
     /// The result of a computation, or its elements, of which there are so many, seen through calls and tuples.
     pub(super) fn results(&mut self, module: &Module, computation: ComputationId, count: usize) -> Option<Vec<Value>> {
@@ -86,15 +81,60 @@ impl Follower {
             root.1 != Form::Total || Self::begins(module, &nodes, *root) == Some(element)
         };
         let is_sound = roots.iter().enumerate().all(goes_on) && Self::agree(module, &nodes, roles);
-        is_sound.then_some(Trace { computation, nodes, roots })
+        let inside = |&(value, form): &Node| match form {
+            Form::Loop(element, dim) => {
+                let inner = self.inner_loop(module, value.inst, element, dim)?;
+                Some(((value.inst, element, dim), inner))
+            }
+            _ => None,
+        };
+        let loops = nodes.keys().filter_map(inside).collect();
+        is_sound.then_some(Trace { computation, nodes, roots, loops })
     }
-    /// The element of the state that sums are added to.
+    /// The element of the state that sums are added to, perhaps by loops inside.
     fn begins(module: &Module, nodes: &Nodes, total: Node) -> Option<usize> {
         let mut at = total;
-        while let Some(&next) = nodes[&at].iter().find(|(_, form)| *form == Form::Total) {
-            at = next;
+        loop {
+            let parts = nodes.get(&at)?;
+            let next = match (parts.as_slice(), producer(module, at.0.inst).1) {
+                (&[inside @ (_, Form::Loop(..))], Some(index)) => nodes.get(&inside)?.get(usize::try_from(index).ok()?),
+                _ => parts.iter().find(|(_, form)| *form == Form::Total),
+            };
+            match next {
+                Some(&next) => at = next,
+                None => return state_element(module, at.0).filter(|_| at.1 == Form::Total),
+            }
         }
-        state_element(module, at.0)
+    }
+    fn inner_loop(&self, module: &Module, looping: InstructionId, element: usize, dim: usize) -> Option<Arc<RowLoop>> {
+        self.inner.as_ref()?.find(module, looping, element, dim)
+    }
+    /// A loop inside, as it is where an element of its state is cut.
+    fn inner(&self, module: &Module, looping: InstructionId, element: usize, dim: usize) -> Option<Node> {
+        let inner = self.inner_loop(module, looping, element, dim)?;
+        let start = module.instruction(inner.starts[element]).array()?;
+        let is_cut = |(at, role): (usize, &Role)| match role {
+            Role::Cut(dim) => Some(Form::Loop(at, *dim)),
+            Role::Whole | Role::Sum => None,
+        };
+        let form = inner.roles().iter().enumerate().find_map(is_cut)?;
+        let value = Value { inst: looping, frame: 0 };
+        (start.dims.get(dim) == Some(&self.extent)).then_some((value, form))
+    }
+    /// What a loop inside starts from.
+    fn starts(&mut self, module: &Module, value: Value, (element, dim): (usize, usize)) -> Option<Vec<Node>> {
+        let inner = self.inner_loop(module, value.inst, element, dim)?;
+        let starts = inner.starts.iter().zip(inner.roles());
+        let start = |(&start, role): (&InstructionId, &Role)| {
+            let value = self.frames.resolve(module, start, value.frame);
+            let form = match role {
+                Role::Cut(dim) => Form::Block(*dim, Rows::IDENTITY),
+                Role::Sum if !is_zeros(module, value.inst) => Form::Total,
+                Role::Whole | Role::Sum => Form::Whole,
+            };
+            (value, form)
+        };
+        Some(starts.map(start).collect())
     }
     /// Everything that these are made from.
     pub(super) fn follow(
@@ -115,7 +155,8 @@ impl Follower {
             }
             let parts = match node.1 {
                 Form::Sum => row_sums::parts(self, module, node.0, roles)?,
-                Form::Total => row_sums::total(self, module, node.0)?,
+                Form::Total => row_sums::total(self, module, node.0, roles)?,
+                Form::Loop(element, dim) => self.starts(module, node.0, (element, dim))?,
                 Form::Whole | Form::Block(..) => self.parts(module, node)?,
             };
             stack.push((node, Some(parts.clone())));
@@ -146,6 +187,11 @@ impl Follower {
         }
         if inst.opcode == Opcode::GetTupleElement {
             let below = Value { inst: inst.operands[0], frame: value.frame };
+            if let (Form::Block(dim, rows), Opcode::While) = (form, module.instruction(below.inst).opcode) {
+                let element = usize::try_from(inst.int(&AttrKey::Index)?).ok()?;
+                let (_, form) = self.inner(module, below.inst, element, dim).filter(|_| rows == Rows::IDENTITY)?;
+                return Some(vec![(below, form)]);
+            }
             return (module.instruction(below.inst).opcode != Opcode::Tuple).then(|| vec![(below, form)]);
         }
         let flows = match form {
@@ -155,7 +201,7 @@ impl Follower {
                 return None;
             }
             Form::Block(dim, _) => pull(module, value.inst, dim).ok()?,
-            Form::Whole | Form::Sum | Form::Total => vec![OperandFlow::Whole; inst.operands.len()],
+            _ => vec![OperandFlow::Whole; inst.operands.len()],
         };
         let part = |(&operand, flow): (&InstructionId, &OperandFlow)| {
             let operand = self.frames.resolve(module, operand, value.frame);
@@ -197,6 +243,25 @@ impl Sides for Follower {
             (role, form) => role.is_none_or(|role| is_read_as(role, form)),
         };
         nodes.keys().all(could)
+    }
+    fn sum_of_loop(&mut self, module: &Module, value: Value, roles: &[Role]) -> Option<(Node, bool)> {
+        let (looping, element) = producer(module, value.inst);
+        let element = usize::try_from(element?).ok().filter(|_| module.instruction(looping).opcode == Opcode::While)?;
+        let start = module.instruction(*module.instruction(looping).operands.first()?);
+        for (at, &operand) in start.operands.iter().enumerate() {
+            let rank = module.instruction(operand).array().map_or(0, |array| array.dims.len());
+            for dim in 0..rank {
+                let Some((_, form)) = self.inner(module, looping, at, dim) else { continue };
+                let inner = self.inner_loop(module, looping, at, dim)?;
+                let begins = self.frames.resolve(module, operand, value.frame);
+                let rows = (begins, Form::Block(dim, Rows::IDENTITY));
+                if inner.roles()[element] == Role::Sum && self.could_make(module, rows, roles) {
+                    let from_zeros = is_zeros(module, inner.starts[element]);
+                    return Some(((Value { inst: looping, frame: value.frame }, form), from_zeros));
+                }
+            }
+        }
+        None
     }
     fn operand(&mut self, module: &Module, value: Value, number: usize) -> Option<Value> {
         let operand = *module.instruction(value.inst).operands.get(number)?;

@@ -9,8 +9,7 @@ use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, Instruct
 
 use super::emit::Emit;
 use crate::flow::{block_shape, restrict};
-use crate::loops::row_form::{Form, Node, state_element};
-use crate::loops::row_trace::Trace;
+use crate::loops::row_form::{Form, Node, Trace, state_element};
 use crate::loops::{Role, RowLoop};
 
 /// Adds the loop over `rows` rows to `target`; `starts` are the values it starts from.
@@ -96,6 +95,12 @@ impl Emit for Step<'_> {
 
     fn emit_one(&mut self, (value, form): Node, operands: &[InstructionId]) -> Option<InstructionId> {
         let inst = self.module.instruction(value.inst);
+        if let Form::Loop(element, dim) = form {
+            let inner = self.trace.loops.get(&(value.inst, element, dim))?.clone();
+            let written = write(self.module, self.patch, self.target, &inner, self.rows, operands.to_vec())?;
+            self.patch.set_origin(written, value.inst);
+            return Some(written);
+        }
         let written = if state_element(self.module, value).is_some() {
             element_of(inst, form, self.rows, self.parameter)
         } else if inst.opcode == Opcode::GetTupleElement {
@@ -103,7 +108,7 @@ impl Emit for Step<'_> {
         } else {
             match form {
                 Form::Total if inst.opcode == Opcode::DynamicUpdateSlice => self.added_row(inst, operands)?,
-                Form::Whole | Form::Sum | Form::Total => {
+                Form::Whole | Form::Sum | Form::Total | Form::Loop(..) => {
                     Instruction { operands: operands.iter().copied().collect(), span: None, ..inst.clone() }
                 }
                 Form::Block(dim, block) => restrict(inst, dim, block.len(self.rows), operands.to_vec()),

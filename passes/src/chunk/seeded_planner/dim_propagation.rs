@@ -99,11 +99,13 @@ impl<'a, 'm> Flow<'a, 'm> {
             inst.opcode == Opcode::GetTupleElement && inst.array().is_some()
         };
         let apart = self.context.users.get(op).iter().all(is_read_apart) && !self.graph.is_root(op);
-        let found = self.context.row_loops.of(module, op, element, dim).filter(|row_loop| {
-            let is_followed = self.through_loops || row_loop.is_plain();
-            self.meets_loops.set(self.meets_loops.get() || !is_followed);
-            is_followed
-        });
+        // What the run does in blocks is to have blocks of another size, and no blocks of its own.
+        let stands_for_loop = self.context.stands_for_loop(op);
+        let found = match self.context.row_loops.plain(module, key) {
+            None if stands_for_loop && self.through_loops => self.context.row_loops.of(module, key),
+            plain => plain,
+        };
+        self.meets_loops.set(self.meets_loops.get() || (found.is_none() && stands_for_loop));
         let found = found.filter(|row_loop| {
             let role = |&result: &InstructionId| {
                 let element = producer(module, result).1.and_then(|element| usize::try_from(element).ok());

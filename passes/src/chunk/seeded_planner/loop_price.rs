@@ -81,7 +81,8 @@ fn price(graph: &Graph<'_>, machine: &Machine, row_loop: &RowLoop) -> Price {
     let body = inst.computation(&AttrKey::Body);
     let computed = body.map_or(0.0, |body| Costs::new(module, machine).at_least(body));
     let sums: f64 = row_loop.sums().map(|element| graph.bytes(row_loop.starts[element]) as f64).sum();
-    Price { work: steps * (computed + started), per_block: steps * started + read + 3.0 * sums }
+    let inside: f64 = row_loop.inside().map(|inner| price(graph, machine, inner).per_block).sum();
+    Price { work: steps * (computed + started), per_block: steps * (started + inside) + read + 3.0 * sums }
 }
 
 /// Whether an instruction is a kernel of its own, or the end of one.

@@ -50,7 +50,7 @@ impl Windows {
         // In each step of a loop.
         let inside = regions.iter().flat_map(Region::row_loops).flat_map(|row_loop| {
             let steps = steps(graph, row_loop);
-            row_loop.blocks().filter_map(move |(id, dim, _)| {
+            row_loop.blocks().into_iter().filter_map(move |(id, dim, _)| {
                 let window = window(graph, id, dim)?;
                 Some(Window { times: window.times.saturating_mul(steps), ..window })
             })
