@@ -19,7 +19,7 @@ mod split_loops;
 mod windows;
 
 use crate::hash::{IndexMap, IndexSet};
-use hlo_ir::{ComputationId, InstructionId, Module};
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};
 
 use dim_propagation::{Flow, PropagatedDims};
@@ -88,8 +88,10 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     }
     let mut graph = Graph::of(context, computation);
     graph.held = held(&graph);
-    // What other passes do inside of a loop spares more, and comes first where nobody asks for memory.
-    let is_late = context.repeats || context.misses_goal();
+    // What other passes do inside of a loop spares more, and comes first where nobody asks for memory. Loops inside of loops are cut together with these.
+    let callers = hlo_ir::graph::callers(context.module);
+    let is_body = callers[computation].iter().any(|&id| context.module.instruction(id).opcode == Opcode::While);
+    let is_late = !is_body && (context.repeats || context.misses_goal());
     let plain = Flow::new(context, &graph, false);
     let mut offers = chosen(&plain);
     if is_late && plain.meets_loops() {

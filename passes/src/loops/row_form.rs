@@ -94,11 +94,13 @@ impl RowLoop {
         let first = dims.next();
         dims.all(|role| Some(role) == first) && self.sums().next().is_none()
     }
-    /// Whether iterations read an element only row by row.
+    /// Whether iterations read or write an element only row by row.
     pub(crate) fn takes_rows_of(&self, module: &Module, element: usize) -> bool {
         let reads = |(value, _): &Node| state_element(module, *value) == Some(element);
         let mut readers = self.body.nodes.iter().filter(|(_, parts)| parts.iter().any(reads));
-        readers.all(|(node, _)| matches!(module.instruction(node.0.inst).opcode, Opcode::DynamicSlice))
+        readers.all(|(node, _)| {
+            matches!(module.instruction(node.0.inst).opcode, Opcode::DynamicSlice | Opcode::DynamicUpdateSlice)
+        })
     }
     /// Whether it sums up over the rows what rounds, so that blocks of them come out otherwise.
     pub(crate) fn rounds_sums(&self, module: &Module) -> bool {
