@@ -83,8 +83,9 @@ fn price(graph: &Graph<'_>, machine: &Machine, row_loop: &RowLoop) -> Price {
     let body = inst.computation(&AttrKey::Body);
     let computed = body.map_or(0.0, |body| Costs::new(module, machine).at_least(body));
     let inside: f64 = row_loop.inside().map(|inner| price(graph, machine, inner).per_block).sum();
+    // What each block takes the loop as it is takes once.
     let per_block = steps * (started + products + inside) + read + added;
-    Price { work: steps * (computed + started + products), per_block }
+    Price { work: steps * computed + per_block, per_block }
 }
 
 /// What a product of matrices takes beyond its operations where a dimension of its rows or columns is cut, however few of them a block has.
