@@ -79,7 +79,25 @@ fn sums_of_floats_are_asked_for() {
 /// Each of these needs more than its own rows, or does more with a sum than to add to it.
 #[test]
 fn loops_that_look_at_other_rows_or_at_sums_stay() {
-    let changes: [(&str, &[(&str, &str)]); 9] = [
+    let changes: [(&str, &[(&str, &str)]); 11] = [
+        (
+            "only the first rows are summed up",
+            &[
+                ("reduce(%g.5, %zero.5)", "reduce(%first.5, %zero.5)"),
+                ("  %sum.5 =", "  %first.5 = s32[3,4] slice(%g.5), slice={[0:3], [0:4]}\n  %sum.5 ="),
+            ],
+        ),
+        (
+            "a quotient of integers is added",
+            &[
+                ("add(%dw.5, %product.5)", "add(%dw.5, %quotient.5)"),
+                (
+                    "  %dw.6 =",
+                    "  %three.5 = s32[] constant(3)\n  %threes.5 = s32[4,4] broadcast(%three.5), dimensions={}\n  \
+                     %quotient.5 = s32[4,4] divide(%product.5, %threes.5)\n  %dw.6 =",
+                ),
+            ],
+        ),
         (
             "a sum is doubled",
             &[(
@@ -139,17 +157,42 @@ fn loops_that_look_at_other_rows_or_at_sums_stay() {
     }
 }
 
-/// One sum of an inner loop goes on from that of the outer one, another begins anew in each of its steps.
+/// A block would send as often as there are blocks.
+#[test]
+fn loops_that_talk_to_other_devices_stay() {
+    let changes = [
+        ("dot(%g.5, %w.5)", "dot(%g.5, %far.5)"),
+        (
+            "  %gw.5 =",
+            "  %far.5 = s32[4,4] call(%w.5), to_apply=%far, frontend_attributes={inlineable=\"false\"}\n  %gw.5 =",
+        ),
+        (
+            "%fewer (state.1",
+            "%far (near.6: s32[4,4]) -> s32[4,4] {\n  %near.6 = s32[4,4] parameter(0)\n  \
+             ROOT %sent.6 = s32[4,4] collective-permute(%near.6), source_target_pairs={{0,1},{1,0}}\n}\n\n%fewer (state.1",
+        ),
+    ];
+    let before = replaced(GRADIENT, &changes);
+    assert_eq!(verify::verify(&before), []);
+    let calls = |module: &Module| module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::Call).count();
+    let found = offered(&before, Grade::Bitwise);
+    assert!(!found.is_empty() && found.iter().all(|(after, _)| calls(after) == 1), "a loop was written again");
+}
+
+/// One sum of an inner loop goes on from that of the outer one, another begins anew in each of its steps, or goes on as well.
 #[test]
 fn loops_in_loops_run_in_blocks_too() {
-    let before = parse(include_str!("scan_programs/nested.hlo"));
-    let found = offered(&before, Grade::Bitwise);
     let in_rows = |(after, note): &(Module, String)| note.starts_with("6 blocks of 1 rows") && spares_stacks(after);
-    assert!(found.iter().any(in_rows), "{:?}", found.iter().map(|(_, note)| note).collect::<Vec<_>>());
-    for (after, _) in &found {
-        assert_same_results(&before, after, 4);
+    let through_both = [("%dw.3, %zeros.3)", "%dw.3, %all.3)"), ("%more.3, %sum.3)", "%more.3, %part.3)")];
+    for changes in [&[][..], &through_both] {
+        let before = replaced(include_str!("scan_programs/nested.hlo"), changes);
+        let found = offered(&before, Grade::Bitwise);
+        assert!(found.iter().any(in_rows), "{:?}", found.iter().map(|(_, note)| note).collect::<Vec<_>>());
+        for (after, _) in &found {
+            assert_same_results(&before, after, 4);
+        }
     }
-    let changes: [(&str, &[(&str, &str)]); 4] = [
+    let changes: [(&str, &[(&str, &str)]); 6] = [
         (
             "the inner loop looks at the sum",
             &[(
@@ -172,6 +215,15 @@ fn loops_in_loops_run_in_blocks_too() {
             &[
                 ("tuple(%zero.3, %g.3, %x.3, %dw.3, %zeros.3)", "tuple(%zero.3, %g.3, %x.3, %dw.3, %ones.3)"),
                 ("%zeros.3 = s32[4,4] broadcast(%zero.3)", "%ones.3 = s32[4,4] broadcast(%one.3)"),
+            ],
+        ),
+        ("a sum goes on from another", &[("%xs.3, %more.3, %sum.3)", "%xs.3, %sum.3, %sum.3)")]),
+        (
+            "a sum is added to what begins with it",
+            &[
+                ("tuple(%zero.3, %g.3, %x.3, %dw.3, %zeros.3)", "tuple(%zero.3, %g.3, %x.3, %zeros.3, %all.3)"),
+                ("%xs.3, %more.3, %sum.3)", "%xs.3, %grown.3, %sum.3)"),
+                ("  %twice.3 =", "  %grown.3 = s32[4,4] add(%dw.3, %more.3)\n  %twice.3 ="),
             ],
         ),
         ("sums change places", &[("%xs.3, %more.3, %sum.3)", "%xs.3, %sum.3, %more.3)")]),

@@ -23,7 +23,7 @@ use super::planned::Planned;
 use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink, Sum, Term};
 use super::size::BlockSize;
-use crate::flow::{Value, is_zeros, producer};
+use crate::flow::{Value, is_zeros, result_of};
 use crate::recompute::insertion_point::{metadata, number};
 use crate::{Context, Grade};
 
@@ -392,8 +392,7 @@ impl Builder<'_> {
     fn replace_sums(&mut self, sink: &Sink, accumulators: &[InstructionId]) {
         let sums: Vec<usize> = sink.sums().collect();
         for (id, _) in self.module.instructions_of(self.parent) {
-            let (of, element) = producer(self.module, id);
-            let element = element.and_then(|element| usize::try_from(element).ok()).filter(|_| of == sink.inst);
+            let element = result_of(self.module, id).filter(|(of, _)| *of == sink.inst).map(|(_, element)| element);
             if let Some(at) = element.and_then(|element| sums.iter().position(|&sum| sum == element)) {
                 self.patch.replace(id, accumulators[at]);
                 self.results.insert(id, accumulators[at]);

@@ -13,7 +13,7 @@ use super::sink::{Kind, Sink};
 use crate::bounds;
 use crate::flow::{
     Barrier, Frames, OperandFlow, Rows, Value, exactness, exactness_on_blocks, float_product, is_float_sum, is_fusible,
-    producer, pull,
+    producer, pull, result_of,
 };
 use crate::loops::{Role, RowLoop};
 use crate::machine::Machine;
@@ -330,8 +330,9 @@ impl<'a> Growth<'a> {
             return Source::Read(barrier);
         }
         let key = (block.value.inst, block.dim);
-        let looked_up = || row_loop(self.context, block.value.inst, block.dim);
-        if let Some(row_loop) = self.region.row_loops.entry(key).or_insert_with(looked_up).clone() {
+        let Region { row_loops, sums, .. } = &mut self.region;
+        let looked_up = || row_loop(self.context, sums, block.value.inst, block.dim);
+        if let Some(row_loop) = row_loops.entry(key).or_insert_with(looked_up).clone() {
             return match self.parts(block, &row_loop.starts, &row_loop.flows()) {
                 Some(parts) => Source::Computed(parts),
                 None => {
@@ -482,12 +483,15 @@ impl<'a> Growth<'a> {
 }
 
 /// The loop over independent rows whose result `value` is.
-fn row_loop(context: &Context<'_>, value: InstructionId, dim: usize) -> Option<Arc<RowLoop>> {
-    let (op, element) = producer(context.module, value);
-    let key = (op, usize::try_from(element?).ok()?, dim);
-    let is_plain = !context.stands_for_loop(op);
+fn row_loop(context: &Context<'_>, sums: &[Arc<RowLoop>], value: InstructionId, dim: usize) -> Option<Arc<RowLoop>> {
+    let (op, element) = result_of(context.module, value)?;
+    // A loop that goes on from its sums is the same for all that read its results.
+    if let Some(known) = sums.iter().find(|row_loop| row_loop.looping == op) {
+        return known.cut_of(context.module, value).filter(|&cut| cut == dim).map(|_| known.clone());
+    }
+    let key = (op, element, dim);
     let found = context.row_loops.plain(context.module, key);
-    if is_plain { found } else { found.or_else(|| context.row_loops.of(context.module, key)) }
+    found.or_else(|| context.row_loops.of(context.module, key).filter(|_| context.stands_for_loop(op)))
 }
 
 /// Whether a value depends on constants only and is small: it is then computed again wherever it is needed.

@@ -6,7 +6,7 @@ use crate::hash::IndexSet;
 use hlo_ir::{AttrKey, AttrValue, ComputationId, Instruction, InstructionId, Module, Opcode, graph, per_device};
 use smol_str::SmolStr;
 
-use super::region::{Block, Region, Source};
+use super::region::{Region, Source};
 use super::sink::Sink;
 use crate::flow::producer;
 use crate::sharding_remover::PER_DEVICE;
@@ -25,8 +25,8 @@ pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -
         let message = format!("nothing says whether the batches of `{name}` lie across devices");
         return Some(Reason { code: "sharded", message });
     }
-    let refuse = |block: &Block, why: &str| {
-        let name = &module.instruction(block.value.inst).name;
+    let refuse = |value: InstructionId, why: &str| {
+        let name = &module.instruction(value).name;
         let message =
             format!("`{name}` {why}, and blocks of a dimension that lies across devices cost memory; {PER_DEVICE}");
         Some(Reason { code: "sharded", message })
@@ -36,13 +36,20 @@ pub(super) fn sharded(context: &Context<'_>, sinks: &[&Sink], region: &Region) -
         let inst = module.instruction(op);
         let proof = inst.raw(&AttrKey::Sharding).map(|text| cuts(text, block.dim));
         match (source, proof) {
-            (_, Some(true)) => return refuse(block, "is cut along the rows"),
+            (_, Some(true)) => return refuse(block.value.inst, "is cut along the rows"),
             (Source::Read(_) | Source::ReadThrough(..), _) if is_cut(inst) => {
                 return Some(takes_collectives(module, op));
             }
-            (Source::Read(_) | Source::ReadThrough(..), None) => return refuse(block, "has no sharding annotation"),
+            (Source::Read(_) | Source::ReadThrough(..), None) => {
+                return refuse(block.value.inst, "has no sharding annotation");
+            }
             _ => {}
         }
+    }
+    let inside = region.row_loops().flat_map(|row_loop| row_loop.blocks());
+    let is_cut_along = |id, dim| module.instruction(id).raw(&AttrKey::Sharding).is_some_and(|text| cuts(text, dim));
+    if let Some((id, ..)) = inside.into_iter().find(|&(id, dim, _)| is_cut_along(id, dim)) {
+        return refuse(id, "is cut along the rows");
     }
     let mut wholes = region.wholes.iter().map(|value| producer(module, value.inst).0);
     wholes.find(|&op| is_cut(module.instruction(op))).map(|op| takes_collectives(module, op))

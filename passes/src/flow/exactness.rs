@@ -7,7 +7,7 @@
 // Tests: `passes/tests/chunk_grades.rs`, `tests/accuracy.rs`.
 
 use crate::hash::IndexSet;
-use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::excess::FEWEST_ELEMENTS;
 
 use super::first_array;
@@ -42,10 +42,25 @@ pub const fn is_product(opcode: Opcode) -> bool {
 
 /// The same, where last bits of elementwise functions count too: see [`is_sensitive`].
 pub fn exactness_on_blocks(module: &Module, inst: &Instruction) -> Grade {
-    let inner = |called| module.instructions_of(called).any(|(_, inner)| is_sensitive(inner));
     let calls = matches!(inst.opcode, Opcode::While | Opcode::Call);
-    let sensitive = is_sensitive(inst) || (calls && inst.called_computations().any(inner));
+    let sensitive = is_sensitive(inst) || (calls && calls_sensitive(module, inst));
     if sensitive { Grade::HloExact } else { exactness(module, inst) }
+}
+
+/// Whether something that a loop or call runs, loops and calls inside included, is sensitive.
+fn calls_sensitive(module: &Module, inst: &Instruction) -> bool {
+    let mut called: IndexSet<ComputationId> = inst.called_computations().collect();
+    let mut next = 0;
+    while let Some(&computation) = called.get_index(next) {
+        next += 1;
+        for (_, inner) in module.instructions_of(computation) {
+            if is_sensitive(inner) {
+                return true;
+            }
+            called.extend(inner.called_computations());
+        }
+    }
+    false
 }
 
 /// Whether XLA:CPU computes a function of floats by code whose last bits depend on how many numbers a kernel has (measured by

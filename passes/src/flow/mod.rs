@@ -39,7 +39,7 @@ pub(crate) use scatter_sum::{
 pub(crate) use selection::{add_anew, is_for_library, picks, reduces, selection};
 pub(crate) use sources::Sources;
 pub use value::{Frames, Value, is_transparent, producer};
-pub(crate) use value::{is_zeros, parameters};
+pub(crate) use value::{is_zeros, parameters, result_of};
 
 /// What an instruction needs of one operand to compute a block of its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

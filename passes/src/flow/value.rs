@@ -113,6 +113,12 @@ pub fn producer(module: &Module, inst: InstructionId) -> (InstructionId, Option<
     }
 }
 
+/// The instruction of which a value is one of several results, and which one.
+pub(crate) fn result_of(module: &Module, inst: InstructionId) -> Option<(InstructionId, usize)> {
+    let (of, element) = producer(module, inst);
+    Some((of, usize::try_from(element?).ok()?))
+}
+
 /// The parameters of a called computation that an operand of the call is handed to.
 pub(crate) fn parameters(module: &Module, call: InstructionId, operand: InstructionId) -> Vec<InstructionId> {
     let inst = module.instruction(call);

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::hash::IndexMap;
-use hlo_ir::{ComputationId, ElementType, InstructionId, Module, Opcode};
+use hlo_ir::{ComputationId, ElementType, InstructionId, Module, Opcode, edit};
 
-use crate::flow::{OperandFlow, Rows, Value, producer};
+use crate::flow::{OperandFlow, Rows, Value, result_of};
 
 /// What becomes of an element of the state where rows are cut into blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -77,6 +77,13 @@ impl RowLoop {
     pub(crate) fn roles(&self) -> &[Role] {
         &self.roles
     }
+    /// The dimension in which a result of the loop is cut.
+    pub(crate) fn cut_of(&self, module: &Module, result: InstructionId) -> Option<usize> {
+        match self.roles.get(result_of(module, result)?.1)? {
+            Role::Cut(dim) => Some(*dim),
+            Role::Whole | Role::Sum => None,
+        }
+    }
     /// The elements that sum up over the rows.
     pub(crate) fn sums(&self) -> impl Iterator<Item = usize> {
         self.elements(|role| role == Role::Sum)
@@ -138,15 +145,17 @@ pub(super) fn is_read_as(role: Role, form: Form) -> bool {
     }
 }
 
-/// Whether a value inside the loop may be written again: it has no effect, and nothing says when it is computed.
+/// Whether a value inside the loop may be written again: neither it nor what it calls has an effect or talks to other devices, and nothing says when it is computed.
 pub(super) fn is_movable(module: &Module, value: Value) -> bool {
     let inst = module.instruction(value.inst);
-    inst.control_predecessors().is_empty() && inst.opcode != Opcode::Parameter && !inst.opcode.has_side_effect()
+    inst.control_predecessors().is_empty()
+        && inst.opcode != Opcode::Parameter
+        && !edit::has_side_effect(module, value.inst)
 }
 
 /// The element of the loop's state that a value is.
 pub(crate) fn state_element(module: &Module, value: Value) -> Option<usize> {
-    let (of, element) = producer(module, value.inst);
-    let parameter = module.instruction(of).opcode == Opcode::Parameter && value.frame == 0;
-    usize::try_from(element?).ok().filter(|_| parameter)
+    let (of, element) = result_of(module, value.inst)?;
+    let is_parameter = module.instruction(of).opcode == Opcode::Parameter && value.frame == 0;
+    is_parameter.then_some(element)
 }

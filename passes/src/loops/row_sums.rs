@@ -11,10 +11,10 @@
 use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
 
 use super::row_form::{Form, Node, Role, is_movable, state_element};
-use crate::flow::{Rows, Value, contracted, is_product, sums_from_zero};
+use crate::flow::{Rows, Value, contracted, is_product, is_real, sums_from_zero};
 
-/// What is known of values that sums are made from.
-pub(super) trait Sides {
+/// What a tracer of a loop's body answers about values that sums are made from.
+pub(super) trait Tracing {
     /// What an operand of a value stands for.
     fn operand(&mut self, module: &Module, value: Value, number: usize) -> Option<Value>;
     /// Whether a value can be made in a form from what these roles allow.
@@ -30,22 +30,18 @@ pub(super) trait Sides {
 }
 
 /// What an element of the state that sums over the rows are added to is made from: its value so far, and sums. `None` if more happens to it.
-pub(super) fn total(follower: &mut impl Sides, module: &Module, value: Value, roles: &[Role]) -> Option<Vec<Node>> {
+pub(super) fn total(tracer: &mut impl Tracing, module: &Module, value: Value, roles: &[Role]) -> Option<Vec<Node>> {
     if state_element(module, value).is_some() {
         return Some(Vec::new());
     }
-    if !is_movable(module, value) {
-        return None;
-    }
-    let inst = module.instruction(value.inst);
-    let operands: Vec<Value> = (0..inst.operands.len()).filter_map(|at| follower.operand(module, value, at)).collect();
-    match (inst.opcode, operands.as_slice()) {
+    let (opcode, operands) = operands(tracer, module, value)?;
+    match (opcode, operands.as_slice()) {
         (Opcode::GetTupleElement, _) => {
-            let (inside, from_zeros) = follower.sum_of_loop(module, value, roles)?;
+            let (inside, from_zeros) = tracer.sum_of_loop(module, value, roles)?;
             (!from_zeros).then(|| vec![inside])
         }
         (Opcode::Add, &[left, right]) => {
-            let [so_far, added] = if follower.is_total(module, left) { [left, right] } else { [right, left] };
+            let [so_far, added] = if tracer.is_total(module, left) { [left, right] } else { [right, left] };
             let form = |value| (value, if value == so_far { Form::Total } else { Form::Sum });
             (so_far != added).then(|| vec![form(left), form(right)])
         }
@@ -53,36 +49,40 @@ pub(super) fn total(follower: &mut impl Sides, module: &Module, value: Value, ro
             let element = state_element(module, *so_far)?;
             let starts = starts.iter().map(|&start| (start, Form::Whole));
             let parts = || [(*so_far, Form::Total), (*row, Form::Sum)].into_iter().chain(starts).collect();
-            follower.is_stack(element).then(parts)
+            tracer.is_stack(element).then(parts)
         }
         _ => None,
     }
 }
 
 /// What a sum over the rows is made from; `None` if it is none.
-pub(super) fn parts(follower: &mut impl Sides, module: &Module, value: Value, roles: &[Role]) -> Option<Vec<Node>> {
-    if state_element(module, value).is_some() || !is_movable(module, value) {
+pub(super) fn parts(tracer: &mut impl Tracing, module: &Module, value: Value, roles: &[Role]) -> Option<Vec<Node>> {
+    if state_element(module, value).is_some() {
         return None;
     }
     let inst = module.instruction(value.inst);
-    let operands: Vec<Value> = (0..inst.operands.len()).filter_map(|at| follower.operand(module, value, at)).collect();
-    match (inst.opcode, operands.as_slice()) {
+    let (opcode, operands) = operands(tracer, module, value)?;
+    match (opcode, operands.as_slice()) {
         (Opcode::GetTupleElement, _) => {
-            let (inside, from_zeros) = follower.sum_of_loop(module, value, roles)?;
+            let (inside, from_zeros) = tracer.sum_of_loop(module, value, roles)?;
             from_zeros.then(|| vec![inside])
         }
-        (opcode, &[left, right]) if is_product(opcode) => product(follower, module, value.inst, [left, right], roles),
+        (opcode, &[left, right]) if is_product(opcode) => product(tracer, module, value.inst, [left, right], roles),
         (Opcode::Reduce, &[summed, start]) if sums_from_zero(module, value.inst) => {
             let dims = inst.ints(&AttrKey::Dimensions).iter().map(|&dim| dim as usize);
             let rows = dims.map(|dim| (summed, Form::Block(dim, Rows::IDENTITY)));
-            let rows = rows.collect::<Vec<_>>().into_iter().find(|&rows| follower.could_make(module, rows, roles));
+            let rows = rows.collect::<Vec<_>>().into_iter().find(|&rows| tracer.could_make(module, rows, roles));
             Some(vec![rows.unwrap_or((summed, Form::Sum)), (start, Form::Whole)])
         }
         (Opcode::Add | Opcode::Subtract, &[left, right]) => Some(vec![(left, Form::Sum), (right, Form::Sum)]),
-        (Opcode::Multiply, &[left, right]) if follower.makes(module, (left, Form::Whole), roles) => {
+        (Opcode::Multiply, &[left, right]) if tracer.makes(module, (left, Form::Whole), roles) => {
             Some(vec![(left, Form::Whole), (right, Form::Sum)])
         }
-        (Opcode::Multiply | Opcode::Divide, &[left, right]) if follower.makes(module, (right, Form::Whole), roles) => {
+        // A quotient of integers drops the rest of each part.
+        (Opcode::Multiply | Opcode::Divide, &[left, right])
+            if (opcode == Opcode::Multiply || is_real(module, value.inst))
+                && tracer.makes(module, (right, Form::Whole), roles) =>
+        {
             Some(vec![(left, Form::Sum), (right, Form::Whole)])
         }
         (opcode, &[only]) => is_linear(module, opcode, value.inst).then(|| vec![(only, Form::Sum)]),
@@ -90,9 +90,16 @@ pub(super) fn parts(follower: &mut impl Sides, module: &Module, value: Value, ro
     }
 }
 
+/// The opcode of a value that may be written again, and what its operands stand for.
+fn operands(tracer: &mut impl Tracing, module: &Module, value: Value) -> Option<(Opcode, Vec<Value>)> {
+    let inst = module.instruction(value.inst);
+    let operands = (0..inst.operands.len()).filter_map(|at| tracer.operand(module, value, at)).collect();
+    is_movable(module, value).then_some((inst.opcode, operands))
+}
+
 /// The sides of a product that sums up over rows which both of them have.
 fn product(
-    follower: &mut impl Sides,
+    tracer: &mut impl Tracing,
     module: &Module,
     product: InstructionId,
     [left, right]: [Value; 2],
@@ -101,7 +108,7 @@ fn product(
     let pairs = contracted(module.instruction(product))?;
     let rows = |value: Value, dim: usize| (value, Form::Block(dim, Rows::IDENTITY));
     let mut pairs = pairs.into_iter().map(|(lhs, rhs)| [rows(left, lhs), rows(right, rhs)]);
-    pairs.find(|sides| sides.iter().all(|&side| follower.could_make(module, side, roles))).map(Vec::from)
+    pairs.find(|sides| sides.iter().all(|&side| tracer.could_make(module, side, roles))).map(Vec::from)
 }
 
 /// Whether an instruction of a sum is the sum of the same of its parts, rounding aside. One that rounds to fewer bits rounds each part, as micro-batches by hand do.

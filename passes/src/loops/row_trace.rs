@@ -9,13 +9,13 @@ use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 
 use super::row_form::{FindLoops, Form, Node, Nodes, Role, RowLoop, Trace, is_movable, is_read_as, state_element};
-use super::row_sums::{self, Sides};
+use super::row_sums::{self, Tracing};
 use super::stacks::Stacks;
-use crate::flow::{Frames, OperandFlow, Rows, Value, is_zeros, producer, pull};
+use crate::flow::{Frames, OperandFlow, Rows, Value, first_array, is_zeros, pull, result_of};
 
 /// Follows results of a computation of a loop. It does not keep the module, of which all that it is asked must be the same.
 #[derive(Default, Debug)]
-pub(crate) struct Follower {
+pub(crate) struct Tracer {
     frames: Frames,
     /// Rows of the loop.
     pub(super) extent: i64,
@@ -25,7 +25,7 @@ pub(crate) struct Follower {
     inner: Option<Box<dyn FindLoops>>,
 }
 
-impl Follower {
+impl Tracer {
     /// For the body of a loop.
     pub(super) fn of(module: &Module, looping: InstructionId, inner: Box<dyn FindLoops>) -> Self {
         let found = Stacks::of(module, looping);
@@ -96,8 +96,8 @@ impl Follower {
         let mut at = total;
         loop {
             let parts = nodes.get(&at)?;
-            let next = match (parts.as_slice(), producer(module, at.0.inst).1) {
-                (&[inside @ (_, Form::Loop(..))], Some(index)) => nodes.get(&inside)?.get(usize::try_from(index).ok()?),
+            let next = match (parts.as_slice(), result_of(module, at.0.inst)) {
+                (&[inside @ (_, Form::Loop(..))], Some((_, element))) => nodes.get(&inside)?.get(element),
                 _ => parts.iter().find(|(_, form)| *form == Form::Total),
             };
             match next {
@@ -109,17 +109,24 @@ impl Follower {
     fn inner_loop(&self, module: &Module, looping: InstructionId, element: usize, dim: usize) -> Option<Arc<RowLoop>> {
         self.inner.as_ref()?.find(module, looping, element, dim)
     }
-    /// A loop inside, as it is where an element of its state is cut.
-    fn inner(&self, module: &Module, looping: InstructionId, element: usize, dim: usize) -> Option<Node> {
-        let inner = self.inner_loop(module, looping, element, dim)?;
-        let start = module.instruction(inner.starts[element]).array()?;
+    /// A loop inside, of which an element of the state is cut in a dimension. It is named by the first element that is cut, so that all who ask for it mean the same.
+    fn inner(
+        &self,
+        module: &Module,
+        looping: InstructionId,
+        element: usize,
+        dim: usize,
+    ) -> Option<(Form, Arc<RowLoop>)> {
+        let found = self.inner_loop(module, looping, element, dim)?;
         let is_cut = |(at, role): (usize, &Role)| match role {
-            Role::Cut(dim) => Some(Form::Loop(at, *dim)),
+            Role::Cut(dim) => Some((at, *dim)),
             Role::Whole | Role::Sum => None,
         };
-        let form = inner.roles().iter().enumerate().find_map(is_cut)?;
-        let value = Value { inst: looping, frame: 0 };
-        (start.dims.get(dim) == Some(&self.extent)).then_some((value, form))
+        let (first, at) = found.roles().iter().enumerate().find_map(is_cut)?;
+        let inner = self.inner_loop(module, looping, first, at)?;
+        let rows = module.instruction(inner.starts[element]).array()?.dims.get(dim).copied();
+        let is_meant = inner.roles()[element] == Role::Cut(dim) && rows == Some(self.extent);
+        is_meant.then_some((Form::Loop(first, at), inner))
     }
     /// What a loop inside starts from.
     fn starts(&mut self, module: &Module, value: Value, (element, dim): (usize, usize)) -> Option<Vec<Node>> {
@@ -153,6 +160,11 @@ impl Follower {
                 nodes.insert(node, parts);
                 continue;
             }
+            if let (value, Form::Block(dim, rows)) = node
+                && !self.covers(module, value, dim, rows)
+            {
+                return None;
+            }
             let parts = match node.1 {
                 Form::Sum => row_sums::parts(self, module, node.0, roles)?,
                 Form::Total => row_sums::total(self, module, node.0, roles)?,
@@ -170,6 +182,11 @@ impl Follower {
     }
     fn role(module: &Module, value: Value, roles: &[Role]) -> Option<Role> {
         state_element(module, value).and_then(|element| roles.get(element)).copied()
+    }
+    /// Whether the rows of all blocks together are all rows of a value: a part of them would be summed up, or read, as often as there are blocks.
+    fn covers(&self, module: &Module, value: Value, dim: usize, rows: Rows) -> bool {
+        let array = first_array(&module.instruction(value.inst).shape);
+        array.and_then(|array| array.dims.get(dim)).is_some_and(|&size| rows.covers(self.extent, size))
     }
     /// Whether a value has as many rows in a dimension as the loop.
     pub(super) fn fits(&self, module: &Module, value: Value, dim: usize) -> bool {
@@ -189,7 +206,7 @@ impl Follower {
             let below = Value { inst: inst.operands[0], frame: value.frame };
             if let (Form::Block(dim, rows), Opcode::While) = (form, module.instruction(below.inst).opcode) {
                 let element = usize::try_from(inst.int(&AttrKey::Index)?).ok()?;
-                let (_, form) = self.inner(module, below.inst, element, dim).filter(|_| rows == Rows::IDENTITY)?;
+                let (form, _) = self.inner(module, below.inst, element, dim).filter(|_| rows == Rows::IDENTITY)?;
                 return Some(vec![(below, form)]);
             }
             return (module.instruction(below.inst).opcode != Opcode::Tuple).then(|| vec![(below, form)]);
@@ -217,7 +234,7 @@ impl Follower {
     }
 }
 
-impl Sides for Follower {
+impl Tracing for Tracer {
     fn is_stack(&self, element: usize) -> bool {
         self.stacks.contains(&element)
     }
@@ -245,14 +262,15 @@ impl Sides for Follower {
         nodes.keys().all(could)
     }
     fn sum_of_loop(&mut self, module: &Module, value: Value, roles: &[Role]) -> Option<(Node, bool)> {
-        let (looping, element) = producer(module, value.inst);
-        let element = usize::try_from(element?).ok().filter(|_| module.instruction(looping).opcode == Opcode::While)?;
+        let (looping, element) = result_of(module, value.inst)?;
+        if module.instruction(looping).opcode != Opcode::While {
+            return None;
+        }
         let start = module.instruction(*module.instruction(looping).operands.first()?);
         for (at, &operand) in start.operands.iter().enumerate() {
             let rank = module.instruction(operand).array().map_or(0, |array| array.dims.len());
             for dim in 0..rank {
-                let Some((_, form)) = self.inner(module, looping, at, dim) else { continue };
-                let inner = self.inner_loop(module, looping, at, dim)?;
+                let Some((form, inner)) = self.inner(module, looping, at, dim) else { continue };
                 let begins = self.frames.resolve(module, operand, value.frame);
                 let rows = (begins, Form::Block(dim, Rows::IDENTITY));
                 if inner.roles()[element] == Role::Sum && self.could_make(module, rows, roles) {

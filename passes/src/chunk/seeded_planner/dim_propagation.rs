@@ -10,7 +10,7 @@ use hlo_ir::{AttrKey, InstructionId, Opcode, ScatterDims};
 
 use super::graph::{Graph, carried};
 use crate::chunk::sink::{Kind, Sink, contracted_with, grade_of};
-use crate::flow::{OperandFlow, Rows, exactness_on_blocks, is_product, producer, pull};
+use crate::flow::{OperandFlow, Rows, exactness_on_blocks, is_product, pull, result_of};
 use crate::loops::{Role, RowLoop};
 use crate::{Context, Grade};
 
@@ -83,8 +83,8 @@ impl<'a, 'm> Flow<'a, 'm> {
     }
     /// The loop over independent rows that makes a value, cut in a dimension.
     fn loop_of(&self, value: InstructionId, dim: usize) -> Option<Arc<RowLoop>> {
-        let (op, element) = producer(self.graph.module, value);
-        self.row_loop(op, usize::try_from(element?).ok()?, dim)
+        let (op, element) = result_of(self.graph.module, value)?;
+        self.row_loop(op, element, dim)
     }
     /// A loop over independent rows, of which an element is cut in a dimension. Results that do not depend on the rows are still read from the loop as it is, of
     /// which nothing else stays, unless sums are taken from it.
@@ -107,10 +107,7 @@ impl<'a, 'm> Flow<'a, 'm> {
         };
         self.meets_loops.set(self.meets_loops.get() || (found.is_none() && stands_for_loop));
         let found = found.filter(|row_loop| {
-            let role = |&result: &InstructionId| {
-                let element = producer(module, result).1.and_then(|element| usize::try_from(element).ok());
-                element.map(|element| row_loop.roles()[element])
-            };
+            let role = |&result| result_of(module, result).map(|(_, element)| row_loop.roles()[element]);
             let results = self.graph.results(op);
             let sums = row_loop.sums().next().is_some();
             let may_sum = grade_of(module, row_loop) <= self.context.options.exactness && apart;
@@ -128,11 +125,7 @@ impl<'a, 'm> Flow<'a, 'm> {
             return results.map(|&result| (result, cut)).collect();
         };
         let of_loop = |&result: &InstructionId| {
-            let element = producer(self.graph.module, result).1.and_then(|element| usize::try_from(element).ok())?;
-            match row_loop.roles()[element] {
-                Role::Cut(dim) => Some((result, Cut { dim, ..cut })),
-                Role::Whole | Role::Sum => None,
-            }
+            row_loop.cut_of(self.graph.module, result).map(|dim| (result, Cut { dim, ..cut }))
         };
         results.filter_map(of_loop).collect()
     }
@@ -258,11 +251,7 @@ impl<'a, 'm> Flow<'a, 'm> {
     ) {
         let Some(row_loop) = self.row_loop(user, number, cut.dim).filter(|_| self.may_move(user)) else { return };
         let result = |&result: &InstructionId| {
-            let element = producer(self.graph.module, result).1.and_then(|element| usize::try_from(element).ok())?;
-            match row_loop.roles()[element] {
-                Role::Cut(dim) => Some((result, Cut { dim, ..cut })),
-                Role::Whole | Role::Sum => None,
-            }
+            row_loop.cut_of(self.graph.module, result).map(|dim| (result, Cut { dim, ..cut }))
         };
         match self.graph.results(user).iter().find_map(result) {
             Some(result) => work.push(result),
