@@ -88,6 +88,7 @@ mod plan;
 mod planned;
 mod read;
 mod region;
+mod row_order;
 mod savings;
 mod seeded_planner;
 mod sharding;

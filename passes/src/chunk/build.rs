@@ -22,6 +22,7 @@ use super::faithful::guarded;
 use super::planned::Planned;
 use super::region::{Region, Source, is_constant};
 use super::sink::{Kind, Sink, Sum, Term};
+use super::row_order::reordered;
 use super::size::BlockSize;
 use crate::flow::{Value, is_zeros, result_of};
 use crate::recompute::insertion_point::{metadata, number};
@@ -317,7 +318,9 @@ impl Builder<'_> {
         at: At,
         len: i64,
     ) -> Emitter<'e> {
+        let is_gpu = self.target == Target::Gpu;
         Emitter {
+            reordered: if is_gpu { reordered(self.module, region) } else { IndexSet::default() },
             for_cpu: self.target == Target::Cpu && !self.module.is_partitioned(),
             module: self.module,
             region,

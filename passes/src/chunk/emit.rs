@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::hash::IndexMap;
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
 
@@ -43,6 +43,8 @@ pub(super) struct Emitter<'a> {
     pub(super) memory: Memory,
     /// Whether XLA:CPU takes the loop for one device: blocks of `bf16` are read and written as integers, convolutions have its library's order.
     pub(super) for_cpu: bool,
+    /// Blocks of arrays of which XLA:GPU would copy all into another order: see [`super::row_order`].
+    pub(super) reordered: IndexSet<Block>,
     /// Metadata for instructions without a counterpart in the original.
     pub(super) metadata: Option<Attribute>,
     pub(super) done: Emitted,

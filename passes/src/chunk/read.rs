@@ -20,6 +20,11 @@ impl Emitter<'_> {
             let start = block.rows.start(row, self.len);
             return self.read(block, block.value, |memory, shape| rows(memory, shape, block.dim, start));
         }
+        if self.reordered.contains(&block)
+            && let Some(read) = self.read_of_matrix(block)
+        {
+            return read;
+        }
         let rank = self.module.instruction(block.value.inst).array().map_or(0, ArrayShape::rank);
         let starts = self.starts_at(block.rows, block.dim, rank);
         self.read(block, block.value, |memory, shape| sliced(memory, shape, &starts))
