@@ -1,15 +1,15 @@
 //! `chunk`: loops over time or layers whose rows are independent, cut into blocks of rows with all that happens between them, and sums over the rows that go on
 //! from block to block (micro-batches).
 //!
-//! Pins `passes/src/chunk.rs`, `passes/src/chunk/seeded_planner/loop_price.rs`, `passes/src/loops.rs`, `passes/src/loops/row_form.rs`,
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/row_order.rs`, `passes/src/chunk/seeded_planner/loop_price.rs`, `passes/src/loops.rs`, `passes/src/loops/row_form.rs`,
 //! `passes/src/loops/row_loop.rs`, `passes/src/loops/row_sums.rs`, `passes/src/loops/row_trace.rs`.
 
 mod chunking;
 mod common;
 mod interpreter;
 
-use hlo_ir::{Module, Opcode, text, verify};
-use hlo_memory::Bytes;
+use hlo_ir::{ArrayShape, Instruction, Module, Opcode, text, verify};
+use hlo_memory::{Bytes, Target};
 use hlo_passes::{Grade, Options};
 
 use chunking::assert_same_results;
@@ -22,7 +22,12 @@ const GRADIENT: &str = include_str!("scan_programs/gradient.hlo");
 
 /// What `chunk` offers where memory is short: the module behind each offer, and what is said of it.
 fn offered(module: &Module, exactness: Grade) -> Vec<(Module, String)> {
+    offered_for(Target::Cpu, module, exactness)
+}
+
+fn offered_for(target: Target, module: &Module, exactness: Grade) -> Vec<(Module, String)> {
     let options = Options {
+        target,
         chunk_bytes: Some(Bytes(1)),
         min_saving: Bytes(1),
         budget: Some(Bytes::ZERO),
@@ -60,6 +65,32 @@ fn a_whole_step_runs_in_blocks_of_rows() {
     assert!(found.iter().any(|offer| whole(offer) && is_one_loop(&offer.0)), "{found:?}");
     for (after, _) in &found {
         assert_same_results(&before, after, 1);
+    }
+}
+
+/// XLA:GPU would copy all examples into the order in which a loop wants its blocks of them, if it saw that they are blocks.
+#[test]
+fn examples_in_the_order_of_the_input_are_read_as_a_matrix_on_gpu() {
+    let examples_first = [
+        ("main (xs: s32[5,6,4]", "main (examples: s32[6,5,4]"),
+        (
+            "  %xs = s32[5,6,4] parameter(0)",
+            "  %examples = s32[6,5,4] parameter(0)\n  %xs = s32[5,6,4] transpose(%examples), dimensions={1,0,2}",
+        ),
+    ];
+    let before = replaced(GRADIENT, &examples_first);
+    for (target, rank) in [(Target::Cpu, 3), (Target::Gpu, 2)] {
+        let in_rows = |(after, note): &(Module, String)| note.starts_with("6 blocks of 1 rows") && is_one_loop(after);
+        let (after, _) = offered_for(target, &before, Grade::Bitwise).into_iter().find(in_rows).expect("it is offered");
+        let mut transposed = after.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::Transpose);
+        let (_, transpose) = transposed.next().expect("the loop wants the steps first");
+        let below = |id| match after.instruction(id) {
+            Instruction { opcode: Opcode::Reshape, operands, .. } => operands[0],
+            _ => id,
+        };
+        let read = after.instruction(below(transpose.operands[0]));
+        assert_eq!((read.opcode, read.array().map(ArrayShape::rank)), (Opcode::DynamicSlice, Some(rank)));
+        assert_same_results(&before, &after, 1);
     }
 }
 

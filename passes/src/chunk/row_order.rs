@@ -7,7 +7,7 @@
 //! Source: `LayoutAssignment::PropagateOperandConstraint`, `ChooseOperandLayoutFromOutputLayout` (xla/service/layout_assignment.cc),
 //! `GpuLayoutAssignment::AddDotBackendConstraints` (xla/service/gpu/transforms/layout_assignment.cc).
 
-// Tests: `passes/tests/chunk_targets.rs`.
+// Tests: `passes/tests/chunk_loops.rs`.
 
 use crate::hash::IndexSet;
 use hlo_ir::{ArrayShape, AttrKey, InstructionId, Module, Opcode};
