@@ -19,6 +19,7 @@
 
 mod combine;
 mod copies;
+mod copy_fusion;
 mod dce;
 mod donors;
 mod front;
@@ -121,6 +122,7 @@ const DEVICE_STAGES: &[fn(&mut Graph, Target)] = &[
     |graph, _| front::clean_up(graph),
     |graph, _| donors::run(graph),
     |graph, _| copies::run(graph),
+    copy_fusion::run_for,
     |graph, _| hoist::run(graph),
     tiles::run,
 ];

@@ -20,6 +20,7 @@ mod replay;
 mod restarts;
 mod speed;
 mod steps;
+mod take_back;
 mod time;
 mod trial_cache;
 

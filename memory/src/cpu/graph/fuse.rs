@@ -155,6 +155,24 @@ impl Graph {
         }
     }
 
+    /// Lets a fusion also write what `copy`, a copy of its only result or its first, would copy.
+    ///
+    /// Source: `CopyFusion::DoCopyFusion` (xla/service/gpu/transforms/copy_fusion.cc).
+    pub(crate) fn copy_beside(&mut self, fusion: InstructionId, copy: InstructionId) {
+        self.make_several(fusion);
+        let body = self.fused(fusion).expect("a fusion has a body");
+        let root = self.root(body);
+        let mut inner = self.copied(copy);
+        inner.operands = [self.operand(root, 0)].into_iter().collect();
+        let inner = self.add(body, inner);
+        self.stems_from(inner, copy);
+        let number = self.operands(root).len();
+        self.append_operand(root, inner);
+        self.set_shape_of_results(fusion);
+        let element = self.element_of(fusion, number, copy);
+        self.replace(copy, element);
+    }
+
     /// Lets a fusion return a tuple of one result, unless it returns several.
     fn make_several(&mut self, fusion: InstructionId) {
         let body = self.fused(fusion).expect("a fusion has a body");

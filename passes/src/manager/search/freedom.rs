@@ -106,6 +106,8 @@ impl Search<'_> {
         let mut lowest: Option<(Bytes, Recording)> = None;
         let mut is_there = true;
         let mut order_counts = true;
+        // The time of the end that meets the budget.
+        let mut met: Option<f64> = None;
         for freedom in self.ladder()? {
             let is_other_order = freedom.recomputes_first && !freedom.spending.is_least();
             if is_other_order && !order_counts {
@@ -121,16 +123,24 @@ impl Search<'_> {
             }
             self.trials_left = trials;
             order_counts = self.descend_with(freedom)?;
+            self.take_back(&start)?;
             let end = self.now.total;
             // Where loops end as low, but for a hundredth, no value is computed again in their place.
             let margin = |other: Bytes| Bytes(if freedom.recomputes_first { other.get() / NEGLIGIBLE } else { 0 });
             let is_lower = |other: Bytes| end + margin(other) < other;
             let is_better = |other: Bytes| is_lower(other) || end == other && self.keeps_sums_whole();
-            is_there = self.fits() || lowest.as_ref().is_none_or(|(other, _)| is_better(*other));
+            is_there = match met {
+                Some(time) => self.fits() && self.time().is_some_and(|own| own < time),
+                None => self.fits() || lowest.as_ref().is_none_or(|(other, _)| is_better(*other)),
+            };
             if is_there {
                 lowest = Some((end, self.recorded()));
+                met = self.time().filter(|_| self.fits());
             }
-            if self.fits() || self.options.goal().is_none() && !is_far(&self.now) {
+            // What meets a budget at the price of time may take less of it on another way.
+            let may_be_faster = freedom.spending == Spending::LeastFromLowest && met.is_some();
+            let is_settled = self.fits() || met.is_some() || self.options.goal().is_none() && !is_far(&self.now);
+            if is_settled && !may_be_faster {
                 break;
             }
         }

@@ -42,6 +42,10 @@ impl Recording {
     pub const fn is_empty(&self) -> bool {
         self.made.is_empty()
     }
+    /// The changes made since a search was there.
+    pub(super) fn since(&self, start: &Checkpoint) -> impl Iterator<Item = &Made> {
+        self.made[start.step_count()..].iter()
+    }
 }
 
 impl Search<'_> {
@@ -73,7 +77,7 @@ impl Search<'_> {
     /// Makes the changes again that led to an end, which the search began at `start` or before.
     pub(super) fn back_to_end(&mut self, start: &Checkpoint, recording: &Recording) -> Result<(), RunError> {
         self.back_to(start);
-        for made in &recording.made[start.step_count()..] {
+        for made in recording.since(start) {
             self.put_back([made.clone()])?;
             self.statistics.passes[made.pass].made += 1;
             self.observer.applied(self.steps.len(), &made.rewrite, self.module);

@@ -34,6 +34,11 @@ impl Search<'_> {
         slowdown(self.estimator, self.module, self.seconds_before).filter(|slowdown| *slowdown > most)
     }
 
+    /// Seconds that the module takes as it is now, where that is asked for and known.
+    pub(super) fn time(&self) -> Option<f64> {
+        if self.asks_for_time() { self.estimator.seconds(self.module) } else { None }
+    }
+
     /// Whether a budget may take time, and how much is known. On CPU only the passes that compute again are timed.
     pub(super) fn asks_for_time(&self) -> bool {
         let asks = self.options.budget.is_some() && self.options.objective != Objective::Memory;
