@@ -17,9 +17,10 @@
 //! fused into the first user and needs no memory of its own. XLA:GPU and XLA:TPU schedule with barriers, so an `opt-barrier` of `%w` and `%x` stands in its
 //! place there, which moves nothing.
 //!
-//! Three places are looked at, each as one change. *Weights*: an operand of a `dot` that is widened, computed from parameters, or sharded
+//! Four places are looked at, each as one change. *Weights*: an operand of a `dot` that is widened, computed from parameters, or sharded
 //! waits for the other operand. *Recomputation*, on XLA:CPU: the large value behind an `opt-barrier` waits for the latest value in it. *Copies*: of
-//! independent pieces of the same work, each waits for the one before.
+//! independent pieces of the same work, each waits for the one before. *Starts*: the zeros that a loop writes over wait for what else it starts from; equal
+//! zeros of several loops are otherwise made at once.
 //!
 //! Sound because a `select` or a barrier forwards every bit, and because a value is never tied to something computed from it. Grade: bitwise. It is
 //! hlo-exact where the tie comes between a float product and a sum, or reads a product or a scatter into zeros that a sum takes in: there the
@@ -32,6 +33,7 @@
 
 mod copies;
 mod recompute;
+mod starts;
 mod weights;
 
 use hlo_ir::arena::SideTable;
@@ -63,7 +65,8 @@ impl Pass for Tie {
         let computations = crate::roll::running(context.module);
         let isomorphism = crate::roll::Isomorphism::new(context.module);
         let all = computations.into_iter().flat_map(|computation| {
-            let found = [weights::find(context, computation), recompute::find(context, computation)];
+            let ways = [weights::find, recompute::find, starts::find];
+            let found = ways.map(|find| find(context, computation));
             found.into_iter().flatten().chain(copies::find(context, &isomorphism, computation))
         });
         all.filter(|finding| finding.wasted >= context.options.min_saving && finding.wasted > Bytes::ZERO).collect()

@@ -33,6 +33,17 @@ pub(crate) fn can_tie(module: &Module, id: InstructionId) -> bool {
     array.is_some_and(|array| !array.is_dynamic() && !array.element_type.is_complex())
 }
 
+/// A number that a value is not, if it is a constant: of two equal ones XLA's front end takes either, whatever the predicate.
+fn other_than(inst: &Instruction) -> &'static str {
+    let element = inst.array().map_or(ElementType::Pred, |array| array.element_type);
+    let is_zero = inst.literal().is_some_and(|text| matches!(text.trim(), "0" | "0.0" | "false"));
+    match element {
+        ElementType::Pred if is_zero => "true",
+        _ if is_zero => "1",
+        _ => element.zero(),
+    }
+}
+
 /// Adds ties to one computation.
 pub(crate) struct Ties<'a> {
     module: &'a Module,
@@ -75,9 +86,9 @@ impl<'a> Ties<'a> {
             None => shape.clone(),
         };
         let never = self.spread(to, never, mask_shape);
-        let zero = self.constant(to, element, element.zero());
-        let zero = self.spread(to, zero, shape.clone());
-        Instruction::new("", shape, Opcode::Select, [never, zero, value])
+        let other = self.constant(to, element, other_than(inst));
+        let other = self.spread(to, other, shape.clone());
+        Instruction::new("", shape, Opcode::Select, [never, other, value])
     }
     fn behind_barrier(&mut self, value: InstructionId, after: InstructionId) -> Instruction {
         let inst = self.module.instruction(value);
