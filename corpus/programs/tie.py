@@ -53,25 +53,6 @@ def independent_sorts(pieces, rows):
     return medians, tuple(shape((rows,)) for _ in range(pieces))
 
 
-@twins("tie", "fires-starts", big=dict(layers=3, steps=1 << 14, width=2048), small=dict(layers=3, steps=7, width=5))
-def recurrences_in_a_row(layers, steps, width):
-    # Each layer needs all steps of the one before, and none but those: one stack at a time is enough.
-    def layer(x, w):
-        def step(x, _):
-            y = jnp.tanh(w @ x)
-            return y, y
-
-        _, ys = jax.lax.scan(step, x, None, length=steps)
-        return jnp.max(ys, 0)
-
-    def net(x, *ws):
-        for w in ws:
-            x = layer(x, w)
-        return x
-
-    return net, (shape((width,)), *[shape((width, width)) for _ in range(layers)])
-
-
 @program("tie", "fires-gathered-weights", devices=8, layers=4, width=2048, rows=4096)
 def gathered_weights(layers, width, rows):
     # Every device gathers all weights before the first product.

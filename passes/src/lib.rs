@@ -24,6 +24,7 @@ mod kernel_functions;
 pub mod loop_checkpoints;
 pub mod loop_inputs;
 pub mod loop_residuals;
+pub mod loop_starts;
 mod loops;
 pub mod machine;
 pub mod manager;
@@ -75,6 +76,7 @@ fn registry() -> Vec<Box<dyn Pass>> {
         Box::new(roll::Roll),
         // Behind roll: a loop also makes the module smaller.
         Box::new(tie::Tie),
+        Box::new(loop_starts::LoopStarts),
         // Behind the loops: where those gain as much, the values stay as the program has them.
         Box::new(own_slice::OwnSlice),
         // Changes nothing: it only speaks.

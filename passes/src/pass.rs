@@ -328,6 +328,11 @@ pub trait Pass {
     fn recomputes(&self) -> bool {
         false
     }
+    /// Whether it is asked when all others are done: what it makes keeps them from seeing what they look for. Nearly every program has something for it to try,
+    /// so what would bring nothing leaves no remark.
+    fn comes_last(&self) -> bool {
+        false
+    }
     /// Whether the search asks for the time of what it makes, since it computes values again.
     fn is_timed(&self) -> bool {
         self.recomputes()

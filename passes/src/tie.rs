@@ -17,10 +17,9 @@
 //! fused into the first user and needs no memory of its own. XLA:GPU and XLA:TPU schedule with barriers, so an `opt-barrier` of `%w` and `%x` stands in its
 //! place there, which moves nothing.
 //!
-//! Four places are looked at, each as one change. *Weights*: an operand of a `dot` that is widened, computed from parameters, or sharded
+//! Three places are looked at, each as one change. *Weights*: an operand of a `dot` that is widened, computed from parameters, or sharded
 //! waits for the other operand. *Recomputation*, on XLA:CPU: the large value behind an `opt-barrier` waits for the latest value in it. *Copies*: of
-//! independent pieces of the same work, each waits for the one before. *Starts*: the zeros that a loop writes over wait for what else it starts from; equal
-//! zeros of several loops are otherwise made at once.
+//! independent pieces of the same work, each waits for the one before.
 //!
 //! Sound because a `select` or a barrier forwards every bit, and because a value is never tied to something computed from it. Grade: bitwise. It is
 //! hlo-exact where the tie comes between a float product and a sum, or reads a product or a scatter into zeros that a sum takes in: there the
@@ -33,15 +32,11 @@
 
 mod copies;
 mod recompute;
-mod starts;
 mod weights;
 
-use hlo_ir::arena::SideTable;
-use hlo_ir::{ComputationId, InstructionId, Module};
-use hlo_memory::{Bytes, size};
+use hlo_memory::Bytes;
 
-use crate::recompute::tie::Ties;
-use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
+use crate::{Context, Finding, Pass, PassKind};
 
 /// The pass; see the module's text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,49 +60,9 @@ impl Pass for Tie {
         let computations = crate::roll::running(context.module);
         let isomorphism = crate::roll::Isomorphism::new(context.module);
         let all = computations.into_iter().flat_map(|computation| {
-            let ways = [weights::find, recompute::find, starts::find];
-            let found = ways.map(|find| find(context, computation));
+            let found = [weights::find(context, computation), recompute::find(context, computation)];
             found.into_iter().flatten().chain(copies::find(context, &isomorphism, computation))
         });
         all.filter(|finding| finding.wasted >= context.options.min_saving && finding.wasted > Bytes::ZERO).collect()
     }
-}
-
-/// A finding that applies these ties.
-fn finding(context: &Context<'_>, instruction: InstructionId, wasted: Bytes, ties: Ties<'_>, note: String) -> Finding {
-    let grade = if ties.may_contract(context.users) { Grade::HloExact } else { Grade::Bitwise };
-    let condition = Condition {
-        text: "no value is tied to something computed from it, and the tie forwards every bit".to_owned(),
-        discharged_by: "structure",
-    };
-    let outcome = Outcome::Rewrite { patch: ties.patch, note, conditions: vec![condition] };
-    Finding { instruction, grade, wasted, outcome }
-}
-
-/// Bytes of a value; a tuple counts as nothing.
-fn bytes(module: &Module, id: InstructionId) -> Bytes {
-    match module.instruction(id).array() {
-        Some(_) => size::shape_size(module.shape(id)).unwrap_or_default(),
-        None => Bytes::ZERO,
-    }
-}
-
-/// Values that are computed from constants only.
-fn constants(module: &Module, computation: ComputationId) -> SideTable<InstructionId, bool> {
-    let mut constant = SideTable::new(false);
-    for (id, inst) in module.instructions_of(computation) {
-        let free = inst.parameter_number().is_none() && inst.called_computations().next().is_none();
-        let pure = free && !hlo_ir::edit::has_side_effect(module, id);
-        constant.set(id, pure && inst.operands.iter().all(|&operand| constant[operand]));
-    }
-    constant
-}
-
-/// Where each instruction stands.
-fn positions(module: &Module, computation: ComputationId) -> SideTable<InstructionId, usize> {
-    let mut position = SideTable::new(0);
-    for (number, &id) in module.computation(computation).instructions.iter().enumerate() {
-        position.set(id, number);
-    }
-    position
 }

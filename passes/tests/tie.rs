@@ -9,7 +9,7 @@ mod common;
 use std::fmt::Write as _;
 
 use hlo_ir::graph::Users;
-use hlo_ir::{Module, Opcode, text, verify};
+use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::tie::Tie;
 use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
@@ -265,35 +265,4 @@ fn summed_products(last: &str, product: &str) -> Vec<Grade> {
     let found = find(&module, Target::Cpu);
     let rewrites = found.iter().filter(|finding| matches!(finding.outcome, Outcome::Rewrite { .. }));
     rewrites.map(|finding| finding.grade).collect::<Vec<_>>()
-}
-
-/// Recurrences of which each goes through all steps of the one before.
-const RECURRENCES: &str = include_str!("../../corpus/tie-small/fires-starts.before.hlo");
-
-#[test]
-fn what_a_loop_writes_over_waits_for_what_else_it_starts_from() {
-    for (target, opcode) in [(Target::Cpu, " select("), (Target::Gpu, " opt-barrier(")] {
-        let mut module = common::parse(RECURRENCES);
-        let [Finding { outcome: Outcome::Rewrite { patch, .. }, grade, .. }] = &find(&module, target)[..] else {
-            panic!("there is one place")
-        };
-        assert_eq!(*grade, Grade::Bitwise);
-        patch.clone().apply(&mut module).expect("the patch fits");
-        assert_eq!(verify::verify(&module), []);
-        let after = text::print(&module);
-        assert_eq!(after.matches(opcode).count(), 2, "the first loop starts from inputs alone: {after}");
-        assert!(find(&module, target).is_empty(), "it waits already");
-    }
-    assert!(find(&common::parse(RECURRENCES), Target::Tpu).is_empty(), "XLA:TPU makes zeros for each loop");
-}
-
-/// Of two equal numbers XLA's front end takes one, whatever the predicate says, and the zeros would wait no longer.
-#[test]
-fn zeros_are_told_apart_from_what_stands_in_for_them() {
-    let mut module = common::parse(RECURRENCES);
-    assert_eq!(tied(&mut module), 1);
-    for (_, select) in module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::Select) {
-        let [instead, zero] = [1, 2].map(|at| module.instruction(select.operands[at]).literal().map(str::trim));
-        assert_eq!((instead, zero), (Some("1"), Some("0")));
-    }
 }

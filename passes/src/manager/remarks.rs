@@ -68,8 +68,9 @@ fn missed(search: &Search<'_>, candidate: &Candidate) -> Option<Remark> {
         Outcome::Rewrite { .. } if search.is_cut_short() => return None,
         Outcome::Rewrite { note, .. } => {
             let (code, message) = untaken(search, candidate, note);
-            if code == "no-gain" && search.passes[candidate.pass].recomputes() {
-                // There is something to compute again in nearly every program. Who holds what is left is said for each buffer.
+            let pass = &search.passes[candidate.pass];
+            if code == "no-gain" && (pass.recomputes() || pass.comes_last()) {
+                // There is something for these passes to try in nearly every program. Who holds what is left is said for each buffer.
                 return None;
             }
             (code, message, finding.wasted)

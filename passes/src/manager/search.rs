@@ -45,6 +45,7 @@ use crate::{Grade, Options, Outcome, Pass, PassKind, bounds};
 use candidate_order::PastSavings;
 use freedom::{Freedom, Spending};
 use libraries::KnownLibraries;
+use recompute::Asked;
 pub use replay::Recording;
 use restarts::{Checkpoint, Restarts};
 use speed::Stage;
@@ -70,8 +71,8 @@ pub(super) struct Search<'a> {
     pub(super) told: Options,
     /// Whether rewrites may compute large values again: all others were found.
     pub(super) repeats: bool,
-    /// Whether passes that compute values again outside of loops are asked.
-    recomputes: bool,
+    /// Which passes are asked.
+    asked: Asked,
     /// How much run time the budget is worth at a time.
     spending: Spending,
     pub(super) estimator: &'a Memoized<'a>,
@@ -146,7 +147,7 @@ impl<'a> Search<'a> {
             options,
             told: Freedom::full(options, false).of(options),
             repeats: false,
-            recomputes: false,
+            asked: Asked::Others,
             spending: Spending::Nothing,
             estimator,
             observer,
@@ -246,6 +247,7 @@ impl<'a> Search<'a> {
         if self.allow_recomputation()? {
             self.descend()?;
         }
+        self.descend_with_last()?;
         self.keep_what_counts(&start);
         self.stage = Stage::Settled;
         self.speed_up().map(|_| ())

@@ -4,6 +4,7 @@
 //! barrier moves no data. XLA:CPU removes them before it schedules, so that a `select` stands there, by a predicate that is never true.
 
 use crate::hash::IndexMap;
+use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::module::Payload;
@@ -12,10 +13,11 @@ use hlo_ir::{
     AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape,
     attribute::SliceDim,
 };
-use hlo_memory::Target;
+use hlo_memory::{Bytes, Target, size};
 
 use crate::flow::{feeds_sum, is_rounded};
 use crate::roll::fp_contraction;
+use crate::{Condition, Context, Finding, Grade, Outcome};
 
 /// Whether something can wait for this value: an array with elements that have bits.
 pub(crate) fn can_wait_for(module: &Module, id: InstructionId) -> bool {
@@ -173,4 +175,49 @@ impl<'a> Ties<'a> {
         let spread = Instruction::new("tie_spread", shape, Opcode::Broadcast, [scalar]);
         self.patch.add(to, spread.with(Attribute::ints(AttrKey::Dimensions, [])))
     }
+}
+
+/// A finding that applies these ties.
+pub(crate) fn finding(
+    context: &Context<'_>,
+    instruction: InstructionId,
+    wasted: Bytes,
+    ties: Ties<'_>,
+    note: String,
+) -> Finding {
+    let grade = if ties.may_contract(context.users) { Grade::HloExact } else { Grade::Bitwise };
+    let condition = Condition {
+        text: "no value is tied to something computed from it, and the tie forwards every bit".to_owned(),
+        discharged_by: "structure",
+    };
+    let outcome = Outcome::Rewrite { patch: ties.patch, note, conditions: vec![condition] };
+    Finding { instruction, grade, wasted, outcome }
+}
+
+/// Bytes of a value; a tuple counts as nothing.
+pub(crate) fn bytes(module: &Module, id: InstructionId) -> Bytes {
+    match module.instruction(id).array() {
+        Some(_) => size::shape_size(module.shape(id)).unwrap_or_default(),
+        None => Bytes::ZERO,
+    }
+}
+
+/// Values that are computed from constants only.
+pub(crate) fn constants(module: &Module, computation: ComputationId) -> SideTable<InstructionId, bool> {
+    let mut constant = SideTable::new(false);
+    for (id, inst) in module.instructions_of(computation) {
+        let free = inst.parameter_number().is_none() && inst.called_computations().next().is_none();
+        let pure = free && !hlo_ir::edit::has_side_effect(module, id);
+        constant.set(id, pure && inst.operands.iter().all(|&operand| constant[operand]));
+    }
+    constant
+}
+
+/// Where each instruction stands.
+pub(crate) fn positions(module: &Module, computation: ComputationId) -> SideTable<InstructionId, usize> {
+    let mut position = SideTable::new(0);
+    for (number, &id) in module.computation(computation).instructions.iter().enumerate() {
+        position.set(id, number);
+    }
+    position
 }

@@ -5,9 +5,8 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};
 
-use super::{bytes, constants, finding};
 use crate::objective::MATTERS;
-use crate::recompute::tie::{Ties, can_tie, can_wait_for};
+use crate::recompute::tie::{Ties, bytes, can_tie, can_wait_for, constants, finding};
 use crate::roll::{ComputationHashes, Isomorphism, Repetition};
 use crate::{Context, Finding, Grade, Outcome};
 

@@ -3,8 +3,7 @@
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};
 
-use super::{bytes, constants, finding, positions};
-use crate::recompute::tie::{Ties, can_tie, can_wait_for};
+use crate::recompute::tie::{Ties, bytes, can_tie, can_wait_for, constants, finding, positions};
 use crate::{Context, Finding};
 
 /// One change that ties the large values of every barrier; `None` if no barrier joins an early and a late value.

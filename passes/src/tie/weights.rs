@@ -4,9 +4,8 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
-use super::{bytes, constants, finding};
 use crate::flow::is_product;
-use crate::recompute::tie::{Ties, can_tie, can_wait_for};
+use crate::recompute::tie::{Ties, bytes, can_tie, can_wait_for, constants, finding};
 use crate::{Context, Finding};
 
 /// A product whose operand `early` could wait for `late`.

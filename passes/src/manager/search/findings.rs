@@ -46,8 +46,8 @@ impl Search<'_> {
 
     /// What the passes of a kind that may be asked have to say.
     fn ask_kind(&mut self, kind: PassKind) -> Vec<Candidate> {
-        let recomputes = self.recomputes;
-        self.ask(|_, pass| pass.kind() == kind && (recomputes || !pass.recomputes()))
+        let asked = self.asked;
+        self.ask(|_, pass| pass.kind() == kind && asked.includes(pass))
     }
 
     /// Rewrites that passes offer where time counts: one of them may bring the peak into a budget too.

@@ -7,6 +7,7 @@ use hlo_memory::Bytes;
 
 use super::super::RunError;
 use super::Search;
+use super::recompute::Asked;
 use super::replay::Recording;
 use super::restarts::is_far;
 use crate::objective::NEGLIGIBLE;
@@ -168,6 +169,7 @@ impl Search<'_> {
         self.descend_with_repeats()?;
         let made_loops = self.made().count() > start.step_count();
         self.descend_with_recomputation()?;
+        self.descend_with_last()?;
         self.keep_what_counts(&start);
         self.clean_up()?;
         while self.speed_up()? {}
@@ -183,7 +185,8 @@ impl Search<'_> {
     pub(super) fn allow(&mut self, freedom: Freedom) {
         self.told = freedom.of(self.options);
         self.spending = freedom.spending;
-        (self.repeats, self.recomputes, self.limited) = (false, freedom.recomputes_first, false);
+        self.asked = if freedom.recomputes_first { Asked::Recomputing } else { Asked::Others };
+        (self.repeats, self.limited) = (false, false);
         self.findings.forget();
     }
 }

@@ -7,6 +7,29 @@
 use super::super::RunError;
 use super::{Candidate, Search, allowed};
 use crate::Outcome;
+use crate::Pass;
+
+/// Which passes are asked, the fewest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Asked {
+    /// Those that compute nothing again outside of loops, and leave what others look for.
+    Others,
+    /// Those too that compute values again outside of loops.
+    Recomputing,
+    /// All.
+    All,
+}
+
+impl Asked {
+    /// Whether a pass is among them.
+    pub(super) fn includes(self, pass: &dyn Pass) -> bool {
+        match self {
+            Self::Others => !pass.recomputes() && !pass.comes_last(),
+            Self::Recomputing => !pass.comes_last(),
+            Self::All => true,
+        }
+    }
+}
 
 impl Search<'_> {
     /// Goes on with values that are computed again outside of loops.
@@ -14,9 +37,20 @@ impl Search<'_> {
         if !self.fits() && self.allow_recomputation()? { self.descend_repeatedly() } else { Ok(()) }
     }
 
+    /// Goes on with what keeps passes from seeing what they look for.
+    pub(super) fn descend_with_last(&mut self) -> Result<(), RunError> {
+        if self.fits() || !self.passes.iter().any(|pass| pass.comes_last()) {
+            return Ok(());
+        }
+        self.asked = Asked::All;
+        self.findings.forget();
+        self.descend()
+    }
+
     /// Lets values be computed again outside of loops from now on. Whether that changes anything.
     pub(super) fn allow_recomputation(&mut self) -> Result<bool, RunError> {
-        let changes = !std::mem::replace(&mut self.recomputes, true) && self.could_recompute()?;
+        let changes = self.asked < Asked::Recomputing && self.could_recompute()?;
+        self.asked = self.asked.max(Asked::Recomputing);
         if changes {
             self.findings.forget();
         }
@@ -46,7 +80,7 @@ impl Search<'_> {
 
     /// What passes that compute values again cannot do, where they were not asked because none can do anything.
     pub(in super::super) fn refused_recomputation(&mut self) -> Vec<Candidate> {
-        if self.recomputes {
+        if self.asked >= Asked::Recomputing {
             return Vec::new();
         }
         let mut found = self.ask(|_, pass| pass.recomputes());

@@ -5,6 +5,7 @@ use hlo_memory::Estimate;
 
 use super::super::trial_record::Tried;
 use super::super::{RunError, RunReport};
+use super::recompute::Asked;
 use super::speed::Stage;
 use super::steps::Made;
 use super::{Checkpoint, Collect, Search};
@@ -25,7 +26,7 @@ struct End {
     /// What passes were told.
     told: Options,
     repeats: bool,
-    recomputes: bool,
+    asked: Asked,
     /// What was tried there.
     tried: Vec<Tried>,
     /// Whether a bound stopped the search.
@@ -55,7 +56,7 @@ impl Search<'_> {
             now: self.now.clone(),
             told: self.told.clone(),
             repeats: self.repeats,
-            recomputes: self.recomputes,
+            asked: self.asked,
             tried: self.tried_here(),
             limited: self.limited,
             stage: self.stage,
@@ -84,7 +85,7 @@ impl Search<'_> {
         }
         let Some(end) = recording.end.clone() else { return Ok(()) };
         self.findings.forget();
-        (self.now, self.told, self.repeats, self.recomputes) = (end.now, end.told, end.repeats, end.recomputes);
+        (self.now, self.told, self.repeats, self.asked) = (end.now, end.told, end.repeats, end.asked);
         (self.limited, self.stage) = (end.limited, end.stage);
         self.tried_again(end.tried);
         self.commit();
