@@ -202,7 +202,7 @@ impl Forms<'_> {
         if self.charge(&self.before, &first.report.before).is_some_and(|charge| charge <= budget) {
             return Ok(());
         }
-        let (input, mut form, mut told, mut missed) = (first.before().clone(), first, budget, false);
+        let (input, mut form, mut told, mut is_last) = (first.before().clone(), first, budget, false);
         for _ in 0..MOST_SEARCHES {
             let (estimate, text) = (form.report.after.clone(), form.text.clone());
             let bounds = Bounds { limit: self.request.options.bisect_limit, budget: Some(told) };
@@ -212,10 +212,10 @@ impl Forms<'_> {
             }
             // A search that misses what it is asked for ends where it stands: one for less may get further, a second one would not.
             let misses = self.request.options.peak(&estimate) > told;
-            if (misses && missed) || budget <= estimate.floor {
+            if (misses && is_last) || budget <= estimate.floor {
                 break;
             }
-            missed = misses;
+            is_last = misses;
             told = corrected(budget, charge, estimate.floor, self.request.options.peak(&estimate));
             form = self.search(&input, Bounds { budget: Some(told), ..bounds })?;
             if form.text == text {

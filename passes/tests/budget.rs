@@ -1,6 +1,6 @@
 //! What is done for a budget: no more than it takes, and what costs run time only where nothing else fits.
 //!
-//! Pins `passes/src/manager.rs`, `passes/src/objective.rs`.
+//! Pins `passes/src/manager.rs`, `passes/src/manager/search/take_back.rs`, `passes/src/objective.rs`.
 
 mod common;
 
@@ -150,4 +150,30 @@ fn equal_layers_are_computed_again_from_every_third() {
     assert!(report.before.total > Bytes(14 * LAYER) && report.after.total < Bytes(7 * LAYER + (2 << 20)));
     // One product for each of the nine layers in front of the last segment, but for the two that are kept because the next segment begins with them.
     assert_eq!(result.matches(" dot(").count() - LAYERS.matches(" dot(").count(), 7);
+}
+
+/// How many times as long as the input the fastest program takes that is found within so many MiB on a GPU.
+fn slowdown_within(program: &str, budget: u64) -> f64 {
+    let mut module = parse(program);
+    let (exactness, budget) = (Grade::Reassociate, Some(Bytes(budget << 20)));
+    let options = Options { exactness, budget, target: Target::Gpu, ..Options::default() };
+    let report = run(&mut module, &default_pipeline(), &options, &ModelEstimator { target: Target::Gpu });
+    let report = report.expect("it has an estimate");
+    assert!(options.peak(&report.after) <= budget.unwrap_or_default(), "{:?}", report.after.total);
+    report.slowdown.expect("all kernels have a price")
+}
+
+/// With all steps that the search takes on its way it takes 1.69 times as long.
+#[test]
+fn steps_that_later_ones_make_needless_are_taken_back() {
+    let program = include_str!("../../corpus/rematerialize/fires-normalised.before.hlo");
+    let slowdown = slowdown_within(program, 166);
+    assert!(slowdown < 1.6, "{slowdown}");
+}
+
+/// Going on from what costs no time takes 0.653 of the input's, going from the beginning less.
+#[test]
+fn of_two_ways_into_a_budget_the_faster_one_is_taken() {
+    let slowdown = slowdown_within(LAYERS, 270);
+    assert!(slowdown < 0.645, "{slowdown}");
 }

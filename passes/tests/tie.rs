@@ -1,6 +1,6 @@
 //! What `tie` lets wait, and that it does so once.
 //!
-//! Pins `passes/src/tie.rs`, `passes/src/recompute.rs`.
+//! Pins `passes/src/recompute.rs`, `passes/src/recompute/tie.rs`, `passes/src/tie.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

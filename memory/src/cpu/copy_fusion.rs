@@ -33,7 +33,9 @@ pub(crate) fn run_for(graph: &mut Graph, target: Target) {
             let name = format_smolstr!("{}_fusion", graph.inst(kernel).opcode_name());
             graph.fuse_alone(kernel, "kLoop", name)
         };
-        copies.into_iter().for_each(|copy| graph.copy_beside(kernel, copy));
+        for copy in copies {
+            graph.copy_beside(kernel, copy);
+        }
     }
 }
 

@@ -126,8 +126,9 @@ impl Search<'_> {
             order_counts = self.descend_with(freedom)?;
             self.take_back(&start)?;
             let end = self.now.total;
-            // Where loops end as low, but for a hundredth, no value is computed again in their place.
-            let margin = |other: Bytes| Bytes(if freedom.recomputes_first { other.get() / NEGLIGIBLE } else { 0 });
+            // Where loops end as low, but for a hundredth, no value is computed again in their place; nor is that worth time.
+            let costs = freedom.recomputes_first || freedom.for_budget();
+            let margin = |other: Bytes| Bytes(if costs { other.get() / NEGLIGIBLE } else { 0 });
             let is_lower = |other: Bytes| end + margin(other) < other;
             let is_better = |other: Bytes| is_lower(other) || end == other && self.keeps_sums_whole();
             is_there = match met {
