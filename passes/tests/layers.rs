@@ -65,11 +65,16 @@ fn rewritten(layers: usize) -> RunReport {
     report.expect("the run is sound")
 }
 
+/// How often `chunk` made a loop.
+fn loops(report: &RunReport) -> usize {
+    report.rewrites.iter().filter(|rewrite| rewrite.pass == "chunk").count()
+}
+
 #[test]
 fn layers_are_rewritten_together() {
     let report = rewritten(6);
-    assert_eq!(report.rewrites.len(), 6, "{:#?}", report.rewrites);
-    assert!(report.rewrites.iter().all(|rewrite| rewrite.pass == "chunk" && rewrite.grade <= Grade::HloExact));
+    assert_eq!(loops(&report), 6, "{:#?}", report.rewrites);
+    assert!(report.rewrites.iter().all(|rewrite| rewrite.grade <= Grade::HloExact));
     let (before, after) = (report.before.total_with_scratch().get(), report.after.total_with_scratch().get());
     assert!(before > 128 << 20 && after < before / 8, "{before} -> {after}");
     let saved: u64 = report.rewrites.iter().map(|rewrite| rewrite.saved.get()).sum();
@@ -81,7 +86,7 @@ fn more_layers_take_no_more_searches() {
     let searches = |layers| {
         let report = rewritten(layers);
         let chunk = report.statistics.passes.iter().find(|pass| pass.name == "chunk").expect("it ran").searches.count;
-        assert_eq!(report.rewrites.len(), layers);
+        assert_eq!(loops(&report), layers);
         chunk
     };
     assert_eq!(searches(5), searches(10));
