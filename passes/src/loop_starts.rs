@@ -13,19 +13,21 @@
 //! The constant waits for the latest value that the loop starts from, so nothing else runs in another order. On XLA:CPU, where barriers are gone before the
 //! schedule, a `select` by a predicate that is never true stands in the place of the barrier (see `tie`).
 //!
-//! Sound because the constant is forwarded untouched, and the loop waits for that value anyhow. Grade: bitwise.
+//! Sound because the constant is forwarded untouched, and the loop waits for that value anyhow. Grade: bitwise, or hlo-exact where a product or the like is waited
+//! for that a sum takes in (see `tie`).
 //!
 //! It is asked behind all other passes: to those, loops that start from zeros are stacks and sums.
 //!
 //! Stays away from
 //!
 //! - scheduled modules, and XLA:TPU, which makes such arrays anew for each loop;
+//! - programs for several devices on XLA:CPU, where one device would have to tell the others what the predicate reads;
 //! - loops that start from inputs and constants alone;
 //! - loops behind nothing that needs a twentieth of what they write over.
 
 // Tests: `passes/tests/loop_starts.rs`.
 
-use crate::hash::IndexMap;
+use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target};
 
@@ -52,7 +54,12 @@ impl Pass for LoopStarts {
         true
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if context.module.is_scheduled() || context.options.target == Target::Tpu {
+        let stays = match context.options.target {
+            Target::Cpu => context.is_partitioned(),
+            Target::Gpu => false,
+            Target::Tpu => true,
+        };
+        if stays || context.module.is_scheduled() {
             return Vec::new();
         }
         let computations = crate::roll::running(context.module);
@@ -88,9 +95,8 @@ fn of_computation(context: &Context<'_>, computation: ComputationId) -> Option<F
 /// What loops start from behind something that needs much: the tuple, the latest value in it, and its arrays of one constant each.
 fn starts(module: &Module, computation: ComputationId) -> Vec<(InstructionId, InstructionId, Vec<InstructionId>)> {
     let loops = module.instructions_of(computation).filter(|(_, inst)| inst.opcode == Opcode::While);
-    let mut tuples: Vec<InstructionId> = loops.map(|(_, inst)| inst.operands[0]).collect();
+    let mut tuples: IndexSet<InstructionId> = loops.map(|(_, inst)| inst.operands[0]).collect();
     tuples.retain(|&start| module.instruction(start).opcode == Opcode::Tuple);
-    tuples.dedup();
     if tuples.is_empty() {
         return Vec::new();
     }

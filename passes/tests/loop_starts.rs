@@ -56,3 +56,9 @@ fn one_loop_that_starts_from_inputs_stays() {
     let one = common::parse(include_str!("../../corpus/loop-starts-small/keeps-inputs.before.hlo"));
     assert!(find(&one, Target::Cpu).is_empty());
 }
+
+#[test]
+fn programs_for_several_devices_stay_on_cpu() {
+    let module = common::replaced(RECURRENCES, &[("HloModule jit_net, ", "HloModule jit_net, num_partitions=2, ")]);
+    assert_eq!([Target::Cpu, Target::Gpu].map(|target| find(&module, target).len()), [0, 1]);
+}
