@@ -21,7 +21,7 @@
 //! Stays away from
 //!
 //! - scheduled modules, and XLA:TPU, which makes such arrays anew for each loop;
-//! - programs for several devices on XLA:CPU, where one device would have to tell the others what the predicate reads;
+//! - programs that are yet to be divided among devices: what is waited for may lie across them, and reading an element of it would take a collective;
 //! - loops that start from inputs and constants alone;
 //! - loops behind nothing that needs a twentieth of what they write over.
 
@@ -54,12 +54,7 @@ impl Pass for LoopStarts {
         true
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        let stays = match context.options.target {
-            Target::Cpu => context.is_partitioned(),
-            Target::Gpu => false,
-            Target::Tpu => true,
-        };
-        if stays || context.module.is_scheduled() {
+        if context.module.is_scheduled() || context.options.target == Target::Tpu || context.is_partitioned() {
             return Vec::new();
         }
         let computations = crate::roll::running(context.module);

@@ -210,6 +210,26 @@ fn loops_that_talk_to_other_devices_stay() {
     assert!(!found.is_empty() && found.iter().all(|(after, _)| calls(after) == 1), "a loop was written again");
 }
 
+/// Blocks of rows that lie across devices would be fetched from all of them.
+#[test]
+fn loops_whose_rows_lie_across_devices_stay() {
+    let whole = |name: &str| (format!("parameter({name})"), format!("parameter({name}), sharding={{replicated}}"));
+    let (w, h) = (whole("1"), whole("2"));
+    let annotated = [
+        ("HloModule scan_gradient", "HloModule scan_gradient, num_partitions=2"),
+        ("%xs = s32[5,6,4] parameter(0)", "%xs = s32[5,6,4] parameter(0), sharding={replicated}"),
+        (w.0.as_str(), w.1.as_str()),
+        (h.0.as_str(), h.1.as_str()),
+    ];
+    let inside = |dims: &str| ("add(%hw.2, %x.2)", format!("add(%hw.2, %x.2), sharding={{devices={dims}<=[2]}}"));
+    let in_rows = |(_, note): &(Module, String)| note.starts_with("6 blocks of 1 rows");
+    for (dims, is_offered) in [("[1,2]", true), ("[2,1]", false)] {
+        let (old, new) = inside(dims);
+        let module = replaced(GRADIENT, &[&annotated[..], &[(old, new.as_str())]].concat());
+        assert_eq!(offered(&module, Grade::Bitwise).iter().any(in_rows), is_offered, "{dims}");
+    }
+}
+
 /// One sum of an inner loop goes on from that of the outer one, another begins anew in each of its steps, or goes on as well.
 #[test]
 fn loops_in_loops_run_in_blocks_too() {

@@ -62,7 +62,8 @@ fn reorders(module: &Module, region: &Region, block: &Block) -> bool {
 fn stands_in_rows(module: &Module, block: &Block) -> bool {
     let made = module.instruction(producer(module, block.value.inst).0);
     let stands = made.opcode == Opcode::Parameter && made.parent == module.entry();
-    let Some(array) = module.instruction(block.value.inst).array().filter(|_| stands) else { return false };
+    let array = module.instruction(block.value.inst).array();
+    let Some(array) = array.filter(|array| stands && !array.is_dynamic()) else { return false };
     let rank = array.rank();
     let descends = array.minor_to_major().iter().copied().eq((0..rank as i64).rev());
     descends && as_matrix(array, block.dim).rank() < rank

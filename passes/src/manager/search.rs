@@ -147,7 +147,7 @@ impl<'a> Search<'a> {
             options,
             told: Freedom::full(options, false).of(options),
             repeats: false,
-            asked: Asked::Others,
+            asked: Asked::First,
             spending: Spending::Nothing,
             estimator,
             observer,

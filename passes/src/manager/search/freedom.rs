@@ -186,7 +186,7 @@ impl Search<'_> {
     pub(super) fn allow(&mut self, freedom: Freedom) {
         self.told = freedom.of(self.options);
         self.spending = freedom.spending;
-        self.asked = if freedom.recomputes_first { Asked::Recomputing } else { Asked::Others };
+        self.asked = if freedom.recomputes_first { Asked::Recomputing } else { Asked::First };
         (self.repeats, self.limited) = (false, false);
         self.findings.forget();
     }

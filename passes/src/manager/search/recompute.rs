@@ -13,7 +13,7 @@ use crate::Pass;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Asked {
     /// Those that compute nothing again outside of loops, and leave what others look for.
-    Others,
+    First,
     /// Those too that compute values again outside of loops.
     Recomputing,
     /// All.
@@ -24,7 +24,7 @@ impl Asked {
     /// Whether a pass is among them.
     pub(super) fn includes(self, pass: &dyn Pass) -> bool {
         match self {
-            Self::Others => !pass.recomputes() && !pass.comes_last(),
+            Self::First => !pass.recomputes() && !pass.comes_last(),
             Self::Recomputing => !pass.comes_last(),
             Self::All => true,
         }
