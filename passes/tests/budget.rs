@@ -171,9 +171,9 @@ fn steps_that_later_ones_make_needless_are_taken_back() {
     assert!(slowdown < 1.6, "{slowdown}");
 }
 
-/// Going on from what costs no time takes 0.653 of the input's, going from the beginning less.
+/// Going on from what costs no time takes 0.97 of the input's.
 #[test]
 fn of_two_ways_into_a_budget_the_faster_one_is_taken() {
-    let slowdown = slowdown_within(LAYERS, 270);
-    assert!(slowdown < 0.645, "{slowdown}");
+    let slowdown = slowdown_within(LONG_ATTENTION_GRADIENT, 156);
+    assert!(slowdown < 0.9, "{slowdown}");
 }
