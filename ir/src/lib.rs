@@ -131,6 +131,7 @@ pub mod edit;
 pub mod element_type;
 pub mod graph;
 pub mod hash;
+pub mod host;
 pub mod infer;
 pub mod literal;
 mod literal_text;

@@ -77,7 +77,7 @@ fn first_tile(array: &ArrayShape) -> Vec<i64> {
 }
 
 /// Whether a layout puts the array into another memory space than the main one.
-fn is_elsewhere(shape: &Shape) -> bool {
+pub(crate) fn is_elsewhere(shape: &Shape) -> bool {
     let space = |array: &ArrayShape| array.layout.as_ref()?.suffix_number('S');
     shape.as_array().and_then(space).is_some_and(|space| space != 0)
 }

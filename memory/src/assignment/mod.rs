@@ -41,7 +41,7 @@ pub(crate) mod uses;
 pub(crate) mod values;
 mod worklist;
 
-use hlo_ir::{Module, Shape};
+use hlo_ir::Module;
 
 use self::aliases::Buffers;
 use self::allocation::Block;
@@ -50,8 +50,8 @@ use self::from_proto::ProtoAssignment;
 use self::greedy::{Greedy, Placed};
 use self::ranges::{Ranges, Schedule};
 use crate::parallel::join;
-use crate::size::size_of;
-use crate::{Bytes, EstimateError, Target};
+use crate::size::{is_elsewhere, size_of};
+use crate::{EstimateError, Target};
 
 pub use self::figures::LARGEST_ROWS;
 pub use self::from_proto::assigned;
@@ -81,7 +81,7 @@ pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, Est
     let flow = Flow::of(module);
     let buffers = || {
         let buffers = Buffers::of(&flow);
-        let sizes = buffer_sizes(&flow, &buffers, size_of(target));
+        let sizes = buffer_sizes(&flow, &buffers, target);
         (buffers, sizes)
     };
     let (schedule, (buffers, sizes)) = join(module.is_large(), || Schedule::of(module), buffers);
@@ -96,19 +96,21 @@ pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, Est
     Ok(Assignment { flow, buffers, schedule, ranges, blocks, given: None })
 }
 
-/// Bytes of each buffer: those of its largest value.
-fn buffer_sizes(
-    flow: &Flow<'_>,
-    buffers: &Buffers,
-    size_of: fn(&Shape) -> Option<Bytes>,
-) -> Result<Vec<u64>, EstimateError> {
+/// Bytes of each buffer: those of its largest value, or nothing where one of its values stands outside of the device's main memory, and so all do.
+fn buffer_sizes(flow: &Flow<'_>, buffers: &Buffers, target: Target) -> Result<Vec<u64>, EstimateError> {
+    let size_of = size_of(target);
     let mut sizes = vec![0; buffers.len() as usize];
+    let mut elsewhere = Vec::new();
     for &value in flow.values.list() {
         let place = flow.values.place(value);
         let unsized_ = || EstimateError::Unsized(flow.module.instruction(flow.places.owner(place)).name.clone());
         let size = size_of(flow.places.shape(place)).ok_or_else(unsized_)?.get();
         let of_buffer: &mut u64 = &mut sizes[buffers.of_value(value) as usize];
         *of_buffer = (*of_buffer).max(size);
+        if target != Target::Cpu && is_elsewhere(flow.places.shape(place)) {
+            elsewhere.push(buffers.of_value(value) as usize);
+        }
     }
+    elsewhere.into_iter().for_each(|buffer| sizes[buffer] = 0);
     Ok(sizes)
 }

@@ -26,6 +26,7 @@ mod front;
 mod fusion;
 pub(crate) mod graph;
 mod hoist;
+mod host_memory;
 mod in_place;
 mod schedule;
 mod tiles;
@@ -115,6 +116,7 @@ type Stage = fn(&mut Graph);
 const DEVICE_STAGES: &[fn(&mut Graph, Target)] = &[
     front::simplify_for,
     |graph, _| front::assign_layouts(graph),
+    |graph, _| host_memory::run(graph),
     fusion::run_for,
     |graph, _| _ = tuples::run(graph),
     // Before the clean-up, which would let convolutions pad by their windows.

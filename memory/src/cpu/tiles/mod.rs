@@ -14,6 +14,7 @@ use smol_str::format_smolstr;
 
 use super::graph::Graph;
 use crate::Target;
+use crate::size::is_elsewhere;
 
 /// Elements of the fastest dimension in a tile.
 pub const LANES: i64 = 128;
@@ -39,6 +40,8 @@ pub(crate) fn run(graph: &mut Graph, target: Target) {
 
 fn tiled(shape: &Shape) -> ShapeRef {
     match shape {
+        // Host memory has no tiles.
+        _ if is_elsewhere(shape) => shape.clone().into(),
         Shape::Array(array) => Shape::Array(ArrayShape { layout: Some(best(array)), ..array.clone() }).into(),
         Shape::Tuple(elements) => Shape::tuple(elements.iter().map(|element| tiled(element))),
         other => other.clone().into(),

@@ -39,7 +39,7 @@ impl Search<'_> {
 
     /// Goes on with what keeps passes from seeing what they look for.
     pub(super) fn descend_with_last(&mut self) -> Result<(), RunError> {
-        if self.fits() || !self.passes.iter().any(|pass| pass.comes_last()) {
+        if self.fits() || !self.is_offered_by(|pass| pass.comes_last()) {
             return Ok(());
         }
         self.asked = Asked::All;
@@ -60,18 +60,20 @@ impl Search<'_> {
     /// Whether there are values that could be computed again in the module as it is now, or behind what the compiler does before all else, such as taking
     /// annotations away.
     pub(super) fn could_recompute(&mut self) -> Result<bool, RunError> {
-        if self.could_recompute_here() {
+        let could_here = |search: &mut Self| search.is_offered_by(|pass| pass.recomputes());
+        if could_here(self) {
             return Ok(true);
         }
         let start = self.checkpoint();
         self.changes_behind_first()?;
-        let could = self.made().count() > start.step_count() && self.could_recompute_here();
+        let could = self.made().count() > start.step_count() && could_here(self);
         self.back_to(&start);
         Ok(could)
     }
 
-    fn could_recompute_here(&mut self) -> bool {
-        let found = self.ask(|_, pass| pass.recomputes());
+    /// Whether such passes have rewrites of the module as it is now that the user allows.
+    fn is_offered_by(&mut self, which: impl Fn(&dyn Pass) -> bool) -> bool {
+        let found = self.ask(|_, pass| which(pass));
         let is_offered = |outcome: &Outcome| matches!(outcome, Outcome::Rewrite { .. });
         found
             .iter()
