@@ -85,6 +85,9 @@ pub(crate) struct RawArgs {
     /// Leave smaller savings alone
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1MiB")]
     min_saving: Bytes,
+    /// Memory of the host that the program may use on a GPU or TPU, for each device: stacks of loops may stand there until they are read
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "0")]
+    host_memory: Bytes,
     #[command(flatten)]
     watch: WatchFlags,
     /// Write no module; exit with code 5 if a rewrite would lower the peak
@@ -369,6 +372,7 @@ impl RawArgs {
             budget: self.watch.budget(),
             objective: self.objective(),
             is_judged: self.judge == JudgeName::Xla,
+            host_memory: self.host_memory,
             bisect_limit: self.watch.bisect_limit(),
             // Nobody would read it.
             advise: !self.quiet || self.report.is_some(),

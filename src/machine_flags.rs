@@ -58,6 +58,7 @@ struct Description {
     arithmetic_per_second: Option<f64>,
     transcendentals_per_second: Option<f64>,
     fresh_bytes_per_second: Option<f64>,
+    link_bytes_per_second: Option<f64>,
     malloc_cache_bytes: Option<u64>,
     operations_per_second: Rates,
 }
@@ -113,6 +114,10 @@ impl Description {
             memory: self.memory_bytes.filter(|_| target != Target::Cpu).map(Bytes),
             bytes_per_second,
             cache: Bytes(self.cache_bytes),
+            link_bytes_per_second: match self.link_bytes_per_second {
+                Some(value) => rate("link_bytes_per_second", value)?,
+                None => usual.link_bytes_per_second,
+            },
             kernel: nanoseconds("kernel_seconds", self.kernel_seconds)?,
             iteration: nanoseconds("iteration_seconds", self.iteration_seconds)?,
             operations: Operations {

@@ -109,6 +109,8 @@ pub struct Estimate {
     pub hidden_scratch: Bytes,
     /// Arguments + outputs - aliased: no program with this interface can need less.
     pub floor: Bytes,
+    /// What stands in the memory of the host, on devices; at most, since buffers there may share memory. No part of `total`.
+    pub host: Bytes,
     /// Where the peak is.
     pub peak: Peak,
     /// Buffers alive at the peak, largest first; the model lists the first [`crate::assignment::LARGEST_ROWS`].

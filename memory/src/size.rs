@@ -2,6 +2,7 @@
 
 // Tests: `memory/tests/live_range.rs`.
 
+use hlo_ir::host::HOST_SPACE;
 use hlo_ir::shape::{ArrayShape, Shape, UNBOUNDED};
 
 use crate::{Bytes, Target};
@@ -76,10 +77,20 @@ fn first_tile(array: &ArrayShape) -> Vec<i64> {
     numbers.collect::<Option<Vec<i64>>>().unwrap_or_default()
 }
 
-/// Whether a layout puts the array into another memory space than the main one.
-pub(crate) fn is_elsewhere(shape: &Shape) -> bool {
+/// The memory space that a layout puts an array into: 0 is the main one.
+fn memory_space(shape: &Shape) -> i64 {
     let space = |array: &ArrayShape| array.layout.as_ref()?.suffix_number('S');
-    shape.as_array().and_then(space).is_some_and(|space| space != 0)
+    shape.as_array().and_then(space).unwrap_or(0)
+}
+
+/// Whether a layout puts the array into another memory space than the main one.
+pub fn is_elsewhere(shape: &Shape) -> bool {
+    memory_space(shape) != 0
+}
+
+/// Whether a layout puts the array into the memory of the host.
+pub(crate) fn is_in_host_memory(shape: &Shape) -> bool {
+    memory_space(shape) == HOST_SPACE
 }
 
 /// Bytes of a value of this shape without the sizes that a dynamic array carries: what XLA's live-range report adds up.

@@ -79,6 +79,7 @@ fn interface_only(module: &Module) -> Estimate {
         thread_local: Bytes::ZERO,
         hidden_scratch: Bytes::ZERO,
         floor: arguments + outputs,
+        host: Bytes::ZERO,
         peak: Peak::default(),
         largest: Vec::new(),
         timeline: Vec::new(),

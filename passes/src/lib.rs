@@ -19,6 +19,7 @@ mod fusion_barrier;
 mod hash;
 #[doc(hidden)]
 pub mod header;
+pub mod host_offload;
 pub mod inline_calls;
 mod kernel_functions;
 pub mod loop_checkpoints;
@@ -77,6 +78,8 @@ fn registry() -> Vec<Box<dyn Pass>> {
         // Behind roll: a loop also makes the module smaller.
         Box::new(tie::Tie),
         Box::new(loop_starts::LoopStarts),
+        // Behind what saves device memory without any of the host's.
+        Box::new(host_offload::HostOffload),
         // Behind the loops: where those gain as much, the values stay as the program has them.
         Box::new(own_slice::OwnSlice),
         // Changes nothing: it only speaks.

@@ -20,6 +20,8 @@ pub struct Machine {
     pub bytes_per_second: u64,
     /// The largest operand that a loop finds in a cache when it reads it again.
     pub cache: Bytes,
+    /// Bytes in a second that are copied from the device to its host, or back. On CPU both are one memory.
+    pub link_bytes_per_second: u64,
     /// What starting one more kernel takes.
     pub kernel: u64,
     /// What an iteration of a loop takes beside its kernels.
@@ -74,6 +76,7 @@ const CPU: Machine = Machine {
     memory: None,
     bytes_per_second: 25 * GIGA,
     cache: Bytes(4 * MIB),
+    link_bytes_per_second: 25 * GIGA,
     kernel: 10_000,
     iteration: 0,
     operations: Operations { f64: 125 * GIGA, f32: 250 * GIGA, bf16: 250 * GIGA },
@@ -85,15 +88,21 @@ const CPU: Machine = Machine {
     few_rows: 64,
 };
 
-/// NVIDIA's data sheets for memory; of the bandwidth that they name three quarters, of the operations seven tenths, and half of the second cache, which has two sides.
+/// NVIDIA's data sheets for memory; of the bandwidths that they name three quarters, of the operations seven tenths, and half of the second cache, which has two sides.
 /// An H200 reaches these shares and more, and takes as long for an iteration and for a kernel of a loop (docs/measured/log.md, "Figures behind constants").
-const fn gpu(name: &'static str, [memory, bytes_per_second, cache]: [u64; 3], [bf16, f64, f32]: [u64; 3]) -> Machine {
+/// The link is PCIe of the generation that the data sheet names, in one direction.
+const fn gpu(
+    name: &'static str,
+    [memory, bytes_per_second, cache, link_bytes_per_second]: [u64; 4],
+    [bf16, f64, f32]: [u64; 3],
+) -> Machine {
     Machine {
         name: SmolStr::new_static(name),
         target: Target::Gpu,
         memory: Some(Bytes(memory)),
         bytes_per_second,
         cache: Bytes(cache),
+        link_bytes_per_second,
         kernel: 2_000,
         iteration: 9_000,
         operations: Operations { f64, f32: bf16 / 2, bf16 },
@@ -108,7 +117,8 @@ const fn gpu(name: &'static str, [memory, bytes_per_second, cache]: [u64; 3], [b
 }
 
 /// Google's data sheets. A cache is the memory for vectors but for 16 MiB, which XLA keeps for its kernels (`xla_tpu_scoped_vmem_limit_kib`), and of that half: a kernel
-/// reads an array and writes one. Products of `f32` are made of `bf16` by default. What a kernel and an iteration take was not measured.
+/// reads an array and writes one. Products of `f32` are made of `bf16` by default. What a kernel and an iteration take was not measured. The link is that of
+/// "How To Scale Your Model" (jax-ml.github.io/scaling-book, chapter 2).
 const fn tpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64, bf16: u64) -> Machine {
     Machine {
         name: SmolStr::new_static(name),
@@ -116,6 +126,7 @@ const fn tpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64,
         memory: Some(Bytes(memory)),
         bytes_per_second,
         cache: Bytes(cache),
+        link_bytes_per_second: 15 * GIGA,
         kernel: 0,
         iteration: 300,
         operations: Operations { f64: bf16 / 64, f32: bf16, bf16 },
@@ -131,10 +142,10 @@ const fn tpu(name: &'static str, memory: u64, bytes_per_second: u64, cache: u64,
 /// All that are known, the first of each target being what it means alone.
 static MACHINES: [Machine; 9] = [
     CPU,
-    gpu("h100", [80 * GIGA, 2500 * GIGA, 25 * MIB], [700 * TERA, 45 * TERA, 47 * TERA]),
-    gpu("h200", [141 * GIGA, 3700 * GIGA, 25 * MIB], [700 * TERA, 45 * TERA, 47 * TERA]),
-    gpu("a100", [80 * GIGA, 1500 * GIGA, 20 * MIB], [220 * TERA, 13 * TERA, 13 * TERA]),
-    gpu("b200", [180 * GIGA, 6000 * GIGA, 63 * MIB], [1600 * TERA, 28 * TERA, 56 * TERA]),
+    gpu("h100", [80 * GIGA, 2500 * GIGA, 25 * MIB, 48 * GIGA], [700 * TERA, 45 * TERA, 47 * TERA]),
+    gpu("h200", [141 * GIGA, 3700 * GIGA, 25 * MIB, 48 * GIGA], [700 * TERA, 45 * TERA, 47 * TERA]),
+    gpu("a100", [80 * GIGA, 1500 * GIGA, 20 * MIB, 24 * GIGA], [220 * TERA, 13 * TERA, 13 * TERA]),
+    gpu("b200", [180 * GIGA, 6000 * GIGA, 63 * MIB, 48 * GIGA], [1600 * TERA, 28 * TERA, 56 * TERA]),
     tpu("v5e", 16 * GIGA, 819 * GIGA, 56 * MIB, 197 * TERA),
     tpu("v4", 32 * GIGA, 1228 * GIGA, 8 * MIB, 275 * TERA),
     tpu("v5p", 95 * GIGA, 2765 * GIGA, 24 * MIB, 459 * TERA),

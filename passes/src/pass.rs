@@ -82,6 +82,8 @@ pub struct Options {
     pub objective: Objective,
     /// Whether a compiler judges the result: the budget then need not leave room for the error margin of a rough model.
     pub is_judged: bool,
+    /// Memory of the host that the program may use, for each device.
+    pub host_memory: Bytes,
     /// Keep only the first so many rewrites.
     pub bisect_limit: Option<usize>,
     /// Where memory is left, look at what other flags would give, and say it.
@@ -103,6 +105,7 @@ impl Default for Options {
             budget: None,
             objective: Objective::Balanced,
             is_judged: false,
+            host_memory: Bytes::ZERO,
             bisect_limit: None,
             advise: true,
             source_root: None,
@@ -326,6 +329,10 @@ pub trait Pass {
     /// Whether it computes values again outside of loops. It is asked when all others are done, or before them where that ends lower. Its findings in one
     /// computation are ways to do the same, the one that takes least time first: of those that meet a budget the first is taken.
     fn recomputes(&self) -> bool {
+        false
+    }
+    /// Whether it keeps values in the memory of the host. It is asked when all others are done, or beside them where that meets a budget in less time.
+    fn offloads(&self) -> bool {
         false
     }
     /// Whether it is asked when all others are done: what it makes keeps them from seeing what they look for. Nearly every program has something for it to try,

@@ -1,6 +1,7 @@
 //! How long a run of a module takes: a roofline over the kernels that the model of its compiler makes.
 //!
-//! A kernel takes as long as its [memory traffic](mod@traffic) or its operations, whichever is longer, and a start. Loops take their iterations, branches the
+//! A kernel takes as long as its [memory traffic](mod@traffic) or its operations, whichever is longer, and a start. Copies between the memories of a device and of its
+//! host take their bytes over the link, as if nothing ran beside them. Loops take their iterations, branches the
 //! longest of them. Rates are those of the machine's description. Which loop runs how often nobody may know: such a loop counts as one iteration, in
 //! the original as in the rewritten module, and the answer says so.
 
@@ -10,9 +11,10 @@ mod scalar;
 mod traffic;
 
 use crate::hash::IndexMap;
+use hlo_ir::host::HostMove;
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, Shape};
-use hlo_memory::{Estimate, EstimateError, Estimator, ModelEstimator, Target};
+use hlo_memory::{Estimate, EstimateError, Estimator, ModelEstimator, Target, size};
 
 use crate::Machine;
 use crate::cost::{RANDOM, multiplications};
@@ -131,6 +133,10 @@ impl Clock<'_> {
 
     fn kernel(&self, id: InstructionId) -> f64 {
         let inst = self.module.instruction(id);
+        if HostMove::of(inst).is_some() {
+            let bytes = size::shape_size(&inst.shape).map_or(0.0, |bytes| bytes.get() as f64);
+            return bytes / self.machine.link_bytes_per_second as f64 + self.machine.kernel as f64 * 1e-9;
+        }
         let fused = (inst.opcode == Opcode::Fusion).then(|| inst.called_computations().next()).flatten();
         let written = fused.map_or(id, |fused| self.module.computation(fused).root);
         let inside: Vec<InstructionId> =

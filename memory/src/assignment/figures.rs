@@ -51,6 +51,7 @@ impl Assignment<'_> {
             thread_local: self.sum(|block| block.kind == Kind::ThreadLocal),
             hidden_scratch: Bytes::ZERO,
             floor: arguments + outputs - aliased,
+            host: Bytes(self.host),
             peak,
             largest,
             timeline: timeline.bytes.iter().copied().map(Bytes).collect(),

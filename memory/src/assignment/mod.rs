@@ -41,7 +41,8 @@ pub(crate) mod uses;
 pub(crate) mod values;
 mod worklist;
 
-use hlo_ir::Module;
+use hlo_ir::host::HostMove;
+use hlo_ir::{InstructionId, Module, Opcode};
 
 use self::aliases::Buffers;
 use self::allocation::Block;
@@ -50,7 +51,8 @@ use self::from_proto::ProtoAssignment;
 use self::greedy::{Greedy, Placed};
 use self::ranges::{Ranges, Schedule};
 use crate::parallel::join;
-use crate::size::{is_elsewhere, size_of};
+use crate::hash::{IndexMap, IndexSet};
+use crate::size::{is_elsewhere, is_in_host_memory, shape_size, size_of};
 use crate::{EstimateError, Target};
 
 pub use self::figures::LARGEST_ROWS;
@@ -67,6 +69,8 @@ pub struct Assignment<'m> {
     schedule: Schedule,
     ranges: Ranges,
     blocks: Vec<Block>,
+    /// Bytes of buffers in the memory of the host.
+    host: u64,
     /// What else is known of an assignment that XLA itself made.
     given: Option<ProtoAssignment>,
 }
@@ -85,7 +89,7 @@ pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, Est
         (buffers, sizes)
     };
     let (schedule, (buffers, sizes)) = join(module.is_large(), || Schedule::of(module), buffers);
-    let sizes = sizes?;
+    let Sizes { of_buffers: sizes, host } = sizes?;
     let ranges = Ranges::of(&flow, &buffers, &schedule);
     let greedy = || Greedy::new(&flow, &buffers, &ranges, &sizes);
     let (thread_local, Placed { mut blocks, heap }) =
@@ -93,24 +97,45 @@ pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, Est
     blocks.extend(heap::heap_block(&flow, &buffers, &ranges, &sizes, &heap));
     blocks.extend(thread_local);
     let blocks = combine::combine(blocks);
-    Ok(Assignment { flow, buffers, schedule, ranges, blocks, given: None })
+    Ok(Assignment { flow, buffers, schedule, ranges, blocks, host, given: None })
+}
+
+/// What buffers take.
+struct Sizes {
+    /// Bytes of each in the main memory of the device.
+    of_buffers: Vec<u64>,
+    /// Bytes of all in the memory of the host.
+    host: u64,
 }
 
 /// Bytes of each buffer: those of its largest value, or nothing where one of its values stands outside of the device's main memory, and so all do.
-fn buffer_sizes(flow: &Flow<'_>, buffers: &Buffers, target: Target) -> Result<Vec<u64>, EstimateError> {
+fn buffer_sizes(flow: &Flow<'_>, buffers: &Buffers, target: Target) -> Result<Sizes, EstimateError> {
     let size_of = size_of(target);
-    let mut sizes = vec![0; buffers.len() as usize];
-    let mut elsewhere = Vec::new();
+    let mut of_buffers = vec![0; buffers.len() as usize];
+    let (mut elsewhere, mut of_host): (IndexSet<usize>, IndexMap<usize, u64>) = Default::default();
     for &value in flow.values.list() {
         let place = flow.values.place(value);
         let unsized_ = || EstimateError::Unsized(flow.module.instruction(flow.places.owner(place)).name.clone());
-        let size = size_of(flow.places.shape(place)).ok_or_else(unsized_)?.get();
-        let of_buffer: &mut u64 = &mut sizes[buffers.of_value(value) as usize];
-        *of_buffer = (*of_buffer).max(size);
-        if target != Target::Cpu && is_elsewhere(flow.places.shape(place)) {
-            elsewhere.push(buffers.of_value(value) as usize);
+        let shape = flow.places.shape(place);
+        let size = size_of(shape).ok_or_else(unsized_)?.get();
+        let buffer = buffers.of_value(value) as usize;
+        of_buffers[buffer] = of_buffers[buffer].max(size);
+        if target != Target::Cpu && is_elsewhere(shape) {
+            elsewhere.insert(buffer);
+            if is_in_host_memory(shape) && makes_host_buffer(flow, flow.places.owner(place)) {
+                of_host.insert(buffer, shape_size(shape).ok_or_else(unsized_)?.get());
+            }
         }
     }
-    elsewhere.into_iter().for_each(|buffer| sizes[buffer] = 0);
-    Ok(sizes)
+    elsewhere.into_iter().for_each(|buffer| of_buffers[buffer] = 0);
+    Ok(Sizes { of_buffers, host: of_host.values().fold(0, |all, size| all.saturating_add(*size)) })
+}
+
+/// Whether an instruction makes a buffer in the memory of the host: rows that are written into one, or read out of one, are copied without a buffer of their own there.
+fn makes_host_buffer(flow: &Flow<'_>, id: InstructionId) -> bool {
+    let opcode = |id: InstructionId| flow.module.instruction(id).opcode;
+    let mut users = flow.users.get(id);
+    let is_row = HostMove::of(flow.module.instruction(id)) == Some(HostMove::ToHost)
+        && users.any(|user| matches!(opcode(user), Opcode::DynamicUpdateSlice | Opcode::Fusion | Opcode::Bitcast));
+    matches!(opcode(id), Opcode::CustomCall | Opcode::Copy) && !is_row
 }

@@ -11,12 +11,14 @@ mod list;
 
 use std::collections::VecDeque;
 
-use crate::hash::IndexMap;
+use crate::hash::{IndexMap, IndexSet};
+use hlo_ir::host::HostMove;
 use hlo_ir::{ComputationId, InstructionId};
 use smallvec::SmallVec;
 
 use super::graph::{Graph, Schedule};
 use crate::Target;
+use crate::size::is_elsewhere;
 use buffers::Buffers;
 
 /// Orders every computation that is not the body of a fusion.
@@ -56,9 +58,35 @@ fn for_memory(graph: &Graph, target: Target) -> Schedule {
     let best = (0..needed.len()).min_by_key(|&way| needed[way]).unwrap_or(0);
     let mut schedule = Schedule::new(Vec::new());
     for (computation, order) in std::mem::take(&mut schedules[best]) {
+        let order = if target == Target::Gpu { moves_first(graph, order) } else { order };
         schedule.set(computation, order);
     }
     schedule
+}
+
+/// Lets what is read back from host memory begin as soon as it can, in an order of a computation: XLA:GPU moves the starts of such copies up.
+///
+/// Source: `PostprocessorToScheduleAsEarlyOrAsLatePossible` (xla/service/gpu/gpu_hlo_schedule.cc).
+fn moves_first(graph: &Graph, order: Vec<InstructionId>) -> Vec<InstructionId> {
+    let starts = |&id: &InstructionId| {
+        HostMove::of(graph.inst(id)) == Some(HostMove::ToDevice) || is_elsewhere(graph.shape(id))
+    };
+    if !order.iter().any(starts) {
+        return order;
+    }
+    let mut waiting: Vec<InstructionId> = order.iter().copied().filter(starts).collect();
+    let mut done: IndexSet<InstructionId> = IndexSet::default();
+    for id in order {
+        done.insert(id);
+        let can_start = |id: InstructionId, done: &IndexSet<InstructionId>| {
+            let mut before = graph.operands(id).iter().chain(graph.control_predecessors(id));
+            before.all(|before| done.contains(before))
+        };
+        while let Some(at) = waiting.iter().position(|&id| can_start(id, &done)) {
+            done.insert(waiting.remove(at));
+        }
+    }
+    done.into_iter().collect()
 }
 
 /// First-in first-out from the instructions that wait for nothing, in list order; an instruction enters the queue when the last one it

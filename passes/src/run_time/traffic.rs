@@ -1,7 +1,7 @@
 //! Bytes that a kernel reads and writes.
 //!
 //! Arrays that fit a cache are taken to be found there, but for arguments and results of the program; on GPU that is read faster, elsewhere at no cost. Of what is sliced or gathered a kernel reads the slice, of
-//! what is updated in place it writes the update.
+//! what is updated in place it writes the update. What stands outside of the main memory takes no traffic of it.
 
 // Tests: `passes/src/run_time.rs`.
 
@@ -53,6 +53,7 @@ impl Traffic<'_> {
     }
 
     fn bytes(&self, id: InstructionId) -> f64 {
-        size::shape_size(self.module.shape(id)).map_or(0.0, |bytes| bytes.get() as f64)
+        let shape = self.module.shape(id);
+        if size::is_elsewhere(shape) { 0.0 } else { size::shape_size(shape).map_or(0.0, |bytes| bytes.get() as f64) }
     }
 }

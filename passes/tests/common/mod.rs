@@ -56,6 +56,7 @@ pub(crate) fn estimate(total: Bytes, timeline: Vec<Bytes>) -> Estimate {
         thread_local: Bytes::ZERO,
         hidden_scratch: Bytes::ZERO,
         floor: Bytes::ZERO,
+        host: Bytes::ZERO,
         peak: Peak::default(),
         largest: Vec::new(),
         timeline,

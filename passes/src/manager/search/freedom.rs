@@ -42,15 +42,20 @@ pub(super) struct Freedom {
     promises: bool,
     /// Whether passes are told of the budget, or that memory is all that counts: rewrites may then cost run time.
     spending: Spending,
-    /// Whether values are computed again outside of loops before anything else is done, not behind it.
-    recomputes_first: bool,
+    /// Which passes are asked from the beginning; the others are asked behind them.
+    asked: Asked,
 }
 
 impl Freedom {
     /// Everything that `options` allow, or all but rewrites that cost run time.
     pub(super) const fn full(options: &Options, for_budget: bool) -> Self {
         let spending = if for_budget { Spending::Any } else { Spending::Nothing };
-        Self { exactness: options.exactness, promises: true, spending, recomputes_first: false }
+        Self { exactness: options.exactness, promises: true, spending, asked: Asked::First }
+    }
+
+    /// Whether values are computed again outside of loops before anything else is done, not behind it.
+    fn recomputes_first(self) -> bool {
+        self.asked > Asked::First
     }
 
     /// Whether rewrites may cost run time.
@@ -80,8 +85,13 @@ impl Freedom {
         let mut ladder: Vec<Self> = Vec::new();
         for for_budget in up_to(options.goal().is_some()) {
             if for_budget && is_timed {
-                let fast = |spending| Self { recomputes_first: true, spending, ..Self::full(options, true) };
-                ladder.extend([Spending::LeastFromLowest, Spending::LeastFromStart].map(fast));
+                let fast = |(spending, asked)| Self { asked, spending, ..Self::full(options, true) };
+                let ways = [
+                    (Spending::LeastFromLowest, Asked::Recomputing),
+                    (Spending::LeastFromStart, Asked::Recomputing),
+                    (Spending::LeastFromStart, Asked::Offloading),
+                ];
+                ladder.extend(ways.into_iter().take(if options.host_memory > Bytes::ZERO { 3 } else { 2 }).map(fast));
             }
             for promises in up_to(!options.assumptions.is_empty()) {
                 let plain = Self { exactness: exactness[0], promises, ..Self::full(options, for_budget) };
@@ -90,7 +100,7 @@ impl Freedom {
                     // Loops over sums that may be split reach most of what could be computed again; what they do not only a missed budget asks for.
                     let other = exactness == plain.exactness || for_budget;
                     ladder.extend(
-                        [first, Self { recomputes_first: true, ..first }].into_iter().take(1 + usize::from(other)),
+                        [first, Self { asked: Asked::Recomputing, ..first }].into_iter().take(1 + usize::from(other)),
                     );
                 }
             }
@@ -109,8 +119,9 @@ impl Search<'_> {
         let mut order_counts = true;
         // The time of the end that meets the budget.
         let mut met: Option<f64> = None;
-        for freedom in self.ladder()? {
-            let is_other_order = freedom.recomputes_first && !freedom.spending.is_least();
+        let mut ladder = self.ladder()?.into_iter().peekable();
+        while let Some(freedom) = ladder.next() {
+            let is_other_order = freedom.recomputes_first() && !freedom.spending.is_least();
             if is_other_order && !order_counts {
                 continue;
             }
@@ -127,7 +138,7 @@ impl Search<'_> {
             self.take_back(&start)?;
             let end = self.now.total;
             // Where loops end as low, but for a hundredth, no value is computed again in their place; nor is that worth time.
-            let costs = freedom.recomputes_first || freedom.for_budget();
+            let costs = freedom.recomputes_first() || freedom.for_budget();
             let margin = |other: Bytes| Bytes(if costs { other.get() / NEGLIGIBLE } else { 0 });
             let is_lower = |other: Bytes| end + margin(other) < other;
             let is_better = |other: Bytes| is_lower(other) || end == other && self.keeps_sums_whole();
@@ -140,7 +151,7 @@ impl Search<'_> {
                 met = self.time().filter(|_| self.fits());
             }
             // What meets a budget at the price of time may take less of it on another way.
-            let may_be_faster = freedom.spending == Spending::LeastFromLowest && met.is_some();
+            let may_be_faster = met.is_some() && ladder.peek().is_some_and(|next| next.spending.is_least());
             let is_settled = self.fits() || met.is_some() || self.options.goal().is_none() && !is_far(&self.now);
             if is_settled && !may_be_faster {
                 break;
@@ -158,7 +169,7 @@ impl Search<'_> {
         let mut ladder = Freedom::ladder(self.options, self.asks_for_time());
         self.allow(Freedom::full(self.options, self.options.goal().is_some()));
         let could_recompute = self.could_recompute()?;
-        ladder.retain(|freedom| could_recompute || freedom.spending.is_least() || !freedom.recomputes_first);
+        ladder.retain(|freedom| could_recompute || freedom.spending.is_least() || !freedom.recomputes_first());
         Ok(ladder)
     }
 
@@ -186,7 +197,7 @@ impl Search<'_> {
     pub(super) fn allow(&mut self, freedom: Freedom) {
         self.told = freedom.of(self.options);
         self.spending = freedom.spending;
-        self.asked = if freedom.recomputes_first { Asked::Recomputing } else { Asked::First };
+        self.asked = freedom.asked;
         (self.repeats, self.limited) = (false, false);
         self.findings.forget();
     }
@@ -201,7 +212,7 @@ mod tests {
     fn less_is_tried_where_more_is_allowed() {
         let plain = Options::default();
         let least = Freedom { promises: false, ..Freedom::full(&plain, false) };
-        assert_eq!(Freedom::ladder(&plain, true), [least, Freedom { recomputes_first: true, ..least }]);
+        assert_eq!(Freedom::ladder(&plain, true), [least, Freedom { asked: Asked::Recomputing, ..least }]);
         let more = Options {
             exactness: Grade::Reassociate,
             assumptions: vec![Assumption::IndicesInBounds],
@@ -212,7 +223,7 @@ mod tests {
         assert_eq!(ladder.len(), 14);
         assert_eq!(ladder[5], Freedom::full(&more, false));
         assert_eq!(ladder[12], Freedom::full(&more, true));
-        assert_eq!(ladder[13], Freedom { recomputes_first: true, ..Freedom::full(&more, true) });
+        assert_eq!(ladder[13], Freedom { asked: Asked::Recomputing, ..Freedom::full(&more, true) });
         assert!(ladder.iter().take(6).all(|freedom| freedom.of(&more).budget.is_none()));
         let timed = Freedom::ladder(&more, true);
         let spending: Vec<Spending> = timed.iter().skip(5).take(4).map(|freedom| freedom.spending).collect();

@@ -16,6 +16,8 @@ pub(super) enum Asked {
     First,
     /// Those too that compute values again outside of loops.
     Recomputing,
+    /// Those too that keep values in the memory of the host.
+    Offloading,
     /// All.
     All,
 }
@@ -24,8 +26,9 @@ impl Asked {
     /// Whether a pass is among them.
     pub(super) fn includes(self, pass: &dyn Pass) -> bool {
         match self {
-            Self::First => !pass.recomputes() && !pass.comes_last(),
-            Self::Recomputing => !pass.comes_last(),
+            Self::First => !pass.recomputes() && !pass.offloads() && !pass.comes_last(),
+            Self::Recomputing => !pass.offloads() && !pass.comes_last(),
+            Self::Offloading => !pass.comes_last(),
             Self::All => true,
         }
     }
@@ -37,9 +40,9 @@ impl Search<'_> {
         if !self.fits() && self.allow_recomputation()? { self.descend_repeatedly() } else { Ok(()) }
     }
 
-    /// Goes on with what keeps passes from seeing what they look for.
+    /// Goes on with what takes memory of the host, and with what keeps passes from seeing what they look for.
     pub(super) fn descend_with_last(&mut self) -> Result<(), RunError> {
-        if self.fits() || !self.is_offered_by(|pass| pass.comes_last()) {
+        if self.fits() || !self.is_offered_by(|pass| pass.offloads() || pass.comes_last()) {
             return Ok(());
         }
         self.asked = Asked::All;
