@@ -119,6 +119,9 @@ fn moved(module: &Module, stacks: &Stacks, readers: &Readers, at: usize) -> Opti
     }
     let mut patch = Patch::new(module);
     let row = module.instruction(writer).operands[operand];
+    if HostMove::of(module.instruction(row)).is_some() {
+        return None;
+    }
     let there = add(module, &mut patch, row, HostMove::ToHost);
     let mut writes = module.instruction(writer).clone();
     writes.operands[operand] = there;

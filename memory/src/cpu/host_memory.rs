@@ -114,12 +114,13 @@ impl Host {
             return;
         };
         let state = graph.operand(array, 0);
-        let site = match graph.opcode(state) {
-            Opcode::While => Some(state),
-            Opcode::Parameter => graph.callers()[graph.parent(state)].first().copied(),
+        let caller = |parameter| graph.callers()[graph.parent(parameter)].first().copied();
+        let site = if graph.opcode(state) == Opcode::Parameter { caller(state) } else { Some(state) };
+        let initial = match site.map(|site| (site, graph.opcode(site))) {
+            Some((site, Opcode::While)) => Some(graph.operand(site, 0)),
+            Some((tuple, Opcode::Tuple)) => Some(tuple),
             _ => None,
         };
-        let initial = site.filter(|&site| graph.opcode(site) == Opcode::While).map(|site| graph.operand(site, 0));
         if let Some(initial) = initial.filter(|&initial| graph.opcode(initial) == Opcode::Tuple) {
             self.places.insert((initial, Some(index)));
             self.begin(graph, initial, index);
