@@ -26,12 +26,14 @@
 
 // Tests: `passes/tests/host_offload.rs`.
 
+mod stacks;
+mod values;
+
 use hlo_ir::edit::Patch;
 use hlo_ir::host::HostMove;
-use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
-use hlo_memory::{Bytes, Target, size};
+use hlo_ir::{AttrKey, Instruction, InstructionId, Module};
+use hlo_memory::{Bytes, Target};
 
-use crate::loops::{self, Readers, Stacks};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
 
 /// The pass.
@@ -56,151 +58,55 @@ impl Pass for HostOffload {
         true
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        let module = context.module;
-        if module.is_scheduled() || context.options.target == Target::Cpu || context.is_partitioned() {
+        if context.module.is_scheduled() || context.options.target == Target::Cpu || context.is_partitioned() {
             return Vec::new();
         }
-        let loops = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
-        loops.flat_map(|(id, _)| of_loop(context, id)).collect()
+        [stacks::find(context), values::find(context)].concat()
     }
 }
 
-fn of_loop(context: &Context<'_>, id: InstructionId) -> Vec<Finding> {
-    let module = context.module;
-    let Some(stacks) = Stacks::of(module, id).filter(|_| loops::is_taken_apart(module, id)) else { return Vec::new() };
-    let readers = loops::readers(module, &stacks);
-    (0..stacks.list.len()).filter_map(|at| of_stack(context, &stacks, &readers, at)).collect()
+/// What is kept in the memory of the host instead.
+struct Offloaded {
+    patch: Patch,
+    /// The instruction that owns the memory.
+    owner: InstructionId,
+    grade: Grade,
+    /// Bytes that stand in the memory of the host.
+    bytes: Bytes,
+    note: String,
+    conditions: Vec<Condition>,
 }
 
-fn of_stack(context: &Context<'_>, stacks: &Stacks, readers: &Readers, at: usize) -> Option<Finding> {
-    let module = context.module;
-    let stack = &stacks.list[at];
-    let bytes = size::array_size(&stack.array)?;
-    if bytes < context.options.min_saving.max(Bytes(1)) || !readers.only_read[at] {
-        return None;
+impl Offloaded {
+    /// The finding, as far as the host may be used.
+    fn finding(self, context: &Context<'_>) -> Finding {
+        let Self { patch, owner, grade, bytes, note, conditions } = self;
+        let needed = context.estimate.host + bytes;
+        let outcome = if needed > context.options.host_memory {
+            Outcome::Withheld { patch, reason: beyond(bytes, needed) }
+        } else {
+            Outcome::Rewrite { patch, note, conditions }
+        };
+        Finding { instruction: owner, grade, wasted: bytes, outcome }
     }
-    let patch = moved(module, stacks, readers, at)?;
-    let outcome = if context.estimate.host + bytes > context.options.host_memory {
-        Outcome::Withheld { patch, reason: beyond(context, bytes) }
-    } else {
-        let note = format!("{bytes} in {} rows stand in the memory of the host", stacks.rows);
-        Outcome::Rewrite { patch, note, conditions: conditions(module, stacks) }
-    };
-    Some(Finding { instruction: stacks.site, grade: Grade::Bitwise, wasted: bytes, outcome })
 }
 
-/// Why a stack stays on the device.
-fn beyond(context: &Context<'_>, bytes: Bytes) -> Reason {
-    let needed = (context.estimate.host + bytes).get().div_ceil(1 << 20);
-    let message = format!("a stack of {bytes} could stand in the memory of the host; --host-memory={needed}MiB allows it");
+/// Why values stay on the device.
+fn beyond(bytes: Bytes, needed: Bytes) -> Reason {
+    let needed = needed.get().div_ceil(1 << 20);
+    let message = format!("{bytes} could stand in the memory of the host; --host-memory={needed}MiB allows it");
     Reason { code: "host-memory", message }
 }
 
-fn conditions(module: &Module, stacks: &Stacks) -> Vec<Condition> {
-    let first = &module.instruction(stacks.site).name;
-    let condition = |text: String| Condition { text, discharged_by: "structure" };
-    vec![
-        condition(format!("`{first}` writes one row of the stack in each of {} steps, and reads none", stacks.rows)),
-        condition("nothing but loops that forward the stack reads it, in whole rows".to_owned()),
-    ]
+fn condition(text: String) -> Condition {
+    Condition { text, discharged_by: "structure" }
 }
 
-/// The moves of a stack's rows.
-fn moved(module: &Module, stacks: &Stacks, readers: &Readers, at: usize) -> Option<Patch> {
-    let element = stacks.list[at].element;
-    let begins = module.instruction(*stacks.initial.get(element)?);
-    if begins.opcode != Opcode::Broadcast {
-        return None;
-    }
-    let (writer, operand) = written(module, *stacks.body.results.get(element)?)?;
-    let inside = module.instruction(writer).operands.iter().find(|&&from| is_element(module, stacks, from, element));
-    if !is_alone(module, *inside?, writer) || is_read_outside(module, stacks, element) {
-        return None;
-    }
-    let mut patch = Patch::new(module);
-    let row = module.instruction(writer).operands[operand];
-    if HostMove::of(module.instruction(row)).is_some() {
-        return None;
-    }
-    let there = add(module, &mut patch, row, HostMove::ToHost);
-    let mut writes = module.instruction(writer).clone();
-    writes.operands[operand] = there;
-    patch.rewrite(writer, writes);
-    let mut reads = readers.list.iter().flat_map(|reader| &reader.reads).filter(|read| read.stack == at).peekable();
-    reads.peek()?;
-    for read in reads {
-        let back = add(module, &mut patch, read.site, HostMove::ToDevice);
-        patch.replace(read.site, back);
-    }
-    Some(patch)
-}
-
-fn add(module: &Module, patch: &mut Patch, value: InstructionId, kind: HostMove) -> InstructionId {
+/// The instruction that moves a value, with what is said of that value.
+fn moved(module: &Module, value: InstructionId, from: InstructionId, kind: HostMove) -> Instruction {
     let inst = module.instruction(value);
-    let mut there = kind.instruction(value, inst.shape.clone());
+    let mut there = kind.instruction(from, inst.shape.clone());
+    there.parent = inst.parent;
     there.attributes.extend(inst.attributes.iter().filter(|attribute| attribute.key == AttrKey::Metadata).cloned());
-    let there = patch.add(inst.parent, there);
-    patch.set_origin(there, value);
     there
-}
-
-/// Where a row is written in the body of a loop: an update, or the call of a function that does nothing else; with the number of the operand that is the row.
-fn written(module: &Module, result: InstructionId) -> Option<(InstructionId, usize)> {
-    let inst = module.instruction(result);
-    match inst.opcode {
-        Opcode::DynamicUpdateSlice => Some((result, 1)),
-        Opcode::Call => {
-            let function = inst.called_computations().next()?;
-            let row = parameter_written(module, function)?;
-            Some((result, usize::try_from(module.instruction(row).parameter_number()?).ok()?))
-        }
-        _ => None,
-    }
-}
-
-/// The parameter that a function writes into another one, if it does nothing else with either.
-fn parameter_written(module: &Module, function: ComputationId) -> Option<InstructionId> {
-    let root = module.computation(function).root;
-    let update = module.instruction(root);
-    if update.opcode != Opcode::DynamicUpdateSlice {
-        return None;
-    }
-    let is_parameter = |id: InstructionId| module.instruction(id).opcode == Opcode::Parameter;
-    let array = update.operands[0];
-    let (mut row, mut user) = (update.operands[1], root);
-    while module.instruction(row).opcode == Opcode::Reshape && is_alone(module, row, user) {
-        (row, user) = (module.instruction(row).operands[0], row);
-    }
-    let alone = is_alone(module, row, user) && is_alone(module, array, root);
-    (alone && is_parameter(row) && is_parameter(array)).then_some(row)
-}
-
-/// Whether a value has one user.
-fn is_alone(module: &Module, value: InstructionId, user: InstructionId) -> bool {
-    let computation = module.instruction(value).parent;
-    let mut users = module.instructions_of(computation).filter(|(_, inst)| inst.operands.contains(&value));
-    let uses = module.instruction(user).operands.iter().filter(|&&operand| operand == value).count();
-    uses == 1 && users.all(|(id, _)| id == user) && module.computation(computation).root != value
-}
-
-/// Whether a value is this element of the state in the body of a loop.
-fn is_element(module: &Module, stacks: &Stacks, value: InstructionId, element: usize) -> bool {
-    let inst = module.instruction(value);
-    inst.opcode == Opcode::GetTupleElement
-        && inst.operands[0] == stacks.body.parameter
-        && inst.int(&AttrKey::Index) == i64::try_from(element).ok()
-}
-
-/// Whether the body takes an element of the state at several places, or the condition looks at it.
-fn is_read_outside(module: &Module, stacks: &Stacks, element: usize) -> bool {
-    let body = module.instruction(stacks.body.parameter).parent;
-    let taken = module.instructions_of(body).filter(|&(id, _)| is_element(module, stacks, id, element)).count();
-    let condition = module.instruction(stacks.site).computation(&AttrKey::Condition);
-    let mut looked = condition.into_iter().flat_map(|condition| module.instructions_of(condition));
-    let is_looked_at = looked.any(|(id, inst)| {
-        inst.opcode == Opcode::GetTupleElement
-            && inst.int(&AttrKey::Index) == i64::try_from(element).ok()
-            && module.instructions_of(inst.parent).any(|(_, user)| user.operands.contains(&id))
-    });
-    taken != 1 || is_looked_at
 }

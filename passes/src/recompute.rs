@@ -8,5 +8,6 @@ pub(crate) mod counted_loop;
 pub(crate) mod cut;
 pub(crate) mod emit;
 pub(crate) mod insertion_point;
+pub(crate) mod layers;
 pub(crate) mod row_loop;
 pub(crate) mod tie;

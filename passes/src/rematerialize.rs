@@ -36,7 +36,6 @@
 
 mod choose;
 mod emit;
-mod layers;
 
 use hlo_ir::ComputationId;
 use hlo_memory::cpu::{Stored, stored};
@@ -44,9 +43,9 @@ use hlo_memory::{Bytes, Target};
 
 use crate::objective::NEGLIGIBLE;
 use crate::recompute::cut::MEMORY_PRICES;
+use crate::recompute::layers::Layers;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use choose::Plan;
-use layers::Layers;
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]

@@ -42,7 +42,15 @@ pub fn assigned<'m>(module: &'m Module, given: &BufferAssignment) -> Result<Assi
     let buffers = Buffers::of(&flow);
     let schedule = Schedule::of(module);
     let ranges = Ranges::of(&flow, &buffers, &schedule);
-    Ok(Assignment { flow, buffers, schedule, ranges, blocks, host: 0, given: Some(ProtoAssignment { unknown, numbers }) })
+    Ok(Assignment {
+        flow,
+        buffers,
+        schedule,
+        ranges,
+        blocks,
+        host: 0,
+        given: Some(ProtoAssignment { unknown, numbers }),
+    })
 }
 
 /// Instructions by the names of their computation and their own.

@@ -50,8 +50,8 @@ use self::flow::Flow;
 use self::from_proto::ProtoAssignment;
 use self::greedy::{Greedy, Placed};
 use self::ranges::{Ranges, Schedule};
-use crate::parallel::join;
 use crate::hash::{IndexMap, IndexSet};
+use crate::parallel::join;
 use crate::size::{is_elsewhere, is_in_host_memory, shape_size, size_of};
 use crate::{EstimateError, Target};
 

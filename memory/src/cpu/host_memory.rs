@@ -158,9 +158,11 @@ fn in_host_memory(shape: &Shape, index: Option<usize>) -> ShapeRef {
         }
         (Shape::Tuple(elements), Some(index)) => {
             let elements = elements.iter().enumerate();
-            Shape::tuple(elements.map(|(at, element)| {
-                if at == index { in_host_memory(element, None) } else { element.clone() }
-            }))
+            Shape::tuple(elements.map(
+                |(at, element)| {
+                    if at == index { in_host_memory(element, None) } else { element.clone() }
+                },
+            ))
         }
         _ => shape.clone().into(),
     }

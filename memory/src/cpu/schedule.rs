@@ -68,9 +68,8 @@ fn for_memory(graph: &Graph, target: Target) -> Schedule {
 ///
 /// Source: `PostprocessorToScheduleAsEarlyOrAsLatePossible` (xla/service/gpu/gpu_hlo_schedule.cc).
 fn moves_first(graph: &Graph, order: Vec<InstructionId>) -> Vec<InstructionId> {
-    let starts = |&id: &InstructionId| {
-        HostMove::of(graph.inst(id)) == Some(HostMove::ToDevice) || is_elsewhere(graph.shape(id))
-    };
+    let starts =
+        |&id: &InstructionId| HostMove::of(graph.inst(id)) == Some(HostMove::ToDevice) || is_elsewhere(graph.shape(id));
     if !order.iter().any(starts) {
         return order;
     }

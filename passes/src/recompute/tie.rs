@@ -69,7 +69,7 @@ impl<'a> Ties<'a> {
         let inst = self.module.instruction(value);
         let mut tied = match self.target {
             Target::Cpu => self.select(value, after),
-            Target::Gpu | Target::Tpu => self.behind_barrier(value, after),
+            Target::Gpu | Target::Tpu => self.behind_barrier((value, inst), after),
         };
         tied.name = format!("{}.tied", inst.name).into();
         // A value that lies across devices keeps doing so.
@@ -78,6 +78,20 @@ impl<'a> Ties<'a> {
         self.pairs.push((value, after));
         let tied = self.patch.add(inst.parent, tied);
         self.patch.set_origin(tied, value);
+        tied
+    }
+    /// The same of a value that the patch adds and that stands for another one, on a device.
+    pub(crate) fn tie_new(
+        &mut self,
+        (new, inst): (InstructionId, &Instruction),
+        original: InstructionId,
+        after: InstructionId,
+    ) -> InstructionId {
+        let mut tied = self.behind_barrier((new, inst), after);
+        tied.name = format!("{}.tied", inst.name).into();
+        self.pairs.push((original, after));
+        let tied = self.patch.add(inst.parent, tied);
+        self.patch.set_origin(tied, original);
         tied
     }
     fn select(&mut self, value: InstructionId, after: InstructionId) -> Instruction {
@@ -94,9 +108,8 @@ impl<'a> Ties<'a> {
         let other = self.spread(to, other, shape.clone());
         Instruction::new("", shape, Opcode::Select, [never, other, value])
     }
-    fn behind_barrier(&mut self, value: InstructionId, after: InstructionId) -> Instruction {
-        let inst = self.module.instruction(value);
-        let both: ShapeRef = Shape::tuple([value, after].map(|id| self.module.instruction(id).shape.clone()));
+    fn behind_barrier(&mut self, (value, inst): (InstructionId, &Instruction), after: InstructionId) -> Instruction {
+        let both: ShapeRef = Shape::tuple([inst.shape.clone(), self.module.instruction(after).shape.clone()]);
         let tuple = Instruction::new("tie_both", both.clone(), Opcode::Tuple, [value, after]);
         let tuple = self.patch.add(inst.parent, tuple);
         let barrier = self.patch.add(inst.parent, Instruction::new("tie_barrier", both, Opcode::OptBarrier, [tuple]));

@@ -5,10 +5,10 @@ use hlo_ir::InstructionId;
 use hlo_ir::edit::has_side_effect;
 use hlo_memory::Bytes;
 
-use super::layers::{Layers, bytes};
 use crate::Context;
 use crate::flow::is_product;
 use crate::recompute::cut::{NEVER, Network};
+use crate::recompute::layers::{Layers, bytes};
 
 /// What is computed again.
 pub(super) struct Plan {
@@ -23,7 +23,7 @@ impl Plan {
     pub(super) fn part(&self, context: &Context<'_>, layers: &Layers<'_>, of: usize) -> Self {
         let mut gone: IndexMap<usize, u64> = IndexMap::default();
         for &id in &self.again {
-            let waits = if waits(context, layers, id) { bytes(context.module.instruction(id)) } else { 0 };
+            let waits = if layers.waits(context, id) { bytes(context.module.instruction(id)) } else { 0 };
             *gone.entry(layers.segment(id)).or_default() += waits;
         }
         gone.sort_by(|one, less, other, more| more.cmp(less).then(one.cmp(other)));
@@ -47,7 +47,7 @@ pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: f64) -> Op
     let prices = Prices { context, layers, most: most(context, layers) };
     let mut network = Network::new();
     let waiting: IndexSet<InstructionId> =
-        module.instructions_of(layers.computation).map(|(id, _)| id).filter(|&id| waits(context, layers, id)).collect();
+        module.instructions_of(layers.computation).map(|(id, _)| id).filter(|&id| layers.waits(context, id)).collect();
     let mut work = Vec::new();
     for &id in &waiting {
         let seen = ValueInSegment { id, from_behind: false };
@@ -73,7 +73,7 @@ pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: f64) -> Op
     let size = |id: &InstructionId| bytes(module.instruction(*id));
     let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
     let gone = sum(&mut waiting.iter().filter(|id| again.contains(*id)).map(size));
-    let new = |id: &&InstructionId| !waiting.contains(*id) && !is_used_late(context, layers, **id);
+    let new = |id: &&InstructionId| !waiting.contains(*id) && !layers.is_used_late(context, **id);
     let come = sum(&mut kept.iter().filter(new).map(size));
     (gone > come).then(|| Plan { again, saved: Bytes(gone - come) })
 }
@@ -83,29 +83,6 @@ fn most(context: &Context<'_>, layers: &Layers<'_>) -> u64 {
     let instructions = context.module.computation(layers.computation).instructions.len() as u64;
     // Each is looked at from its segment and from behind, and is kept or computed.
     NEVER / (4 * instructions).max(1)
-}
-
-/// Whether late instructions use an early value, and could as well use another.
-fn waits(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> bool {
-    let inst = context.module.instruction(id);
-    inst.array().is_some_and(|array| !array.is_dynamic())
-        && !layers.is_free(id)
-        && !layers.is_late(id)
-        && !layers.is_last(id)
-        && !stays(context, layers, id)
-        && is_used_late(context, layers, id)
-        && layers.is_stored(id)
-}
-
-fn is_used_late(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> bool {
-    context.users.get(id).iter().any(|&user| layers.is_late(user))
-}
-
-/// Whether a value stays in memory whatever is chosen: it is a result, or the first late instructions use it.
-fn stays(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> bool {
-    let root = context.module.computation(layers.computation).root;
-    let stays = |user: &InstructionId| *user == root || layers.depth(*user) == layers.turn;
-    id == root || context.users.get(id).iter().any(stays)
 }
 
 /// What keeping and computing cost.
@@ -123,7 +100,7 @@ impl Prices<'_> {
         if inst.array().is_none_or(hlo_ir::ArrayShape::is_dynamic) {
             return NEVER;
         }
-        if stays(self.context, self.layers, id) {
+        if self.layers.stays(self.context, id) {
             return 0;
         }
         let stands = is_product(inst.opcode) || self.has_user(id, |late, product| !late && product);

@@ -7,11 +7,11 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{Instruction, InstructionId, Module};
 
 use super::choose::Plan;
-use super::layers::{Layers, bytes};
 use crate::Context;
 use crate::recompute::bits::exact;
 use crate::recompute::emit::Emit;
-use crate::recompute::tie::{Ties, can_tie, can_wait_for};
+use crate::recompute::layers::{Layers, bytes};
+use crate::recompute::tie::{Ties, can_tie};
 
 /// The change.
 pub(super) struct Written {
@@ -66,8 +66,8 @@ impl Writer<'_, '_> {
     /// Writes the values of one segment again, if there is something that they can wait for.
     fn write(&mut self, values: &[InstructionId]) {
         let module = self.context.module;
-        let users = self.late_users(values);
-        let Some(after) = self.trigger(&users) else { return };
+        let users = self.layers.late_users(self.context, values);
+        let Some(after) = self.layers.trigger(&users) else { return };
         if !values.iter().all(|&id| self.can_wait(id, values)) {
             return;
         }
@@ -93,22 +93,6 @@ impl Writer<'_, '_> {
         let operands = &self.context.module.instruction(id).operands;
         let waits = |operand: &InstructionId| values.contains(operand) || can_tie(self.context.module, *operand);
         operands.iter().filter(|&&operand| !self.layers.is_free(operand)).all(waits) && operands.iter().any(waits)
-    }
-    /// Late instructions that use these values, earliest first, without those that come too early to wait for anything.
-    fn late_users(&self, values: &[InstructionId]) -> Vec<InstructionId> {
-        let users = values.iter().flat_map(|&id| self.context.users.get(id).iter().copied());
-        let late: IndexSet<InstructionId> = users.filter(|&user| self.layers.depth(user) > self.layers.turn).collect();
-        let mut late: Vec<InstructionId> = late.into_iter().collect();
-        late.sort_by_key(|&user| (self.layers.depth(user), user));
-        late
-    }
-    /// The latest value that is there before the first of `users` can run.
-    fn trigger(&self, users: &[InstructionId]) -> Option<InstructionId> {
-        let module = self.context.module;
-        let first = self.layers.depth(*users.first()?);
-        let operands = users.iter().flat_map(|&user| module.instruction(user).operands.iter().copied());
-        let there = operands.filter(|&id| self.layers.is_late(id) && self.layers.depth(id) < first);
-        there.filter(|&id| can_wait_for(module, id)).max_by_key(|&id| (self.layers.depth(id), id))
     }
 }
 

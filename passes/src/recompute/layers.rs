@@ -1,4 +1,6 @@
-//! What is early in a computation, what is late, and the segments of what is early.
+//! What is early in a computation, what is late, the segments of what is early, and what of it waits.
+
+// Tests: `passes/tests/host_offload.rs`, `passes/tests/rematerialize.rs`.
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
@@ -7,20 +9,22 @@ use hlo_memory::{Bytes, size};
 
 use crate::Context;
 use crate::cost::Costs;
+use crate::hash::IndexSet;
+use crate::recompute::tie::can_wait_for;
 
 /// A computation in which many bytes wait across one place.
-pub(super) struct Layers<'a> {
+pub(crate) struct Layers<'a> {
     module: &'a Module,
-    pub(super) computation: ComputationId,
+    pub(crate) computation: ComputationId,
     /// Where each instruction stands: the length of the longest chain of operands below it, and for early ones what
     /// [`Self::place_late`] makes of that.
     depth: SideTable<InstructionId, usize>,
     /// Where early ends: instructions of this depth and more are late.
-    pub(super) turn: usize,
+    pub(crate) turn: usize,
     /// Depths at which segments begin, besides the first.
     cuts: Vec<usize>,
     /// What instructions take.
-    pub(super) costs: Costs<'a>,
+    pub(crate) costs: Costs<'a>,
     /// What the compiler writes to memory, where it decides that by kernels; else everything may be.
     stored: Option<&'a Stored>,
     /// What is given, or follows from that in less time than reading it takes.
@@ -29,7 +33,7 @@ pub(super) struct Layers<'a> {
 
 impl<'a> Layers<'a> {
     /// `None` if less than `least` waits.
-    pub(super) fn of(
+    pub(crate) fn of(
         context: &'a Context<'_>,
         computation: ComputationId,
         least: Bytes,
@@ -58,7 +62,7 @@ impl<'a> Layers<'a> {
         Some(layers)
     }
     /// Whether a value stands in memory, as far as is known.
-    pub(super) fn is_stored(&self, mut id: InstructionId) -> bool {
+    pub(crate) fn is_stored(&self, mut id: InstructionId) -> bool {
         let Some(stored) = self.stored else { return true };
         while !stored.contains(&id) {
             let inst = self.module.instruction(id);
@@ -88,18 +92,18 @@ impl<'a> Layers<'a> {
         }
     }
     /// Whether a value is there at no cost, whenever it is asked for.
-    pub(super) fn is_free(&self, id: InstructionId) -> bool {
+    pub(crate) fn is_free(&self, id: InstructionId) -> bool {
         self.free[id]
     }
-    pub(super) fn depth(&self, id: InstructionId) -> usize {
+    pub(crate) fn depth(&self, id: InstructionId) -> usize {
         self.depth[id]
     }
-    pub(super) fn is_late(&self, id: InstructionId) -> bool {
+    pub(crate) fn is_late(&self, id: InstructionId) -> bool {
         self.depth[id] >= self.turn
     }
     /// Whether an early value belongs to the segment that the late ones follow on, where there are others: its late users come first, and what they need
     /// would be computed again while it still counts.
-    pub(super) fn is_last(&self, id: InstructionId) -> bool {
+    pub(crate) fn is_last(&self, id: InstructionId) -> bool {
         !self.cuts.is_empty() && self.segment(id) == self.cuts.len()
     }
     /// What makes a value: elements of a tuple are there once the tuple is.
@@ -110,8 +114,44 @@ impl<'a> Layers<'a> {
         id
     }
     /// The number of an early value's segment.
-    pub(super) fn segment(&self, id: InstructionId) -> usize {
+    pub(crate) fn segment(&self, id: InstructionId) -> usize {
         self.cuts.partition_point(|&cut| cut <= self.depth[id])
+    }
+    /// Whether late instructions use an early value, and could as well use another.
+    pub(crate) fn waits(&self, context: &Context<'_>, id: InstructionId) -> bool {
+        let inst = self.module.instruction(id);
+        inst.array().is_some_and(|array| !array.is_dynamic())
+            && !self.is_free(id)
+            && !self.is_late(id)
+            && !self.is_last(id)
+            && !self.stays(context, id)
+            && self.is_used_late(context, id)
+            && self.is_stored(id)
+    }
+    pub(crate) fn is_used_late(&self, context: &Context<'_>, id: InstructionId) -> bool {
+        context.users.get(id).iter().any(|&user| self.is_late(user))
+    }
+    /// Whether a value stays in memory whatever is chosen: it is a result, or the first late instructions use it.
+    pub(crate) fn stays(&self, context: &Context<'_>, id: InstructionId) -> bool {
+        let root = self.module.computation(self.computation).root;
+        let stays = |user: &InstructionId| *user == root || self.depth(*user) == self.turn;
+        id == root || context.users.get(id).iter().any(stays)
+    }
+    /// Late instructions that use these values, earliest first, without those that come too early to wait for anything.
+    pub(crate) fn late_users(&self, context: &Context<'_>, values: &[InstructionId]) -> Vec<InstructionId> {
+        let users = values.iter().flat_map(|&id| context.users.get(id).iter().copied());
+        let late: IndexSet<InstructionId> = users.filter(|&user| self.depth(user) > self.turn).collect();
+        let mut late: Vec<InstructionId> = late.into_iter().collect();
+        late.sort_by_key(|&user| (self.depth(user), user));
+        late
+    }
+    /// The latest value that is there before the first of `users` can run.
+    pub(crate) fn trigger(&self, users: &[InstructionId]) -> Option<InstructionId> {
+        let module = self.module;
+        let first = self.depth(*users.first()?);
+        let operands = users.iter().flat_map(|&user| module.instruction(user).operands.iter().copied());
+        let there = operands.filter(|&id| self.is_late(id) && self.depth(id) < first);
+        there.filter(|&id| can_wait_for(module, id)).max_by_key(|&id| (self.depth(id), id))
     }
     /// Where segments begin, the places that fewest bytes pass first.
     ///
@@ -181,7 +221,7 @@ fn element_of_call(module: &Module, inst: &Instruction) -> Option<InstructionId>
 }
 
 /// Bytes of an array; tuples stand for their elements.
-pub(super) fn bytes(inst: &Instruction) -> u64 {
+pub(crate) fn bytes(inst: &Instruction) -> u64 {
     inst.array().and_then(size::array_size).map_or(0, Bytes::get)
 }
 
