@@ -58,31 +58,50 @@ fn for_memory(graph: &Graph, target: Target) -> Schedule {
     let best = (0..needed.len()).min_by_key(|&way| needed[way]).unwrap_or(0);
     let mut schedule = Schedule::new(Vec::new());
     for (computation, order) in std::mem::take(&mut schedules[best]) {
-        let order = if target == Target::Gpu { moves_first(graph, order) } else { order };
+        let order = if target == Target::Gpu { moves_apart(graph, order) } else { order };
         schedule.set(computation, order);
     }
     schedule
 }
 
-/// Lets what is read back from host memory begin as soon as it can, in an order of a computation: XLA:GPU moves the starts of such copies up.
+/// Lets copies from and to host memory last as long as they can, in an order of a computation: XLA:GPU starts them as early and waits for them as late as it can. What is
+/// copied to the host stands on the device until then.
 ///
 /// Source: `PostprocessorToScheduleAsEarlyOrAsLatePossible` (xla/service/gpu/gpu_hlo_schedule.cc).
-fn moves_first(graph: &Graph, order: Vec<InstructionId>) -> Vec<InstructionId> {
-    let starts =
-        |&id: &InstructionId| HostMove::of(graph.inst(id)) == Some(HostMove::ToDevice) || is_elsewhere(graph.shape(id));
-    if !order.iter().any(starts) {
+fn moves_apart(graph: &Graph, mut order: Vec<InstructionId>) -> Vec<InstructionId> {
+    let moves = |id: InstructionId| HostMove::of(graph.inst(id));
+    let is_there = |id: InstructionId| is_elsewhere(graph.shape(id));
+    if !order.iter().any(|&id| moves(id).is_some()) {
         return order;
     }
-    let mut waiting: Vec<InstructionId> = order.iter().copied().filter(starts).collect();
+    let is_row = |&operand: &InstructionId| moves(operand) == Some(HostMove::ToHost);
+    let writes = |id: InstructionId| is_there(id) && graph.operands(id).iter().any(is_row);
+    let ends = |id: InstructionId| moves(id) == Some(HostMove::ToHost) || writes(id);
+    let reads = |id: InstructionId| is_there(id) && !ends(id);
+    let starts = |id: InstructionId| moves(id) == Some(HostMove::ToDevice) || reads(id);
+    let mut before = |id: InstructionId| [graph.operands(id), graph.control_predecessors(id)].concat();
+    order = moved_up(order, starts, &mut before);
+    order.reverse();
+    let mut behind =
+        |id: InstructionId| graph.each_user(id).chain(graph.control_successors(id).iter().copied()).collect();
+    order = moved_up(order, ends, &mut behind);
+    order.reverse();
+    order
+}
+
+/// An order in which some instructions stand right behind the last that they `need`.
+fn moved_up(
+    order: Vec<InstructionId>,
+    is_moved: impl Fn(InstructionId) -> bool,
+    need: &mut dyn FnMut(InstructionId) -> Vec<InstructionId>,
+) -> Vec<InstructionId> {
+    let moved = order.iter().copied().filter(|&id| is_moved(id));
+    let mut waiting: Vec<(InstructionId, Vec<InstructionId>)> = moved.map(|id| (id, need(id))).collect();
     let mut done: IndexSet<InstructionId> = IndexSet::default();
     for id in order {
         done.insert(id);
-        let can_start = |id: InstructionId, done: &IndexSet<InstructionId>| {
-            let mut before = graph.operands(id).iter().chain(graph.control_predecessors(id));
-            before.all(|before| done.contains(before))
-        };
-        while let Some(at) = waiting.iter().position(|&id| can_start(id, &done)) {
-            done.insert(waiting.remove(at));
+        while let Some(at) = waiting.iter().position(|(_, need)| need.iter().all(|need| done.contains(need))) {
+            done.insert(waiting.remove(at).0);
         }
     }
     done.into_iter().collect()

@@ -1,6 +1,9 @@
 //! Values that a computation makes early and uses late, such as those that the gradients of unrolled layers read.
 //!
-//! What is read back waits for the gradient that arrives there, by a tie as `tie` makes it: nothing else keeps XLA from reading it back at once.
+//! What is read back waits for the gradient that arrives there, by a tie as `tie` makes it: nothing else keeps XLA from reading it back at once. And the next segment
+//! waits for what is copied to the host, behind its first value: XLA waits for copies as late as it can, and until then the original stands on the device.
+
+use std::cmp::Reverse;
 
 use hlo_ir::host::HostMove;
 use hlo_ir::{ComputationId, Instruction, InstructionId};
@@ -11,7 +14,7 @@ use super::{Offloaded, condition, moved};
 use crate::hash::{IndexMap, IndexSet};
 use crate::objective::NEGLIGIBLE;
 use crate::recompute::layers::{Layers, bytes};
-use crate::recompute::tie::Ties;
+use crate::recompute::tie::{Ties, can_wait_for};
 use crate::{Context, Finding, Grade};
 
 /// Values are moved in all segments, in half of them and so on: what takes too long in all may not in some.
@@ -32,7 +35,7 @@ fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Opt
     let mut waiting: Vec<InstructionId> =
         ids.filter(|&id| size(id) >= context.options.min_saving.get() && layers.waits(context, id)).collect();
     // What was made first waits longest.
-    waiting.sort_by_key(|&id| (layers.segment(id), std::cmp::Reverse(size(id)), id));
+    waiting.sort_by_key(|&id| (layers.segment(id), Reverse(size(id)), id));
     let all: u64 = waiting.iter().map(|&id| size(id)).sum();
     let mut counts: Vec<usize> = PARTS
         .iter()
@@ -59,31 +62,90 @@ fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Opt
 /// The change that moves these values, or of them what can wait for something.
 fn offloaded(context: &Context<'_>, layers: &Layers<'_>, values: &[InstructionId]) -> Option<Offloaded> {
     let module = context.module;
-    let mut ties = Ties::new(module, context.options.target);
-    let mut users: IndexMap<InstructionId, Instruction> = IndexMap::default();
-    let mut there: IndexSet<InstructionId> = IndexSet::default();
-    for &value in values {
-        let late = layers.late_users(context, &[value]);
-        let Some(after) = layers.trigger(&late) else { continue };
-        let to_host = moved(module, value, value, HostMove::ToHost);
-        let host = ties.patch.add(layers.computation, to_host.clone());
-        ties.patch.set_origin(host, value);
-        let waiting = ties.tie_new((host, &to_host), value, after);
-        let back = ties.patch.add(layers.computation, moved(module, value, waiting, HostMove::ToDevice));
-        ties.patch.set_origin(back, value);
-        for user in late {
-            let changed = users.entry(user).or_insert_with(|| module.instruction(user).clone());
-            changed.operands.iter_mut().filter(|operand| **operand == value).for_each(|operand| *operand = back);
-        }
-        there.insert(value);
-    }
+    let mut mover = Mover {
+        context,
+        layers,
+        ties: Ties::new(module, context.options.target),
+        users: IndexMap::default(),
+        there: IndexSet::default(),
+    };
+    let mut segments: IndexMap<usize, Vec<InstructionId>> = IndexMap::default();
+    values.iter().for_each(|&value| segments.entry(layers.segment(value)).or_default().push(value));
+    segments.into_iter().for_each(|(segment, values)| mover.segment(segment, &values));
+    let Mover { mut ties, users, there, .. } = mover;
     users.into_iter().for_each(|(id, user)| ties.patch.rewrite(id, user));
     let size = |id: &InstructionId| bytes(module.instruction(*id));
-    let owner = there.iter().copied().max_by_key(|id| (size(id), std::cmp::Reverse(*id)))?;
+    let owner = there.iter().copied().max_by_key(|id| (size(id), Reverse(*id)))?;
     let bytes = Bytes(there.iter().map(size).sum());
     let grade = if ties.may_contract(context.users) { Grade::HloExact } else { Grade::Bitwise };
     let note = format!("{bytes} in {} values stand in the memory of the host", there.len());
-    let conditions =
-        vec![condition("no value waits for something that is computed from it, and moves change no bit".to_owned())];
-    Some(Offloaded { patch: ties.patch, owner, grade, bytes, note, conditions })
+    let text = "no value waits for something that is computed from it, and moves change no bit".to_owned();
+    Some(Offloaded { patch: ties.patch, owner, grade, bytes, note, conditions: vec![condition(text)] })
+}
+
+/// What is written so far.
+struct Mover<'a, 'b> {
+    context: &'a Context<'b>,
+    layers: &'a Layers<'a>,
+    ties: Ties<'a>,
+    /// Users of what is moved, and of what waits, as they become.
+    users: IndexMap<InstructionId, Instruction>,
+    /// What is moved.
+    there: IndexSet<InstructionId>,
+}
+
+impl Mover<'_, '_> {
+    /// Moves values of one segment, and lets the next one wait for them.
+    fn segment(&mut self, segment: usize, values: &[InstructionId]) {
+        let Some(next) = self.begins(segment + 1) else { return };
+        let copies: Vec<InstructionId> = values.iter().filter_map(|&value| self.value(value)).collect();
+        let Some((&last, others)) = copies.split_last() else { return };
+        let mut waiting = next;
+        for &copy in others.iter().chain([&last]) {
+            waiting = self.ties.wait(waiting, next, copy);
+        }
+        let users = self.context.users.get(next).iter().copied();
+        let users: Vec<InstructionId> = users.filter(|&user| !self.layers.is_late(user)).collect();
+        self.change(&users, next, waiting);
+    }
+
+    /// The first value of a segment that others are computed from.
+    fn begins(&self, segment: usize) -> Option<InstructionId> {
+        let Self { context, layers, .. } = self;
+        let module = context.module;
+        let ids = module.computation(layers.computation).instructions.iter().copied();
+        let is_there = |&id: &InstructionId| {
+            layers.segment(id) == segment && !layers.is_free(id) && !layers.is_late(id) && can_wait_for(module, id)
+        };
+        let is_passed_on = |id: &InstructionId| {
+            let users = context.users.get(*id);
+            users.iter().any(|&user| !layers.is_late(user))
+                && bytes(module.instruction(*id)) >= context.options.min_saving.get()
+        };
+        ids.filter(is_there).filter(is_passed_on).min_by_key(|&id| (layers.depth(id), id))
+    }
+
+    /// Moves a value to the host, and back when its first late user can run; the copy on the host.
+    fn value(&mut self, value: InstructionId) -> Option<InstructionId> {
+        let (module, to) = (self.context.module, self.layers.computation);
+        let late = self.layers.late_users(self.context, &[value]);
+        let after = self.layers.trigger(&late)?;
+        let to_host = moved(module, value, value, HostMove::ToHost);
+        let host = self.ties.patch.add(to, to_host.clone());
+        self.ties.patch.set_origin(host, value);
+        let waiting = self.ties.tie_new((host, &to_host), value, after);
+        let back = self.ties.patch.add(to, moved(module, value, waiting, HostMove::ToDevice));
+        self.ties.patch.set_origin(back, value);
+        self.change(&late, value, back);
+        self.there.insert(value);
+        Some(host)
+    }
+
+    /// Lets users read another value.
+    fn change(&mut self, users: &[InstructionId], old: InstructionId, new: InstructionId) {
+        for &user in users {
+            let changed = self.users.entry(user).or_insert_with(|| self.context.module.instruction(user).clone());
+            changed.operands.iter_mut().filter(|operand| **operand == old).for_each(|operand| *operand = new);
+        }
+    }
 }

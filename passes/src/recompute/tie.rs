@@ -94,6 +94,22 @@ impl<'a> Ties<'a> {
         self.patch.set_origin(tied, original);
         tied
     }
+    /// `original`, or what stands for it by now, but only when a value that the patch adds is there, on a device.
+    pub(crate) fn wait(&mut self, now: InstructionId, original: InstructionId, after: InstructionId) -> InstructionId {
+        let inst = self.module.instruction(original);
+        let both: ShapeRef =
+            Shape::tuple([inst.shape.clone(), self.patch.instruction(self.module, after).shape.clone()]);
+        let tuple =
+            self.patch.add(inst.parent, Instruction::new("tie_both", both.clone(), Opcode::Tuple, [now, after]));
+        let barrier = self.patch.add(inst.parent, Instruction::new("tie_barrier", both, Opcode::OptBarrier, [tuple]));
+        let first = Attribute::int(AttrKey::Index, 0);
+        let tied =
+            Instruction::new(format!("{}.tied", inst.name), inst.shape.clone(), Opcode::GetTupleElement, [barrier]);
+        self.pairs.push((original, original));
+        let tied = self.patch.add(inst.parent, tied.with(first));
+        self.patch.set_origin(tied, original);
+        tied
+    }
     fn select(&mut self, value: InstructionId, after: InstructionId) -> Instruction {
         let inst = self.module.instruction(value);
         let (to, shape) = (inst.parent, inst.shape.clone());
