@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::host::HostMove;
-use hlo_ir::{ComputationId, InstructionId};
+use hlo_ir::{ComputationId, InstructionId, Opcode};
 use smallvec::SmallVec;
 
 use super::graph::{Graph, Schedule};
@@ -47,6 +47,7 @@ fn for_memory(graph: &Graph, target: Target) -> Schedule {
         ];
         let mut needed = [0; 3];
         for (way, order) in orders.into_iter().enumerate() {
+            let order = if target == Target::Gpu { moves_apart(graph, order) } else { order };
             let of_callee = |callee: ComputationId| peaks.get(&callee).map_or(0, |peaks| peaks[way]);
             let called = |id| graph.callees(id).into_iter().map(of_callee).max().unwrap_or(0);
             needed[way] = buffers.peak(graph, &order, called);
@@ -58,33 +59,51 @@ fn for_memory(graph: &Graph, target: Target) -> Schedule {
     let best = (0..needed.len()).min_by_key(|&way| needed[way]).unwrap_or(0);
     let mut schedule = Schedule::new(Vec::new());
     for (computation, order) in std::mem::take(&mut schedules[best]) {
-        let order = if target == Target::Gpu { moves_apart(graph, order) } else { order };
         schedule.set(computation, order);
     }
     schedule
 }
 
-/// Lets copies from and to host memory last as long as they can, in an order of a computation: XLA:GPU starts them as early and waits for them as late as it can. What is
-/// copied to the host stands on the device until then.
+/// Lets rows on their way to and from host memory take as long as they can, in an order of a computation: XLA:GPU starts such copies as early and waits for them as late as
+/// it can. What is copied to the host stands on the device until then.
 ///
-/// Source: `PostprocessorToScheduleAsEarlyOrAsLatePossible` (xla/service/gpu/gpu_hlo_schedule.cc).
+/// Source: `PostprocessorToScheduleAsEarlyOrLateAsPossible` (xla/service/gpu/gpu_hlo_schedule.cc).
 fn moves_apart(graph: &Graph, mut order: Vec<InstructionId>) -> Vec<InstructionId> {
     let moves = |id: InstructionId| HostMove::of(graph.inst(id));
-    let is_there = |id: InstructionId| is_elsewhere(graph.shape(id));
     if !order.iter().any(|&id| moves(id).is_some()) {
         return order;
     }
-    let is_row = |&operand: &InstructionId| moves(operand) == Some(HostMove::ToHost);
-    let writes = |id: InstructionId| is_there(id) && graph.operands(id).iter().any(is_row);
-    let ends = |id: InstructionId| moves(id) == Some(HostMove::ToHost) || writes(id);
-    let reads = |id: InstructionId| is_there(id) && !ends(id);
-    let starts = |id: InstructionId| moves(id) == Some(HostMove::ToDevice) || reads(id);
+    let is_there = |id: InstructionId| is_elsewhere(graph.shape(id));
+    let behind_bitcasts = |mut id: InstructionId| {
+        while graph.opcode(id) == Opcode::Bitcast {
+            id = graph.operand(id, 0);
+        }
+        id
+    };
+    let comes_from_device = |id: InstructionId| moves(behind_bitcasts(id)) == Some(HostMove::ToHost);
+    let is_write = |id: InstructionId| {
+        is_there(id)
+            && graph.opcode(id) != Opcode::Bitcast
+            && graph.operands(id).iter().any(|&row| comes_from_device(row))
+    };
+    let is_row =
+        |id: InstructionId| graph.each_user(id).all(|user| is_write(user) || graph.opcode(user) == Opcode::Bitcast);
+    let writes = |id: InstructionId| is_write(id) || comes_from_device(id) && is_row(id);
+    let is_slice = |id: InstructionId| {
+        let slices = matches!(graph.opcode(behind_bitcasts(id)), Opcode::DynamicSlice | Opcode::Fusion);
+        slices && is_there(id) && !is_write(id)
+    };
+    let reads = |id: InstructionId| match graph.opcode(id) {
+        Opcode::GetTupleElement => is_there(id),
+        Opcode::CustomCall => moves(id) == Some(HostMove::ToDevice) && is_slice(graph.operand(id, 0)),
+        _ => is_slice(id),
+    };
     let mut before = |id: InstructionId| [graph.operands(id), graph.control_predecessors(id)].concat();
-    order = moved_up(order, starts, &mut before);
+    order = moved_up(order, reads, &mut before);
     order.reverse();
     let mut behind =
         |id: InstructionId| graph.each_user(id).chain(graph.control_successors(id).iter().copied()).collect();
-    order = moved_up(order, ends, &mut behind);
+    order = moved_up(order, writes, &mut behind);
     order.reverse();
     order
 }
