@@ -41,8 +41,10 @@ fn headline(module: &str, report: &RunReport) -> String {
         return format!("{module}: peak {before} (floor {floor}, {first}{whole}){hidden}, nothing rewritten\n");
     }
     let trust = if first == last { last.to_owned() } else { format!("{first} before, {last} after") };
-    let time = report.slowdown.map(|slowdown| format!(", estimated time x {slowdown:.2}"));
-    format!("{module}: peak {before} -> {after} (floor {floor}, {trust}{whole}){hidden}{}\n", time.unwrap_or_default())
+    let time = report.slowdown.map_or_else(String::new, |slowdown| format!(", estimated time x {slowdown:.2}"));
+    let host = report.after.host;
+    let host = if host > report.before.host { format!(" and {host} on the host") } else { String::new() };
+    format!("{module}: peak {before} -> {after} (floor {floor}, {trust}{whole}){hidden}{host}{time}\n")
 }
 
 /// Whether the program fits the memory of a machine, with all that the compiler may need beyond the estimate; what has no peak does not.

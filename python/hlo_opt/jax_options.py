@@ -38,6 +38,7 @@ class Options:
     `exactness`, `assume`, `passes`, `chunk_bytes`, `min_saving` and `objective` are those of `hlo_opt.optimize`. `judge` is "xla" (the compiler's own
     figures decide, and a rewrite that turns out worse is backed off; the original is compiled too unless the model knows all of it and the compiler confirms
     what it says of the result), "both" (the original is compiled always) or "model" (believe the memory model and compile once). `target` is the compiler the model speaks of; None takes the device in use.
+    `host_memory` are bytes of the host's memory that the program may use for each GPU or TPU: stacks of loops may stand there until they are read, and other values that wait.
     `budget` is the memory in bytes that the program may take on one device: rewriting then costs run time only as far as it must, and a program that fits
     as it is stays. Where no form fits, the smallest one runs, with a BudgetWarning.
     """
@@ -51,6 +52,7 @@ class Options:
     target: str | None = None
     budget: int | None = None
     objective: str = "balanced"
+    host_memory: int = 0
 
     def __post_init__(self):
         if self.judge not in ("xla", "both", "model"):
@@ -65,4 +67,4 @@ class Options:
     def of_call(self, target: str) -> dict:
         """The keywords of `hlo_opt.optimize` and `hlo_opt.memory_curve`."""
         return {"target": self.target or target, "exactness": self.exactness, "assume": self.assume, "passes": self.passes,
-                "chunk_bytes": self.chunk_bytes, "min_saving": self.min_saving}
+                "chunk_bytes": self.chunk_bytes, "min_saving": self.min_saving, "host_memory": self.host_memory}

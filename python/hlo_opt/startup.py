@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SIZES = ("budget", "chunk_bytes", "min_saving", "at_least")
+_SIZES = ("budget", "chunk_bytes", "min_saving", "host_memory", "at_least")
 
 
 def initialize() -> None:

@@ -11,7 +11,7 @@ use options::Settings;
 
 /// Rewrites a module given as HLO text or as a serialized proto; gives the text, the proto and the report as JSON.
 #[pyfunction]
-#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, objective, is_judged, bisect_limit, judge, max_slowdown, advise))]
+#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, verify_each, budget, objective, host_memory, is_judged, bisect_limit, judge, max_slowdown, advise))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python call")]
 fn optimize(
     py: Python<'_>,
@@ -25,6 +25,7 @@ fn optimize(
     verify_each: bool,
     budget: Option<u64>,
     objective: &str,
+    host_memory: u64,
     is_judged: bool,
     bisect_limit: Option<usize>,
     judge: Option<Py<PyAny>>,
@@ -41,6 +42,7 @@ fn optimize(
         verify_each,
         budget,
         objective,
+        host_memory,
         is_judged,
         bisect_limit,
         advise,
@@ -58,7 +60,7 @@ fn analyze(py: Python<'_>, data: &[u8], target: &str) -> PyResult<String> {
 
 /// Forms of a module that no other known form beats in memory and time, see `CurvePoint`.
 #[pyfunction]
-#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving))]
+#[pyo3(signature = (data, *, target, exactness, assume, passes, chunk_bytes, min_saving, host_memory))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python call")]
 fn curve(
     py: Python<'_>,
@@ -69,8 +71,10 @@ fn curve(
     passes: Option<&str>,
     chunk_bytes: Option<u64>,
     min_saving: u64,
+    host_memory: u64,
 ) -> PyResult<Vec<calls::CurvePoint>> {
-    let settings = Settings { target, exactness, assume, passes, chunk_bytes, min_saving, ..Settings::default() };
+    let settings =
+        Settings { target, exactness, assume, passes, chunk_bytes, min_saving, host_memory, ..Settings::default() };
     py.detach(|| calls::curve(data, &settings)).map_err(|stop| stop.raise(py))
 }
 

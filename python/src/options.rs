@@ -25,6 +25,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) budget: Option<u64>,
     /// `memory`, `balanced` or `time`; empty for the default.
     pub(crate) objective: &'a str,
+    /// Bytes of the host's memory that the program may use.
+    pub(crate) host_memory: u64,
     /// Whether a compiler judges the result.
     pub(crate) is_judged: bool,
     /// Most rewrites to keep.
@@ -49,6 +51,7 @@ impl Settings<'_> {
             verify_each: self.verify_each,
             budget: self.budget.map(Bytes),
             objective: objective(self.objective)?,
+            host_memory: Bytes(self.host_memory),
             is_judged: self.is_judged,
             bisect_limit: self.bisect_limit,
             advise: self.advise,

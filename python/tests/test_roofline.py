@@ -8,7 +8,7 @@ import pytest
 from hlo_opt.xla import machines, optimized, roofline, trips
 
 # One byte a nanosecond, one operation a nanosecond in products, no time to start anything unless a test asks for it.
-MACHINE = {"name": "test", "target": "gpu", "memory_bytes": None, "bytes_per_second": 1e9, "cache_bytes": 0, "kernel_seconds": 0.0, "iteration_seconds": 0.0,
+MACHINE = {"name": "test", "target": "gpu", "memory_bytes": None, "bytes_per_second": 1e9, "cache_bytes": 0, "link_bytes_per_second": 1e8, "kernel_seconds": 0.0, "iteration_seconds": 0.0,
            "few_rows": 0, "arithmetic_per_second": 1e18, "transcendentals_per_second": 1e18,
            "operations_per_second": {"f64": 1e18, "f32": 1e18, "bf16": 1e18}}
 
@@ -34,6 +34,30 @@ ENTRY %main (x: f32[1000], y: f32[1000]) -> f32[1000] {
     # Two arrays in and one out at a byte a nanosecond, and a microsecond to start.
     assert found["bytes"] == 3 * 4000 and found["flops"] == 2000 and found["kernels"] == 1
     assert found["seconds"] == pytest.approx(12e-6 + 1e-6)
+
+
+def test_rows_go_to_the_host_and_back_over_the_link():
+    found = estimate("""
+%written (s: f32[10,1000], r: f32[1,1000], i: s32[]) -> f32[10,1000] {
+  %s = f32[10,1000]{1,0:S(5)} parameter(0)
+  %r = f32[1,1000]{1,0} parameter(1)
+  %i = s32[] parameter(2)
+  %z = s32[] constant(0)
+  ROOT %u = f32[10,1000]{1,0:S(5)} dynamic-update-slice(%s, %r, %i, %z)
+}
+ENTRY %main (r: f32[1,1000], i: s32[]) -> f32[1,1000] {
+  %r = f32[1,1000]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %b = f32[10,1000]{1,0:S(5)} custom-call(), custom_call_target="AllocateBuffer"
+  %w = ((f32[10,1000]{1,0:S(5)}, f32[1,1000]{1,0}, s32[]), f32[10,1000]{1,0:S(5)}, u32[]) fusion-start(%b, %r, %i), kind=kCustom, calls=%written
+  %d = f32[10,1000]{1,0:S(5)} fusion-done(%w)
+  %c = (f32[1,1000]{1,0:S(5)}, f32[1,1000]{1,0}, u32[]) copy-start(%r)
+  %e = f32[1,1000]{1,0:S(5)} copy-done(%c)
+  ROOT %back = f32[1,1000]{1,0} copy(%e)
+}
+""")
+    # Three times 4,000 bytes at a tenth of a byte a nanosecond.
+    assert found["seconds"] == pytest.approx(3 * 4000 * 10e-9) and found["kernels"] == 3
 
 
 DOT = """

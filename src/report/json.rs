@@ -46,6 +46,8 @@ struct JsonEstimate<'a> {
     aliased: u64,
     thread_local: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    host_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error_margin_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     xla_total_bytes: Option<u64>,
@@ -162,6 +164,7 @@ fn estimate<'a>(estimate: &'a Estimate, details: &'a Details) -> JsonEstimate<'a
         largest: estimate.largest.iter().map(buffer).collect(),
         aliased: estimate.aliased.get(),
         thread_local: estimate.thread_local.get(),
+        host_bytes: (estimate.host > Bytes::ZERO).then(|| estimate.host.get()),
         error_margin_bytes: (estimate.model == Model::Rough).then(|| estimate.error_margin.get()),
         xla_total_bytes: None,
         caveats: &estimate.caveats,

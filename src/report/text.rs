@@ -73,6 +73,9 @@ fn figures(estimate: &Estimate) -> String {
     row("  constants", estimate.constants, "");
     row("  temporaries", estimate.temporaries, "");
     row("  thread-local", estimate.thread_local, "");
+    if estimate.host > Bytes::ZERO {
+        row("on the host", estimate.host, "beside the total: what is kept in the memory of the host, at most");
+    }
     row("floor", estimate.floor, &format!("arguments + outputs - aliased; total / floor = {}", ratio(estimate)));
     out
 }

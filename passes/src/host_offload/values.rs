@@ -33,7 +33,7 @@ fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Opt
     let size = |id: InstructionId| bytes(context.module.instruction(id));
     let ids = context.module.computation(computation).instructions.iter().copied();
     let mut waiting: Vec<InstructionId> =
-        ids.filter(|&id| size(id) >= context.options.min_saving.get() && layers.waits(context, id)).collect();
+        ids.filter(|&id| size(id) >= context.options.min_saving.get() && can_go(context, &layers, id)).collect();
     // What was made first waits longest.
     waiting.sort_by_key(|&id| (layers.segment(id), Reverse(size(id)), id));
     let all: u64 = waiting.iter().map(|&id| size(id)).sum();
@@ -59,6 +59,24 @@ fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Opt
         .collect()
 }
 
+/// Whether a value waits, and its late users are all that reads it late: no kernel computes from it, late, what does not stand in memory.
+fn can_go(context: &Context<'_>, layers: &Layers<'_>, id: InstructionId) -> bool {
+    let mut waiting = vec![id];
+    let mut seen: IndexSet<InstructionId> = IndexSet::default();
+    while let Some(from) = waiting.pop() {
+        for &user in context.users.get(from) {
+            let is_fused = !layers.is_late(user) && !layers.is_stored(user);
+            if is_fused && seen.insert(user) {
+                if layers.is_used_late(context, user) {
+                    return false;
+                }
+                waiting.push(user);
+            }
+        }
+    }
+    layers.waits(context, id)
+}
+
 /// The change that moves these values, or of them what can wait for something.
 fn offloaded(context: &Context<'_>, layers: &Layers<'_>, values: &[InstructionId]) -> Option<Offloaded> {
     let module = context.module;
@@ -68,10 +86,12 @@ fn offloaded(context: &Context<'_>, layers: &Layers<'_>, values: &[InstructionId
         ties: Ties::new(module, context.options.target),
         users: IndexMap::default(),
         there: IndexSet::default(),
+        back: IndexMap::default(),
     };
     let mut segments: IndexMap<usize, Vec<InstructionId>> = IndexMap::default();
     values.iter().for_each(|&value| segments.entry(layers.segment(value)).or_default().push(value));
     segments.into_iter().for_each(|(segment, values)| mover.segment(segment, &values));
+    mover.hold_late();
     let Mover { mut ties, users, there, .. } = mover;
     users.into_iter().for_each(|(id, user)| ties.patch.rewrite(id, user));
     let size = |id: &InstructionId| bytes(module.instruction(*id));
@@ -92,6 +112,8 @@ struct Mover<'a, 'b> {
     users: IndexMap<InstructionId, Instruction>,
     /// What is moved.
     there: IndexSet<InstructionId>,
+    /// What is moved back, by what it waits for.
+    back: IndexMap<InstructionId, Vec<InstructionId>>,
 }
 
 impl Mover<'_, '_> {
@@ -99,14 +121,26 @@ impl Mover<'_, '_> {
     fn segment(&mut self, segment: usize, values: &[InstructionId]) {
         let Some(next) = self.begins(segment + 1) else { return };
         let copies: Vec<InstructionId> = values.iter().filter_map(|&value| self.value(value)).collect();
-        let Some((&last, others)) = copies.split_last() else { return };
-        let mut waiting = next;
-        for &copy in others.iter().chain([&last]) {
-            waiting = self.ties.wait(waiting, next, copy);
-        }
         let users = self.context.users.get(next).iter().copied();
-        let users: Vec<InstructionId> = users.filter(|&user| !self.layers.is_late(user)).collect();
-        self.change(&users, next, waiting);
+        let early: Vec<InstructionId> = users.filter(|&user| !self.layers.is_late(user)).collect();
+        self.hold(next, &early, &copies);
+    }
+
+    /// Lets what follows on a late value that something waits for wait for all that was moved back before it: a scheduler that minds memory would go on without, and keep the
+    /// gradients that meet it.
+    fn hold_late(&mut self) {
+        let mut back = std::mem::take(&mut self.back);
+        back.sort_by_key(|&after, _| (self.layers.depth(after), after));
+        for ((_, copies), (&next, _)) in back.iter().zip(back.iter().skip(1)) {
+            let users = self.layers.late_users(self.context, &[next]);
+            self.hold(next, &users, copies);
+        }
+    }
+
+    /// Lets some users of a value wait for copies.
+    fn hold(&mut self, value: InstructionId, users: &[InstructionId], copies: &[InstructionId]) {
+        let waiting = copies.iter().fold(value, |waiting, &copy| self.ties.wait(waiting, value, copy));
+        self.change(users, value, waiting);
     }
 
     /// The first value of a segment that others are computed from.
@@ -137,6 +171,7 @@ impl Mover<'_, '_> {
         let back = self.ties.patch.add(to, moved(module, value, waiting, HostMove::ToDevice));
         self.ties.patch.set_origin(back, value);
         self.change(&late, value, back);
+        self.back.entry(after).or_default().push(back);
         self.there.insert(value);
         Some(host)
     }

@@ -18,15 +18,17 @@ _COMMENT = re.compile(r"/\*.*?\*/")
 _TILE = re.compile(r"T\((\d+(?:,\d+)*)\)")
 # What TPUs keep beside their processors. Reading it takes nothing from the memory's bandwidth.
 NEAR = "S(1)"
+HOST = "S(5)"
 
 
 @dataclass(frozen=True)
 class Array:
-    """One array of a shape. `bytes` is what it takes in the device's memory: tiles are full, and arrays next to the processor take none."""
+    """One array of a shape. `bytes` is what it takes in the device's memory: tiles are full, and arrays next to the processor, or in the memory of the host, take none."""
 
     kind: str
     dims: tuple[int, ...]
     bytes: float
+    on_host: bool = False
 
     @property
     def elements(self) -> int:
@@ -158,6 +160,8 @@ def arrays(shape: str, near: bool) -> list[Array]:
 def array(kind: str, dims: str, layout: str | None, near: bool) -> Array:
     # Of a dimension with a bound (`<=8`) the bound counts.
     sizes = tuple(int(size) for size in re.findall(r"\d+", dims))
+    if layout and HOST in layout:
+        return Array(kind, sizes, 0, True)
     if near and layout and NEAR in layout:
         return Array(kind, sizes, 0)
     return Array(kind, sizes, math.prod(tiled(sizes, layout or "")) * bits(kind) / 8)

@@ -1,4 +1,5 @@
 """Estimates how long an optimized module runs: each kernel takes what its bytes or its operations take, whichever is longer, and its start.
+Copies between the memories of the device and its host take what the link takes, as if nothing ran beside them.
 
 `estimate` takes the text that a compiled executable gives back. Loops count as often as they run, branches as their dearest. What the estimate leaves
 out: caches, kernels that run beside each other, how well a library or the compiler uses the machine for the shapes at hand. It compares two forms of one program
@@ -78,6 +79,8 @@ class Prices:
             return self.computation(found.called("to_apply") or found.called("calls"))
         if found.opcode == "custom-call" and products.target(found) in _MARKS:
             return Total()
+        if (moved := moved_bytes(found, around)) is not None:
+            return Total(moved / self.machine["link_bytes_per_second"] + self.machine["kernel_seconds"], 1)
         return self.kernel(found, around)
 
     def loop(self, found: Instruction, around: Computation) -> Total:
@@ -122,6 +125,14 @@ def branches(found: Instruction) -> list[str]:
     if listed:
         return [name.strip().lstrip("%") for name in listed[1].split(",")]
     return [name for key in ("true_computation", "false_computation") if (name := found.called(key))]
+
+
+def moved_bytes(found: Instruction, around: Computation) -> float | None:
+    """Bytes that an instruction copies between the memories of the device and its host; None of one that copies none. What is not on the host is what is copied, beside indices."""
+    given = [array for name in found.operands if name in around.by_name for array in around.by_name[name].arrays]
+    if not any(array.on_host for array in [*given, *found.arrays]):
+        return None
+    return max((array.bytes for array in [*given, *found.arrays]), default=0.0)
 
 
 def sent_bytes(found: Instruction, around: Computation) -> float:
