@@ -9,7 +9,7 @@ mod common;
 use common::{
     NO_MALLOC_CACHE, changed, corpus, devices, eager, full, on_all_cores, programs, run, small, text, xla_total,
 };
-use hlo_opt::{Bytes, Objective, Optimized, Options, Pipeline, analyze, optimize};
+use hlo_opt::{Bytes, Objective, Optimized, Options, Pipeline, Target, analyze, optimize};
 use hlo_passes::PassKind;
 
 /// Folder and name of every program.
@@ -23,6 +23,25 @@ fn plain() -> Options {
     Options { advise: false, ..Options::default() }
 }
 
+/// What has to be asked for before the pass of a folder does anything.
+fn asked_for(folder: &str) -> &'static [&'static str] {
+    match folder {
+        "host-offload" => &["--target=gpu", "--host-memory=8GiB", "--objective=memory"],
+        _ => &[],
+    }
+}
+
+/// The same as options, and else the default.
+fn options_of(folder: &str) -> Options {
+    match folder {
+        "host-offload" => {
+            let (host_memory, objective) = (Bytes(8 << 30), Objective::Memory);
+            Options { target: Target::Gpu, host_memory, objective, ..plain() }
+        }
+        _ => plain(),
+    }
+}
+
 #[test]
 fn the_default_pipeline_rewrites_the_corpus_like_this() {
     let full = full();
@@ -32,7 +51,7 @@ fn the_default_pipeline_rewrites_the_corpus_like_this() {
         if full.iter().all(|full| folder != full.as_str()) {
             return;
         }
-        let run = run(["--diff", relative.to_str().unwrap()]);
+        let run = run([&["--diff", relative.to_str().unwrap()], asked_for(&folder.to_string_lossy())].concat());
         assert_eq!(run.code, 0, "{run}");
         insta::assert_snapshot!("diff", format!("{}\n{}", run.stderr, run.stdout));
     });
@@ -131,7 +150,7 @@ fn programs_that_should_be_rewritten_are_and_by_the_pass_of_their_folder() {
     for folder in full() {
         for name in programs(&folder).into_iter().filter(|name| folder == "founding" || name.starts_with("fires-")) {
             let module = text(corpus(&folder, &name, "before.hlo"));
-            let outcome = optimize(&module, &Pipeline::standard(), &plain()).unwrap();
+            let outcome = optimize(&module, &Pipeline::standard(), &options_of(&folder)).unwrap();
             if !outcome.helped() {
                 kept.push((folder.clone(), name, outcome.report.remarks));
             } else if is_pass(&folder) && !fires(&outcome, &folder) {

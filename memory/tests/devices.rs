@@ -1,6 +1,6 @@
 //! The rough model of other compilers on programs of one kind each; the bytes are those that XLA:GPU (H100) and XLA:TPU (v5e) report.
 //!
-//! Pins `memory/src/cpu/copy_fusion.rs`, `memory/src/cpu/fusion/device.rs`, `memory/src/cpu/fusion/gemm.rs`, `memory/src/cpu/fusion/repeated.rs`,
+//! Pins `memory/src/cpu/copy_fusion.rs`, `memory/src/cpu/host_memory.rs`, `memory/src/cpu/fusion/device.rs`, `memory/src/cpu/fusion/gemm.rs`, `memory/src/cpu/fusion/repeated.rs`,
 //! `memory/src/cpu/fusion/multi_output/mod.rs`, `memory/src/cpu/fusion/multi_output/order.rs`, `memory/src/cpu/fusion/priority/cycles.rs`,
 //! `memory/src/cpu/fusion/priority/diamonds.rs`, `memory/src/cpu/fusion/priority/facts.rs`,
 //! `memory/src/cpu/fusion/priority/kernel.rs`, `memory/src/cpu/fusion/priority/mod.rs`, `memory/src/cpu/fusion/priority/places.rs`,
@@ -54,6 +54,33 @@ fn equal_zeros_of_several_loops_are_made_at_once_on_gpu() {
     let module = hlo_ir::text::parse(include_str!("device_programs/equal_zeros.hlo")).expect("it parses");
     let found = estimate(&module, Target::Gpu).expect("the model knows all of it");
     assert_eq!(found.temporaries.get() / MIB, 772);
+}
+
+/// By XLA:GPU 128 MiB, by XLA:TPU 98: three rows come back at once, as soon as their step begins, and the stacks that they are of stand on the host.
+#[test]
+fn rows_of_stacks_on_the_host_stand_on_the_device_while_they_are_copied() {
+    let module = hlo_ir::text::parse(include_str!("device_programs/host_rows.hlo")).expect("it parses");
+    let [gpu, tpu, cpu] = [Target::Gpu, Target::Tpu, Target::Cpu]
+        .map(|target| estimate(&module, target).expect("the model knows all of it"));
+    assert_eq!([&gpu, &tpu].map(|found| (found.temporaries.get() / MIB, found.host.get() / MIB)), [(128, 6144); 2]);
+    assert_eq!((cpu.temporaries.get() / MIB > 6144, cpu.host), (true, Bytes(0)), "one memory");
+}
+
+/// XLA takes a `MoveToDevice` of what does not stand on the host for nothing.
+#[test]
+fn values_on_the_host_come_back_and_others_stay_where_they_are() {
+    let found = |from: &str| {
+        let lines = format!(
+            "  %x = f32[64,262144] parameter(0)
+  %e = f32[64,262144] exponential(%x)
+  %h = f32[64,262144] custom-call(%e), custom_call_target=\"MoveToHost\"
+  %d = f32[64,262144] custom-call({from}), custom_call_target=\"MoveToDevice\"
+  ROOT %r = f32[64,262144] sort(%d), dimensions={{0}}, is_stable=true, to_apply=%ge"
+        );
+        found(&lines, Target::Gpu)
+    };
+    let (there, here) = (found("%h"), found("%e"));
+    assert_eq!([there.host, here.host].map(|bytes| bytes.get() / MIB), [64, 0]);
 }
 
 /// Temporaries in MiB.

@@ -14,7 +14,11 @@
 //! XLA:GPU and XLA:TPU make the stack a buffer of the host then, and copy each row there and back beside the kernels. The search charges both copies at the rate of the
 //! link between device and host (`machine.rs`), and takes nothing with which a program takes longer than `--max-slowdown` promises, unless a budget is missed.
 //!
-//! Sound because a move changes no bit. Grade: bitwise. Nothing but rows of the stack is read, by loops that forward it, and each is moved back before anything computes with
+//! Values of straight code, such as those that the gradients of unrolled layers read, go the same way where a compiler judges the result (`--judge xla`): when XLA copies them decides what
+//! that saves, and the model does not know it. What comes back waits for the gradient that meets it, and what is computed next waits for what goes.
+//!
+//! Sound because a move changes no bit. Grade: bitwise, or hlo-exact where a product meets a sum behind a row, or a short float is computed: a compiler may compute them in other
+//! kernels then (see `tie`). Nothing but rows of the stack is read, by loops that forward it, and each is moved back before anything computes with
 //! it, which is what XLA asks for (`HostOffloader`, xla/hlo/transforms/host_offloader.cc).
 //!
 //! Stays away from
@@ -22,7 +26,8 @@
 //! - XLA:CPU, whose memory is the host's, and scheduled modules;
 //! - stacks beyond what `--host-memory` allows (`host-memory`);
 //! - programs that are yet to be divided among devices;
-//! - stacks that anything else reads, that a step reads too, or that do not start from an array of one value.
+//! - stacks that anything else reads, that a step reads too, or that do not start from an array of one value;
+//! - values of which something is computed that does not stand in memory, and that late instructions read.
 
 // Tests: `passes/tests/host_offload.rs`.
 

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     /// Nanoseconds on a machine that moves a byte, makes two multiplications with their additions and four additions in a nanosecond, starts a kernel in 1,000
-    /// and an iteration in 500, and has no cache.
+    /// and an iteration in 500, copies a tenth of a byte to its host, and has no cache.
     fn nanoseconds(body: &str, rest: &str) -> (u64, bool) {
         nanoseconds_with(0, body, rest)
     }
@@ -240,6 +240,7 @@ mod tests {
         let machine = Machine {
             bytes_per_second: 1_000_000_000,
             cache: hlo_memory::Bytes(cache),
+            link_bytes_per_second: 100_000_000,
             kernel: 1000,
             iteration: 500,
             operations: crate::machine::Operations { f64: 0, f32: 4_000_000_000, bf16: 0 },
@@ -290,6 +291,13 @@ mod tests {
         let fused = "f {\n  x = f32[1000,256] parameter(0)\n  e = f32[1000,256] exponential(x)\n  a = f32[1000,256] add(e, e)\n  ROOT y = f32[1,256] slice(a), slice={[3:4], [0:256]}\n}\n\n";
         let body = "  x = f32[1000,256] parameter(0)\n  ROOT y = f32[1,256] fusion(x), kind=kLoop, calls=f\n";
         assert_eq!(nanoseconds(body, fused).0, 2 * 1024 + 1000, "one row is read and one is written");
+    }
+
+    #[test]
+    fn copies_to_the_host_and_back_take_the_link() {
+        let body = "  x = f32[256] parameter(0)\n  h = f32[256]{0:S(5)} custom-call(x), custom_call_target=\"MoveToHost\"\n  ROOT y = f32[256] custom-call(h), custom_call_target=\"MoveToDevice\"\n";
+        // A tenth of a byte in a nanosecond.
+        assert_eq!(nanoseconds(body, "").0, 2 * (10 * 1024 + 1000));
     }
 
     #[test]

@@ -61,6 +61,14 @@ fn rows_go_to_the_host_and_each_that_is_read_comes_back() {
     assert!(find(&common::parse(LAYERS), &options(Target::Cpu, STACK)).is_empty(), "one memory");
 }
 
+/// The last of the three stacks is multiplied by a gradient, and that product added to another.
+#[test]
+fn a_product_that_meets_a_sum_behind_a_row_may_round_otherwise() {
+    let grades: Vec<Grade> =
+        find(&common::parse(SCAN), &options(Target::Gpu, 8 << 30)).iter().map(|found| found.grade).collect();
+    assert_eq!(grades, [Grade::Bitwise, Grade::HloExact, Grade::HloExact]);
+}
+
 /// A byte less than the stack is not enough, and the remark says what is.
 #[test]
 fn what_the_host_may_not_take_is_said() {

@@ -6,6 +6,7 @@ use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
 use super::{Offloaded, condition, moved};
+use crate::flow::{feeds_sum, is_rounded};
 use crate::loops::{self, Readers, Stacks};
 use crate::{Condition, Context, Finding, Grade};
 
@@ -29,11 +30,15 @@ fn of_stack(context: &Context<'_>, stacks: &Stacks, readers: &Readers, at: usize
     if bytes < context.options.min_saving.max(Bytes(1)) || !readers.only_read[at] {
         return None;
     }
-    let patch = rows_moved(module, stacks, readers, at)?;
+    let Moved { patch, row } = rows_moved(module, stacks, readers, at)?;
     let note = format!("{bytes} in {} rows stand in the memory of the host", stacks.rows);
     let conditions = conditions(module, stacks);
     let owner = stacks.site;
-    Some(Offloaded { patch, owner, grade: Grade::Bitwise, bytes, note, conditions }.finding(context))
+    let mut reads = readers.list.iter().flat_map(|reader| &reader.reads).filter(|read| read.stack == at);
+    let may_contract = feeds_sum(module, context.users, row) || is_rounded(module, row);
+    let is_loose = may_contract || reads.any(|read| feeds_sum(module, context.users, read.site));
+    let grade = if is_loose { Grade::HloExact } else { Grade::Bitwise };
+    Some(Offloaded { patch, owner, grade, bytes, note, conditions }.finding(context))
 }
 
 fn conditions(module: &Module, stacks: &Stacks) -> Vec<Condition> {
@@ -44,8 +49,13 @@ fn conditions(module: &Module, stacks: &Stacks) -> Vec<Condition> {
     ]
 }
 
-/// The moves of a stack's rows.
-fn rows_moved(module: &Module, stacks: &Stacks, readers: &Readers, at: usize) -> Option<Patch> {
+/// The moves of a stack's rows, and the row that a step writes.
+struct Moved {
+    patch: Patch,
+    row: InstructionId,
+}
+
+fn rows_moved(module: &Module, stacks: &Stacks, readers: &Readers, at: usize) -> Option<Moved> {
     let element = stacks.list[at].element;
     let begins = module.instruction(*stacks.initial.get(element)?);
     if begins.opcode != Opcode::Broadcast {
@@ -71,7 +81,7 @@ fn rows_moved(module: &Module, stacks: &Stacks, readers: &Readers, at: usize) ->
         let back = add(module, &mut patch, read.site, HostMove::ToDevice);
         patch.replace(read.site, back);
     }
-    Some(patch)
+    Some(Moved { patch, row })
 }
 
 fn add(module: &Module, patch: &mut Patch, value: InstructionId, kind: HostMove) -> InstructionId {
