@@ -9,7 +9,7 @@ mod common;
 use common::{
     NO_MALLOC_CACHE, changed, corpus, devices, eager, full, on_all_cores, programs, run, small, text, xla_total,
 };
-use hlo_opt::{Bytes, Objective, Optimized, Options, Pipeline, Target, analyze, optimize};
+use hlo_opt::{Bytes, Grade, Objective, Optimized, Options, Pipeline, Target, analyze, optimize};
 use hlo_passes::PassKind;
 
 /// Folder and name of every program.
@@ -26,7 +26,7 @@ fn plain() -> Options {
 /// What has to be asked for before the pass of a folder does anything.
 fn asked_for(folder: &str) -> &'static [&'static str] {
     match folder {
-        "host-offload" => &["--target=gpu", "--host-memory=8GiB", "--objective=memory"],
+        "host-offload" => &["--target=gpu", "--host-memory=8GiB", "--objective=memory", "--exactness=bitwise"],
         _ => &[],
     }
 }
@@ -36,7 +36,7 @@ fn options_of(folder: &str) -> Options {
     match folder {
         "host-offload" => {
             let (host_memory, objective) = (Bytes(8 << 30), Objective::Memory);
-            Options { target: Target::Gpu, host_memory, objective, ..plain() }
+            Options { target: Target::Gpu, host_memory, objective, exactness: Grade::Bitwise, ..plain() }
         }
         _ => plain(),
     }

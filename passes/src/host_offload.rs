@@ -19,14 +19,15 @@
 //!
 //! Sound because a move changes no bit. Grade: bitwise, or hlo-exact where a product meets a sum behind a row, or a short float is computed: a compiler may compute them in other
 //! kernels then (see `tie`). Nothing but rows of the stack is read, by loops that forward it, and each is moved back before anything computes with
-//! it, which is what XLA asks for (`HostOffloader`, xla/hlo/transforms/host_offloader.cc).
+//! it, which is what XLA asks for (`HostOffloader`, xla/hlo/transforms/host_offloader.cc). Where a program is yet to be divided among devices, a move is divided as what it moves
+//! (`HandleCustomCall`, xla/service/spmd/custom_call_handler.cc), so that no device asks another for anything.
 //!
 //! Stays away from
 //!
 //! - XLA:CPU, whose memory is the host's, and scheduled modules;
 //! - stacks beyond what `--host-memory` allows (`host-memory`);
-//! - programs that are yet to be divided among devices;
 //! - stacks that anything else reads, that a step reads too, or that do not start from an array of one value;
+//! - of programs that are yet to be divided, values of straight code;
 //! - values of which something is computed that does not stand in memory, and that late instructions read.
 
 // Tests: `passes/tests/host_offload.rs`.
@@ -63,11 +64,11 @@ impl Pass for HostOffload {
         true
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if context.module.is_scheduled() || context.options.target == Target::Cpu || context.is_partitioned() {
+        if context.module.is_scheduled() || context.options.target == Target::Cpu {
             return Vec::new();
         }
         let mut found = stacks::find(context);
-        if context.options.is_judged {
+        if context.options.is_judged && !context.is_partitioned() {
             found.extend(values::find(context));
         }
         found

@@ -42,10 +42,16 @@ impl Search<'_> {
 
     /// Goes on with what takes memory of the host, and with what keeps passes from seeing what they look for.
     pub(super) fn descend_with_last(&mut self) -> Result<(), RunError> {
-        if self.fits() || !self.is_offered_by(|pass| pass.offloads() || pass.comes_last()) {
+        let is_last = |pass: &dyn Pass| pass.offloads() || pass.comes_last();
+        if self.fits() || !self.passes.iter().any(|pass| is_last(pass.as_ref())) {
             return Ok(());
         }
+        let is_offered = self.is_offered_by(is_last);
+        // What all have to say is said at the end, whether or not there is more to do.
         self.asked = Asked::All;
+        if !is_offered {
+            return Ok(());
+        }
         self.findings.forget();
         self.descend()
     }
