@@ -2,7 +2,7 @@
 //!
 //! Pins `passes/src/loop_starts.rs`, `passes/src/recompute/tie.rs`.
 
-mod common;
+use crate::common;
 
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, Opcode, text, verify};

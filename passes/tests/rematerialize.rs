@@ -2,11 +2,9 @@
 //!
 //! Pins `passes/src/rematerialize.rs`, `passes/src/recompute.rs`.
 
-mod common;
-
 use std::fmt::Write as _;
 
-use common::estimate;
+use crate::common::estimate;
 use hlo_ir::graph::Users;
 use hlo_ir::{Instruction, Opcode, text, verify};
 use hlo_memory::{Bytes, ModelEstimator, Target};
