@@ -1,6 +1,6 @@
 //! What is done for a budget: no more than it takes, and what costs run time only where nothing else fits.
 //!
-//! Pins `passes/src/manager.rs`, `passes/src/manager/search/take_back.rs`, `passes/src/objective.rs`.
+//! Pins `passes/src/manager.rs`, `passes/src/manager/search/needless_rewrites.rs`, `passes/src/objective.rs`.
 
 use hlo_ir::text;
 use hlo_memory::{Bytes, ModelEstimator, Target};

@@ -1,6 +1,6 @@
 //! `chunk`: which loops keep every bit: a product of floats must not be parted from a sum that a compiler could join it with.
 //!
-//! Pins `passes/src/chunk.rs`, `passes/src/chunk/fp_contraction.rs`, `passes/src/chunk/behind.rs`, `passes/src/chunk/sum.rs`,
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/fp_contraction.rs`, `passes/src/chunk/wide_epilogue.rs`, `passes/src/chunk/sum.rs`,
 //! `passes/src/flow/exactness.rs`, `passes/src/flow/fused.rs`, `passes/src/flow/scatter_sum.rs`, `passes/src/flow/selection.rs`,
 //! `passes/src/flow/sources.rs`.
 

@@ -66,16 +66,16 @@ impl Search<'_> {
         let start = self.checkpoint();
         self.changes_behind_first()?;
         let could = self.made().count() > start.step_count() && self.could_recompute_here();
-        self.back_to(&start);
+        self.restore(&start);
         Ok(could)
     }
 
     fn could_recompute_here(&mut self) -> bool {
         let found = self.ask(|_, pass| pass.recomputes());
         let is_offered = |outcome: &Outcome| matches!(outcome, Outcome::Rewrite { .. });
-        found
-            .iter()
-            .any(|candidate| is_offered(&candidate.finding.outcome) && allowed(candidate.finding.grade, &self.told))
+        found.iter().any(|candidate| {
+            is_offered(&candidate.finding.outcome) && allowed(candidate.finding.grade, &self.pass_options)
+        })
     }
 
     /// What passes that compute values again cannot do, where they were not asked because none can do anything.
