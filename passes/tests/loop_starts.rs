@@ -1,4 +1,4 @@
-//! `loop-starts`: what loops write over waits until they begin.
+//! `loop-starts`: the arrays that loops fill are made when the loops begin.
 //!
 //! Pins `passes/src/loop_starts.rs`, `passes/src/recompute/tie.rs`.
 
