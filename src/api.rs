@@ -6,7 +6,7 @@ use hlo_ir::proto::BufferAssignment;
 use hlo_ir::{Diagnostic, Module, Span, text, verify};
 use hlo_memory::{Bytes, Details, Estimate, EstimateError, ModelEstimator, Target};
 use hlo_passes::Options;
-use hlo_passes::manager::{self, Nobody, Observer, RunError, RunReport};
+use hlo_passes::manager::{self, NoObserver, Observer, RunError, RunReport};
 
 use crate::Pipeline;
 use crate::answer::Verdict;
@@ -134,7 +134,7 @@ impl From<RunError> for Failure {
 ///
 /// The result was verified; nothing is returned for an input that is not legal.
 pub fn optimize(text: &str, pipeline: &Pipeline, options: &Options) -> Result<Optimized, Failure> {
-    optimize_observed(text, pipeline, options, &mut Nobody)
+    optimize_observed(text, pipeline, options, &mut NoObserver)
 }
 
 /// The same as [`optimize`], told to `observer` step by step.
@@ -149,7 +149,7 @@ pub fn optimize_observed(
 
 /// The same as [`optimize`] of a module that was not read from text, such as a decoded proto. Problems of one that is not legal have places in what it prints as.
 pub fn optimize_module(module: Module, pipeline: &Pipeline, options: &Options) -> Result<Optimized, Failure> {
-    optimize_read(legal(module)?, pipeline, options, &mut Nobody)
+    optimize_read(legal(module)?, pipeline, options, &mut NoObserver)
 }
 
 /// The same as [`optimize_observed`] of a legal module.

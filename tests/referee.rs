@@ -13,11 +13,11 @@ use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{corpus, devices, full, programs, root, small, text, xla_total};
+use common::{corpus, devices, full, on_all_cores, programs, root, small, text, xla_total};
 use hlo_opt::{Assumption, Bytes, Grade, Machine, Optimized, Options, Pipeline, optimize};
 use hlo_passes::manager::RunReport;
 use serde_json::{Value, json};
-use session::{Session, program, workspace};
+use session::{Session, ask_on_all_cores, program, workspace};
 
 /// A GiB in bytes, as a float for the limits of the table.
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -34,6 +34,12 @@ fn rewrite(folder: &str, name: &str, list: Option<&str>, options: &Options) -> O
 
 fn assuming_bounds() -> Options {
     Options { assumptions: vec![Assumption::IndicesInBounds], advise: false, ..Options::default() }
+}
+
+/// Group and name of every program of these groups.
+fn programs_of(groups: Vec<String>) -> Vec<(String, String)> {
+    let of = |group: String| programs(&group).into_iter().map(move |name| (group.clone(), name));
+    groups.into_iter().flat_map(of).collect()
 }
 
 /// Writes a module for the referee.
@@ -126,14 +132,11 @@ fn an_unsigned_index_is_read_without_a_copy() {
 #[test]
 fn xla_needs_for_the_result_what_we_say() {
     let folder = workspace("totals");
-    let mut rows = Vec::new();
-    for group in full() {
-        for name in programs(&group) {
-            let outcome = rewrite(&group, &name, None, &Options { advise: false, ..Options::default() });
-            let file = save(&folder, &format!("{group}-{name}.hlo"), &outcome.text);
-            rows.push((group.clone(), name, outcome, file));
-        }
-    }
+    let rows = on_all_cores(&programs_of(full()), |(group, name)| {
+        let outcome = rewrite(group, name, None, &Options { advise: false, ..Options::default() });
+        let file = save(&folder, &format!("{group}-{name}.hlo"), &outcome.text);
+        (group.clone(), name.clone(), outcome, file)
+    });
     let files: Vec<_> = rows.iter().map(|row| row.3.clone()).collect();
     let totals = Session::start().totals(&files);
     let mut table = Row::HEADER.to_owned();
@@ -222,27 +225,26 @@ fn agrees(grade: Grade, sums_move: bool, answer: &Value) -> bool {
 #[test]
 fn results_stay_equal() {
     let folder = workspace("results");
-    let (mut requests, mut about) = (Vec::new(), Vec::new());
-    for group in small() {
-        for name in programs(&group) {
-            let mut seen = Vec::new();
-            for (way, list, options, cases) in ways() {
-                let outcome = rewrite(&group, &name, list, &options);
-                let Some(grade) = outcome.report.rewrites.iter().map(|rewrite| rewrite.grade).max() else { continue };
-                if seen.contains(&outcome.text) {
-                    continue;
-                }
-                let after = save(&folder, &format!("{group}-{name}-{way}.hlo"), &outcome.text);
-                let before = root().join(corpus(&group, &name, "before.hlo"));
-                requests.push(json!({"cmd": "same", "before": before, "after": after, "cases": cases}));
-                let sums_move = outcome.report.rewrites.iter().any(|rewrite| rewrite.pass == "roll");
-                about.push((format!("{group}/{name} {way}"), grade, sums_move));
-                seen.push(outcome.text);
+    let asked = on_all_cores(&programs_of(small()), |(group, name)| {
+        let (mut seen, mut asked) = (Vec::new(), Vec::new());
+        for (way, list, options, cases) in ways() {
+            let outcome = rewrite(group, name, list, &options);
+            let Some(grade) = outcome.report.rewrites.iter().map(|rewrite| rewrite.grade).max() else { continue };
+            if seen.contains(&outcome.text) {
+                continue;
             }
+            let after = save(&folder, &format!("{group}-{name}-{way}.hlo"), &outcome.text);
+            let before = root().join(corpus(group, name, "before.hlo"));
+            let request = json!({"cmd": "same", "before": before, "after": after, "cases": cases});
+            let sums_move = outcome.report.rewrites.iter().any(|rewrite| rewrite.pass == "roll");
+            asked.push((request, (format!("{group}/{name} {way}"), grade, sums_move)));
+            seen.push(outcome.text);
         }
-    }
+        asked
+    });
+    let (requests, about): (Vec<_>, Vec<_>) = asked.into_iter().flatten().unzip();
     assert!(requests.len() > 100, "only {} rewritten programs: what is compared here?", requests.len());
-    let answers = Session::start().ask(&requests);
+    let answers = ask_on_all_cores(&requests);
     let different: String = about
         .iter()
         .zip(&answers)
@@ -328,9 +330,7 @@ fn results_stay_equal_on_several_devices() {
     let folder = workspace("devices");
     let eager = common::eager();
     let mut compared = 0;
-    let programs =
-        devices().into_iter().flat_map(|group| programs(&group).into_iter().map(move |name| (group.clone(), name)));
-    for (group, name) in programs {
+    for (group, name) in programs_of(devices()) {
         let outcome = rewrite(&group, &name, None, &eager);
         let Some(grade) = outcome.report.rewrites.iter().map(|rewrite| rewrite.grade).max() else { continue };
         let after = save(&folder, &format!("{name}.hlo"), &outcome.text);

@@ -1,4 +1,5 @@
-//! The report files: the JSON form obeys its schema on the whole corpus and says what the text form says.
+//! The report files: what each form says, and that the schema of the JSON form refuses what is no report. `tests/corpus.rs` holds the reports of the whole corpus
+//! to the schema.
 //!
 //! Pins `src/report/mod.rs`.
 
@@ -9,7 +10,7 @@ mod common;
 use std::fmt::Write as _;
 use std::fs;
 
-use common::{NO_MALLOC_CACHE, corpus, full, programs, run, small, text};
+use common::{corpus, full, on_all_cores, programs, run, text};
 use serde_json::Value;
 
 const S32: &str = "corpus/founding/s32.before.hlo";
@@ -172,19 +173,6 @@ fn the_profile_is_a_gzipped_file() {
 }
 
 #[test]
-fn every_json_report_obeys_the_schema() {
-    let validator = validator();
-    for folder in full().into_iter().chain(small()) {
-        for name in programs(&folder) {
-            let path = corpus(&folder, &name, "before.hlo");
-            let report = json(&["--min-saving=1", "--machine", NO_MALLOC_CACHE, path.to_str().unwrap()]);
-            let problems: Vec<_> = validator.iter_errors(&report).map(|problem| problem.to_string()).collect();
-            assert!(problems.is_empty(), "{}: {problems:#?}", path.display());
-        }
-    }
-}
-
-#[test]
 fn the_schema_refuses_what_is_not_a_report() {
     let validator = validator();
     let good = json(&[S32]);
@@ -231,20 +219,17 @@ fn analysis_writes_reports_too() {
 #[test]
 fn the_reason_codes_of_the_corpus_are_documented() {
     let page = text("docs/reason-codes.md");
-    for folder in full() {
-        for name in programs(&folder) {
-            let options = hlo_opt::Options { advise: false, ..hlo_opt::Options::default() };
-            let module = text(corpus(&folder, &name, "before.hlo"));
-            let found = hlo_opt::optimize(&module, &hlo_opt::Pipeline::standard(), &options).unwrap();
-            for remark in &found.report.remarks {
-                let code = remark.code;
-                assert!(
-                    page.contains(&format!("`{code}`")),
-                    "{folder}/{name}: `{code}` is not in docs/reason-codes.md"
-                );
-            }
+    let of = |folder: String| programs(&folder).into_iter().map(move |name| (folder.clone(), name));
+    let programs: Vec<_> = full().into_iter().flat_map(of).collect();
+    on_all_cores(&programs, |(folder, name)| {
+        let options = hlo_opt::Options { advise: false, ..hlo_opt::Options::default() };
+        let module = text(corpus(folder, name, "before.hlo"));
+        let found = hlo_opt::optimize(&module, &hlo_opt::Pipeline::standard(), &options).unwrap();
+        for remark in &found.report.remarks {
+            let code = remark.code;
+            assert!(page.contains(&format!("`{code}`")), "{folder}/{name}: `{code}` is not in docs/reason-codes.md");
         }
-    }
+    });
 }
 
 #[test]

@@ -53,7 +53,10 @@ fn texts(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn check(folder: &str) {
-    let silent: Vec<String> = texts(&common::root().join(folder)).iter().filter_map(|path| silent_in(path)).collect();
+    let silent: Vec<String> = common::on_all_cores(&texts(&common::root().join(folder)), |path| silent_in(path))
+        .into_iter()
+        .flatten()
+        .collect();
     assert!(silent.is_empty(), "nothing is said of\n{}", silent.join("\n"));
 }
 

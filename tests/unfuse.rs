@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use common::{corpus, programs, root, run, small, text};
 use hlo_opt::{Options, Pipeline, optimize};
 use serde_json::json;
-use session::{Session, workspace};
+use session::{Session, ask_on_all_cores, workspace};
 
 /// Names of the programs of the group `unfuse` that begin like this.
 fn group(prefix: &str) -> Vec<String> {
@@ -76,7 +76,7 @@ fn xla_takes_them_back_and_they_compute_the_same() {
         requests.push(json!({"cmd": "same", "before": before, "after": after, "cases": 3}));
     }
     assert!(requests.len() > 100, "only {} programs were taken apart", requests.len());
-    for (request, answer) in requests.iter().zip(Session::start().ask(&requests)) {
+    for (request, answer) in requests.iter().zip(ask_on_all_cores(&requests)) {
         let near = answer["tolerated"] == json!(true) || answer["as_near_the_truth"] == json!(true);
         assert!(answer["bitwise"] == json!(true) || near, "{request}: {answer}");
     }

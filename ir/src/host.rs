@@ -3,6 +3,8 @@
 //!
 //! Source: xla/service/memory_annotations.h, and `Layout::kHostMemorySpace` (xla/layout.h).
 
+// Tests: `passes/tests/host_offload.rs`.
+
 use crate::arena::InstructionId;
 use crate::attribute::{AttrKey, AttrValue, Attribute};
 use crate::module::Instruction;

@@ -32,8 +32,8 @@ pub(crate) const ADDED: usize = 100_000;
 /// candidates' estimates would look at more begins with what each could save.
 pub(crate) const MODULE: usize = 1_000_000;
 
-/// Other ways that are tried where one did not help, and answers that are kept or asked for at a time: what does not help takes at most eight times what helps.
-pub(crate) const TRIES: usize = 8;
+/// Attempts after a failed one, and answers that are kept or computed at a time: unsuccessful attempts take at most eight times as long as a successful one.
+pub(crate) const MAX_ATTEMPTS: usize = 8;
 
 /// Ways that are followed to their end to compare them, each of which is a search of its own: with the one that is best at once, a run takes up to four times as long.
 pub(crate) const ALTERNATIVES: usize = 3;
@@ -42,9 +42,9 @@ pub(crate) const ALTERNATIVES: usize = 3;
 /// much longer than a thread takes to begin.
 pub(crate) const SMALL: usize = 2000;
 
-/// Instructions that the estimates of a search look at before it begins no other one and compares no ways any more: some
-/// seconds. In a step that would look at an eighth of them, candidates come in the order of what they saved before.
-pub(crate) const SHORT: usize = 200_000;
+/// Instructions that the estimates of a search look at, some seconds, before it stops restarting and comparing alternatives. In a step that would look at an eighth of
+/// them, candidates are ordered by what they saved when they were last estimated.
+pub(crate) const COMPARISON_WORK: usize = 200_000;
 
 /// Instructions that all estimates of a run look at, some minutes at worst, or a search that does little with each of them, some seconds.
 pub(crate) const WORK: usize = 16_000_000;

@@ -73,7 +73,6 @@
 
 mod accumulate;
 mod apply;
-mod behind;
 mod bf16_accumulator;
 mod build;
 mod cache_conflict;
@@ -95,6 +94,7 @@ mod sharding;
 mod sink;
 mod size;
 mod sum;
+mod wide_epilogue;
 
 use crate::hash::IndexSet;
 use hlo_ir::{ComputationId, Module, Opcode, graph};

@@ -1,8 +1,8 @@
-//! Lets what a loop writes over wait until the loop begins.
+//! Delays the arrays that a loop fills until the loop begins.
 //!
-//! Waste: an array of zeros that a loop fills needs nothing but a constant, so it may stand from the beginning of the program on. Equal zeros of several loops are
-//! one value to XLA: XLA:GPU makes all copies of it at once (`CopyFusion`), XLA:CPU copies it for each loop as early as it can. Recurrent layers one behind the
-//! other hold all their stacks then, where one at a time would do.
+//! Waste: an array of zeros that a loop fills depends on a constant only, so the compiler may make it at the beginning of the program. Equal zeros of several loops are
+//! one value to XLA: XLA:GPU makes all copies of it at once (`CopyFusion`), and XLA:CPU copies it for each loop as early as it can. A sequence of recurrent layers then
+//! holds the stacks of all layers at the same time, although one at a time is needed.
 //!
 //! ```text
 //! %zeros = f32[T,N] broadcast(%zero)              %late = f32[] get-tuple-element(opt-barrier(tuple(%zero, %x))), index=0
@@ -23,7 +23,7 @@
 //! - scheduled modules, and XLA:TPU, which makes such arrays anew for each loop;
 //! - programs that are yet to be divided among devices: what is waited for may lie across them, and reading an element of it would take a collective;
 //! - loops that start from inputs and constants alone;
-//! - loops behind nothing that needs a twentieth of what they write over.
+//! - loops behind nothing that needs a twentieth of the bytes that they fill.
 
 // Tests: `passes/tests/loop_starts.rs`.
 
@@ -44,7 +44,7 @@ impl Pass for LoopStarts {
         "loop-starts"
     }
     fn summary(&self) -> &'static str {
-        "let what a loop writes over wait until the loop begins"
+        "delay the arrays that a loop fills until the loop begins"
     }
     crate::explanation!("loop_starts.rs");
     fn kind(&self) -> PassKind {
@@ -63,7 +63,7 @@ impl Pass for LoopStarts {
     }
 }
 
-/// One change that lets what all loops start from wait; `None` if no loop starts from anything that is computed.
+/// One change that delays the constant arrays of all loops; `None` if no loop starts from a computed value.
 fn of_computation(context: &Context<'_>, computation: ComputationId) -> Option<Finding> {
     let module = context.module;
     let mut ties = Ties::new(module, context.options.target);
@@ -81,8 +81,8 @@ fn of_computation(context: &Context<'_>, computation: ComputationId) -> Option<F
         (wasted, loops) = (wasted + held, loops + 1);
     }
     let note = match loops {
-        1 => "what a loop writes over waits for what else it starts from".to_owned(),
-        _ => format!("what {loops} loops write over waits for what else they start from"),
+        1 => "the array that a loop fills is made when the loop begins".to_owned(),
+        _ => format!("the arrays that {loops} loops fill are made when the loops begin"),
     };
     Some(finding(context, largest?.1, wasted, ties, note))
 }

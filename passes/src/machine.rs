@@ -51,9 +51,9 @@ pub struct Operations {
     pub bf16: u64,
 }
 
-/// What starting the kernels of a block may take, as a part of what moving it takes. Loops over blocks may take a program 1.25 times as long by default, and starting kernels is what they add to
-/// the traffic, so that is a quarter.
-pub(crate) const STARTING: f64 = 0.25;
+/// Largest overhead of launching the kernels of a block, as a part of the time that moving the block takes. Loops over blocks may take 1.25 times the program's time by
+/// default, and launches are what they add, so this is a quarter.
+pub(crate) const MAX_LAUNCH_OVERHEAD: f64 = 0.25;
 
 /// Bytes that a CPU takes from memory at once.
 pub(crate) const LINE: u64 = 64;
@@ -178,18 +178,18 @@ impl Machine {
     pub(crate) fn cached_traffic(&self, bytes: f64) -> f64 {
         if self.target == Target::Gpu { bytes / CACHE_SPEEDUP } else { 0.0 }
     }
-    /// Bytes of a block below which starting an iteration with its kernel takes more than [`STARTING`] of what moving the block takes: a power of two.
+    /// Bytes of a block below which starting an iteration with its kernel takes more than [`MAX_LAUNCH_OVERHEAD`] of what moving the block takes: a power of two.
     pub fn least_block(&self) -> Bytes {
-        let bytes = (self.traffic(self.iteration + self.kernel) / STARTING).max(1.0) as u64;
+        let bytes = (self.traffic(self.iteration + self.kernel) / MAX_LAUNCH_OVERHEAD).max(1.0) as u64;
         Bytes(bytes.next_power_of_two())
     }
     /// Bytes of memory traffic that take as long as starting four kernels, or of a block that is worth one more kernel because of what it is spared: a power of two.
     pub(crate) fn moved_while_starting(&self) -> Bytes {
-        Bytes(((self.traffic(self.kernel) / STARTING).max(1.0) as u64).next_power_of_two())
+        Bytes(((self.traffic(self.kernel) / MAX_LAUNCH_OVERHEAD).max(1.0) as u64).next_power_of_two())
     }
     /// Bytes of a block that is worth a kernel of its own where computing it inside another one takes four times as long as moving it, as without vectors: a power of two.
     pub(crate) fn least_kernel(&self) -> Bytes {
-        Bytes(((self.traffic(self.kernel) * STARTING).max(1.0) as u64).next_power_of_two())
+        Bytes(((self.traffic(self.kernel) * MAX_LAUNCH_OVERHEAD).max(1.0) as u64).next_power_of_two())
     }
     /// Bytes of memory traffic that take as long as one multiplication and addition of elements of this type.
     pub fn product_traffic(&self, element: ElementType) -> f64 {

@@ -51,7 +51,7 @@ use smol_str::SmolStr;
 
 pub use pipeline::{UnknownPass, by_names, default_pipeline};
 pub use search::Recording;
-pub use watch::{Nobody, Observer, PassStatistics, Statistics, Work};
+pub use watch::{NoObserver, Observer, PassStatistics, Statistics, Work};
 
 use crate::{Condition, Grade, Options, Pass, PassKind};
 
@@ -172,7 +172,7 @@ pub fn run(
     options: &Options,
     estimator: &dyn Estimator,
 ) -> Result<RunReport, RunError> {
-    run_observed(module, passes, options, estimator, &mut Nobody)
+    run_observed(module, passes, options, estimator, &mut NoObserver)
 }
 
 /// The same as [`run`], told to `observer` step by step.
@@ -197,5 +197,5 @@ pub fn run_again(
     recording: &Recording,
 ) -> Result<RunReport, RunError> {
     let memoized = memoized::Memoized::of(estimator, options.machine());
-    search::Search::begin(module, passes, options, &memoized, &mut Nobody)?.replay(recording, remarks::collect)
+    search::Search::begin(module, passes, options, &memoized, &mut NoObserver)?.replay(recording, remarks::collect)
 }

@@ -1,6 +1,6 @@
 //! Computes sines, cosines and tangents of a block once for all kernels that read them.
 //!
-//! Waste, of run time: XLA:CPU thinks these functions cheap and makes them anew in every kernel that reads one, though each takes as long as reading
+//! Waste, of run time: XLA:CPU treats these functions as cheap and recomputes them in every kernel that reads one, though each takes as long as reading
 //! ten numbers. The gradient of a normalized layer under a sine computes a cosine five times for each number, where the program without loop does
 //! once.
 //!

@@ -72,13 +72,13 @@ pub struct Options {
     pub assumptions: Vec<Assumption>,
     /// Most bytes of block temporaries per loop; `None` lets each loop decide by rule.
     pub chunk_bytes: Option<Bytes>,
-    /// Savings below this are left alone.
+    /// The smallest saving for which a rewrite is made.
     pub min_saving: Bytes,
     /// Verify the module after every pass.
     pub verify_each: bool,
-    /// Stop as soon as the peak is not above this. Passes see it once fast rewrites have missed it: then run time counts for less.
+    /// The peak to reach; the search stops there. Passes see it only after rewrites that cost little run time have not reached it, and may then make costlier ones.
     pub budget: Option<Bytes>,
-    /// What rewrites may cost. Passes see [`Objective::Memory`] once fast rewrites have been made.
+    /// How much run time rewrites may cost. Passes see [`Objective::Memory`] only after rewrites that cost little run time have been made.
     pub objective: Objective,
     /// Whether a compiler judges the result: the budget then need not leave room for the error margin of a rough model.
     pub is_judged: bool,
@@ -86,7 +86,7 @@ pub struct Options {
     pub host_memory: Bytes,
     /// Keep only the first so many rewrites.
     pub bisect_limit: Option<usize>,
-    /// Where memory is left, look at what other flags would give, and say it.
+    /// Whether to search with other flags too, if the result stays far above the floor, and to report what they would save.
     pub advise: bool,
     /// Folder of the user's own files: reports name lines of those. `None` takes everything outside of installed packages for theirs.
     pub source_root: Option<String>,
@@ -114,11 +114,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The peak that is wanted, even at the cost of run time: the budget, or none at all where as little memory is wanted as can be had.
+    /// The peak that is wanted even at the cost of run time: the budget, or zero for [`Objective::Memory`].
     pub(crate) fn goal(&self) -> Option<Bytes> {
         if self.objective == Objective::Memory { Some(Bytes::ZERO) } else { self.budget }
     }
-    /// What a budget is held against.
+    /// The figure that is compared with a budget.
     pub fn peak(&self, estimate: &Estimate) -> Bytes {
         if self.is_judged { estimate.likely() } else { estimate.certain() }
     }
@@ -136,17 +136,17 @@ impl Options {
 pub struct Context<'a> {
     /// The module as it is now.
     pub module: &'a Module,
-    /// Who uses whom in it.
+    /// The users of each instruction.
     pub users: &'a Users,
-    /// Its memory as it is now.
+    /// The estimate of its memory.
     pub estimate: &'a Estimate,
-    /// Bytes that the module took as it was given, before any rewrite.
+    /// Bytes of the input, before any rewrite.
     pub before: Bytes,
-    /// Whether what computes nothing again has been found, and what computes large values again may be.
-    pub repeats: bool,
+    /// Whether rewrites may recompute large values: all rewrites that do not were found.
+    pub recompute_large: bool,
     /// What the user asked for.
     pub options: &'a Options,
-    /// What the run made so far; `None` of a module as it was given.
+    /// The instructions that the run has made so far; `None` for the input.
     pub origins: Option<&'a Origins>,
     /// What the compiler's library computes, once it was asked for.
     pub libraries: OnceCell<Libraries>,
@@ -157,14 +157,14 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A module as it was given, of which everything is asked.
+    /// The context of the input, in which all kinds of rewrites are allowed.
     pub fn of_input(module: &'a Module, users: &'a Users, estimate: &'a Estimate, options: &'a Options) -> Self {
         Self {
             module,
             users,
             estimate,
             before: estimate.total_with_scratch(),
-            repeats: true,
+            recompute_large: true,
             options,
             origins: None,
             libraries: OnceCell::new(),
@@ -200,16 +200,16 @@ impl<'a> Context<'a> {
     }
     /// Whether an instruction of 16 bits is computed in 32 and not rounded before others read it.
     pub fn is_kept_wide(&self, id: InstructionId) -> bool {
-        self.is_short(id) && self.in_libraries().contains(&id)
+        self.is_16_bit(id) && self.in_libraries().contains(&id)
     }
     /// Whether an instruction of 16 bits is computed in 32 from operands that are not rounded, and rounded once.
     pub fn is_rounded_once(&self, id: InstructionId) -> bool {
-        self.is_short(id) && self.libraries().results.contains(&id)
+        self.is_16_bit(id) && self.libraries().results.contains(&id)
     }
-    fn is_short(&self, id: InstructionId) -> bool {
+    fn is_16_bit(&self, id: InstructionId) -> bool {
         self.module.instruction(id).array().is_some_and(|array| array.element_type == ElementType::Bf16)
     }
-    /// Whether the program needs more than is wanted, run time or not. Passes are told of a goal once fast rewrites were not enough for it.
+    /// Whether the peak is above the goal. Passes see a goal only after rewrites that cost little run time have not reached it.
     pub(crate) fn misses_goal(&self) -> bool {
         self.options.goal().is_some_and(|goal| self.options.peak(self.estimate) > goal)
     }
@@ -229,11 +229,11 @@ pub struct Condition {
 pub struct Reason {
     /// Stable code such as `range-unknown`.
     pub code: &'static str,
-    /// What stood in the way and what would help.
+    /// The obstacle, and what would remove it.
     pub message: String,
 }
 
-/// What a finding leads to.
+/// What can be done about a finding.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "few findings exist at a time, and most carry a patch")]
 pub enum Outcome {
@@ -241,20 +241,20 @@ pub enum Outcome {
     Rewrite {
         /// The change.
         patch: Patch,
-        /// What is done, in a few words, such as `2048 blocks of 4194304 rows`.
+        /// The change in a few words, such as `2048 blocks of 4194304 rows`.
         note: String,
         /// Side conditions, each proven.
         conditions: Vec<Condition>,
     },
-    /// The waste could be removed, but not with what is known or allowed. The manager measures what the change would save and
-    /// keeps silent if that is nothing.
+    /// The waste could be removed, but the change is not proven or not allowed. The manager measures what it would save, and
+    /// reports it only if that is something.
     Withheld {
         /// The change.
         patch: Patch,
         /// What stood in the way.
         reason: Reason,
     },
-    /// The waste is there but must stay.
+    /// There is waste that cannot be removed.
     Missed(Reason),
 }
 
@@ -265,7 +265,7 @@ pub struct Finding {
     pub instruction: InstructionId,
     /// How equal the results stay.
     pub grade: Grade,
-    /// Bytes that the rewrite should save, by the pass's own reckoning.
+    /// Bytes that the rewrite should save, as the pass estimates.
     pub wasted: Bytes,
     /// What can be done about it.
     pub outcome: Outcome,
@@ -311,7 +311,7 @@ pub trait Pass {
     fn summary(&self) -> &'static str;
     /// The header of the pass's file, which `--explain` prints.
     fn explanation(&self) -> &'static str;
-    /// What its changes are for, and when they are kept.
+    /// Its kind, which decides when its changes are kept.
     fn kind(&self) -> PassKind;
     /// Whether an enabling change of this pass is also tried together with those of others.
     fn accompanies(&self) -> bool {

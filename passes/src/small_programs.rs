@@ -11,7 +11,7 @@ use hlo_memory::Bytes;
 use crate::objective::MATTERS;
 use crate::{Context, Finding, Outcome, Pass, PassKind, Reason};
 
-/// What is said where it takes no loop.
+/// The reason of a loop that is refused because the program is small.
 pub(crate) fn not_asked(context: &Context<'_>) -> Reason {
     let message = format!(
         "less than {} lie above the floor, which the system's allocator keeps from run to run: a loop would only cost run time; `--chunk-bytes`, \
@@ -23,7 +23,7 @@ pub(crate) fn not_asked(context: &Context<'_>) -> Reason {
 
 /// Whether a program runs in memory that it need not ask the system for, so that loops should take little time.
 pub(crate) fn fits_malloc_cache(context: &Context<'_>) -> bool {
-    beside_floor(context) < context.options.machine().malloc_cache.get() && !asks_for_memory(context)
+    above_floor(context) < context.options.machine().malloc_cache.get() && !asks_for_memory(context)
 }
 
 /// Whether memory is wanted at the cost of run time: who sets a size of blocks or misses a budget wants it.
@@ -31,9 +31,8 @@ pub(crate) fn asks_for_memory(context: &Context<'_>) -> bool {
     context.options.chunk_bytes.is_some() || context.misses_goal()
 }
 
-/// The findings of a pass as they hold for small programs: where memory costs no time, a rewrite may not cost any, and stays a remark
-/// if anything lies above the floor.
-pub(crate) fn kept_fast(pass: &dyn Pass, context: &Context<'_>, mut findings: Vec<Finding>) -> Vec<Finding> {
+/// Withholds rewrites that may cost run time from small programs, whose memory costs none. Each becomes a remark, if the program needs more than the floor.
+pub(crate) fn withhold_costly(pass: &dyn Pass, context: &Context<'_>, mut findings: Vec<Finding>) -> Vec<Finding> {
     if pass.kind() == PassKind::Rewrite && pass.may_cost_time() && fits_malloc_cache(context) {
         let most = context.estimate.total - context.estimate.floor;
         findings.retain(|finding| most > Bytes::ZERO || !matches!(finding.outcome, Outcome::Rewrite { .. }));
@@ -48,7 +47,7 @@ pub(crate) fn kept_fast(pass: &dyn Pass, context: &Context<'_>, mut findings: Ve
 }
 
 /// Bytes that the program as it was given needs beside arguments and results.
-pub(crate) fn beside_floor(context: &Context<'_>) -> u64 {
+pub(crate) fn above_floor(context: &Context<'_>) -> u64 {
     context.before.get().saturating_sub(context.estimate.floor.get())
 }
 
@@ -64,7 +63,7 @@ pub(crate) fn least_gain(context: &Context<'_>, all: Bytes) -> (Bytes, &'static 
 
 /// What a rewrite that lets `wasted` bytes disappear can spare: no more than lies above the floor, where they may not stand all at once.
 pub(crate) fn possible(context: &Context<'_>, wasted: Bytes) -> Bytes {
-    if fits_malloc_cache(context) { wasted.min(Bytes(beside_floor(context))) } else { wasted }
+    if fits_malloc_cache(context) { wasted.min(Bytes(above_floor(context))) } else { wasted }
 }
 
 #[cfg(test)]
@@ -121,7 +120,7 @@ mod tests {
         let estimate = estimate.expect("the module has an estimate");
         let context = Context { before, ..Context::of_input(&module, &users, &estimate, options) };
         let pass = Any(may_cost_time);
-        kept_fast(&pass, &context, pass.find(&context))
+        withhold_costly(&pass, &context, pass.find(&context))
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Waste, of run time: XLA:CPU's library contracts the last dimension of the left operand. Any other product is left to Eigen. Where the last
 //! dimension of the right operand is contracted, the library makes the product with operands swapped: weights of attention `[1024,1024]` times
 //! `[1024,64]` are an example. Where neither is, Eigen packs a left operand that is contracted along columns number by number, however
-//! few columns the other one has. The product of `[16384,1024]` and `[16384,64]` over the rows spends most of its time on packing. What is computed is even computed along columns, if it is for this product alone, as behind a softmax.
+//! few columns the other one has. The product of `[16384,1024]` and `[16384,64]` over the rows spends most of its time on packing. An operand that is computed for this product alone, as behind a softmax, is computed along columns too.
 //!
 //! ```text
 //! %p = f32[1024,64] dot(%x, %b),                    =>   %p.1 = f32[64,1024] dot(%b, %x),

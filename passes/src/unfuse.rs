@@ -1,8 +1,8 @@
 //! Turns what XLA made of a program back into plain HLO that XLA takes.
 //!
 //! Waste: none by itself. But a scheduled module, the text behind the compiler's optimizations, is the compiler's own form: nothing can be
-//! rewritten in it, because every fusion, layout and place in the schedule is a decision already made, and XLA does not take it back. Who
-//! has only that dump is served by this pass.
+//! rewritten in it, because every fusion, layout and place in the schedule is a decision already made, and XLA does not take it back. This
+//! pass serves users who have only that dump.
 //!
 //! ```text
 //! %fused (p: f32[4,6]) -> f32[24] {

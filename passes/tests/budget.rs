@@ -1,15 +1,13 @@
 //! What is done for a budget: no more than it takes, and what costs run time only where nothing else fits.
 //!
-//! Pins `passes/src/manager.rs`, `passes/src/manager/search/take_back.rs`, `passes/src/objective.rs`.
-
-mod common;
+//! Pins `passes/src/manager.rs`, `passes/src/manager/search/needless_rewrites.rs`, `passes/src/objective.rs`.
 
 use hlo_ir::text;
 use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::manager::{RunReport, default_pipeline, run};
 use hlo_passes::{Grade, Options};
 
-use common::parse;
+use crate::common::parse;
 
 /// Two rounds of Sinkhorn's algorithm on the logarithms of all products of two sets of 16384 vectors, as JAX writes them.
 const SINKHORN: &str = include_str!("budget_programs/sinkhorn.hlo");

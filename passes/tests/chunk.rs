@@ -2,16 +2,12 @@
 //!
 //! Pins `passes/src/chunk.rs`, `passes/src/chunk/build.rs`, `passes/src/chunk/emit.rs`.
 
-mod chunking;
-mod common;
-mod interpreter;
-
 use std::collections::BTreeMap;
 
 use hlo_ir::{text, verify};
 
-use chunking::{assert_same_results, checked, options, programs, rewrite};
-use common::parse;
+use crate::chunking::{assert_same_results, checked, options, programs, rewrite};
+use crate::common::parse;
 
 #[test]
 fn random_programs_give_the_same_results() {

@@ -2,12 +2,8 @@
 //!
 //! Pins `passes/src/chunk.rs`, `passes/src/chunk/sharding.rs`.
 
-mod chunking;
-mod common;
-mod interpreter;
-
-use chunking::{missed, options};
-use common::parse;
+use crate::chunking::{missed, options};
+use crate::common::parse;
 
 /// A scatter of products of rows `%a` with a value `%b` that is needed whole; the braces are their shardings.
 fn program(rows: &str, whole: &str) -> String {

@@ -2,12 +2,8 @@
 //!
 //! Pins `passes/src/chunk.rs`, `passes/src/chunk/sink.rs`, `passes/src/flow/indexed.rs`.
 
-mod chunking;
-mod common;
-mod interpreter;
-
-use chunking::{missed, options, rewrite};
-use common::parse;
+use crate::chunking::{missed, options, rewrite};
+use crate::common::parse;
 
 #[test]
 fn batches_that_their_indices_cannot_count_are_not_cut() {

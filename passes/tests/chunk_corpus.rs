@@ -3,7 +3,7 @@
 //!
 //! Pins `passes/src/chunk.rs`.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::path::Path;

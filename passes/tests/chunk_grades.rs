@@ -1,20 +1,16 @@
 //! `chunk`: which loops keep every bit: a product of floats must not be parted from a sum that a compiler could join it with.
 //!
-//! Pins `passes/src/chunk.rs`, `passes/src/chunk/fp_contraction.rs`, `passes/src/chunk/behind.rs`, `passes/src/chunk/sum.rs`,
+//! Pins `passes/src/chunk.rs`, `passes/src/chunk/fp_contraction.rs`, `passes/src/chunk/wide_epilogue.rs`, `passes/src/chunk/sum.rs`,
 //! `passes/src/flow/exactness.rs`, `passes/src/flow/fused.rs`, `passes/src/flow/scatter_sum.rs`, `passes/src/flow/selection.rs`,
 //! `passes/src/flow/sources.rs`.
-
-mod chunking;
-mod common;
-mod interpreter;
 
 use hlo_ir::Opcode;
 use hlo_passes::{Grade, Options, Outcome};
 use indexmap::IndexSet;
 
-use chunking::seeded_planner::offers;
-use chunking::{find, options, rewrite};
-use common::parse;
+use crate::chunking::seeded_planner::offers;
+use crate::chunking::{find, options, rewrite};
+use crate::common::parse;
 
 const HEAD: &str = "HloModule m
 %add_f32 (a: f32[], b: f32[]) -> f32[] {

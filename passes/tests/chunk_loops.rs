@@ -4,18 +4,14 @@
 //! Pins `passes/src/chunk.rs`, `passes/src/chunk/row_order.rs`, `passes/src/chunk/seeded_planner/loop_price.rs`, `passes/src/loops.rs`, `passes/src/loops/row_form.rs`,
 //! `passes/src/loops/row_loop.rs`, `passes/src/loops/row_sums.rs`, `passes/src/loops/row_trace.rs`.
 
-mod chunking;
-mod common;
-mod interpreter;
-
 use hlo_ir::{ArrayShape, Instruction, Module, Opcode, text, verify};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::{Grade, Options};
 
-use chunking::assert_same_results;
-use chunking::seeded_planner::{apply, largest, offers_with};
-use common::{parse, replaced};
-use interpreter::random::Random;
+use crate::chunking::assert_same_results;
+use crate::chunking::seeded_planner::{apply, largest, offers_with};
+use crate::common::{parse, replaced};
+use crate::interpreter::random::Random;
 
 /// A scan, and its gradient: sums over the rows for all steps, and for each step one.
 const GRADIENT: &str = include_str!("scan_programs/gradient.hlo");

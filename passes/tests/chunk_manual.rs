@@ -2,16 +2,12 @@
 //!
 //! Pins `passes/src/chunk.rs`, `passes/src/chunk/sharding.rs`.
 
-mod chunking;
-mod common;
-mod interpreter;
-
 use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::Options;
 use hlo_passes::manager::{default_pipeline, run};
 
-use chunking::{missed, options, rewrite};
-use common::parse;
+use crate::chunking::{missed, options, rewrite};
+use crate::common::parse;
 
 /// A partitioned module whose manual body scatters, under a mesh with these axes, manual along `manual`.
 fn body(axes: &str, manual: &str) -> String {

@@ -2,20 +2,16 @@
 //!
 //! Pins `passes/src/chunk.rs`, `passes/src/chunk/seeded_planner.rs`, `passes/src/chunk/accumulate.rs`, `passes/src/chunk/convolve.rs`.
 
-mod chunking;
-mod common;
-mod interpreter;
-
 use std::collections::BTreeMap;
 
 use hlo_ir::{Module, Opcode, text, verify};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::{Grade, Options, Outcome};
 
-use chunking::seeded_planner::{COMBINERS, NEAREST, apply, first, largest, notes, offers, offers_with, program};
-use chunking::{assert_same_results, graphs};
-use common::parse;
-use interpreter::random::Random;
+use crate::chunking::seeded_planner::{COMBINERS, NEAREST, apply, first, largest, notes, offers, offers_with, program};
+use crate::chunking::{assert_same_results, graphs};
+use crate::common::parse;
+use crate::interpreter::random::Random;
 
 #[test]
 fn random_programs_give_the_same_results() {

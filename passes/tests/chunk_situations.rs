@@ -2,17 +2,13 @@
 //!
 //! Pins `passes/src/chunk.rs`, `passes/src/chunk/candidates.rs`, `passes/src/chunk/apply.rs`.
 
-mod chunking;
-mod common;
-mod interpreter;
-
 use hlo_ir::{AttrKey, ElementType, Module, Opcode};
 use hlo_memory::{Bytes, Target};
 use hlo_passes::{Grade, Machine, Options, Outcome};
 
-use chunking::scatters::{VECTOR, module, sharded, usual, wrapped};
-use chunking::{assert_same_results, checked, find, missed, options, rewrite};
-use common::parse;
+use crate::chunking::scatters::{VECTOR, module, sharded, usual, wrapped};
+use crate::chunking::{assert_same_results, checked, find, missed, options, rewrite};
+use crate::common::{self, parse};
 
 /// Instructions with this opcode.
 fn count(module: &Module, opcode: Opcode) -> usize {

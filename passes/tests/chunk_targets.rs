@@ -2,10 +2,6 @@
 //!
 //! Pins `passes/src/chunk.rs`, `passes/src/chunk/devices.rs`, `passes/src/chunk/bf16_accumulator.rs`, `passes/src/objective.rs`.
 
-mod chunking;
-mod common;
-mod interpreter;
-
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, Opcode};
 use hlo_memory::{Bytes, ModelEstimator, Target};
@@ -13,8 +9,8 @@ use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
 use hlo_passes::{Context, Machine, Objective, Options, Outcome, Pass};
 
-use chunking::{find, missed, options, rewrite};
-use common::parse;
+use crate::chunking::{self, find, missed, options, rewrite};
+use crate::common::{self, parse};
 
 /// Wraps the negative indices of `rows` updates of a vector; `%u` are the updates.
 fn program(rows: u64, updates: &str) -> String {

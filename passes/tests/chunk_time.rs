@@ -4,8 +4,6 @@
 //! `passes/src/chunk/seeded_planner/loop_price.rs`, `passes/src/loops/row_form.rs`, `passes/src/loops/row_loop.rs`, `passes/src/loops/row_trace.rs`,
 //! `passes/src/small_programs.rs`.
 
-mod common;
-
 use hlo_ir::graph::Users;
 use hlo_ir::text;
 use hlo_memory::{Bytes, Estimator as _, ModelEstimator, Target};
@@ -13,7 +11,7 @@ use hlo_passes::chunk::Chunk;
 use hlo_passes::manager::{RunReport, default_pipeline, run};
 use hlo_passes::{Context, Finding, Grade, Objective, Options, Outcome, Pass};
 
-use common::parse;
+use crate::common::parse;
 
 /// The gradient of a graph layer with 16 features, as JAX writes it.
 const GRAPH_LAYER: &str = include_str!("time_programs/graph_layer.hlo");

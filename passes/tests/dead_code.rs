@@ -2,9 +2,7 @@
 //!
 //! Pins `passes/src/dead_code.rs`.
 
-mod common;
-
-use common::{LargestArray, diff, parse};
+use crate::common::{LargestArray, diff, parse};
 use hlo_ir::text;
 use hlo_passes::Options;
 use hlo_passes::manager::{by_names, run};

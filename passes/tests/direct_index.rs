@@ -2,12 +2,10 @@
 //!
 //! Pins `passes/src/direct_index.rs`.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::path::Path;
 
-use common::{diff, estimate, parse};
+use crate::common::{diff, estimate, parse};
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};

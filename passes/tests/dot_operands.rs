@@ -2,9 +2,7 @@
 //!
 //! Pins `passes/src/dot_operands.rs`, `passes/src/swapped_dot.rs`.
 
-mod common;
-
-use common::{diff, estimate, replaced};
+use crate::common::{diff, estimate, replaced};
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};

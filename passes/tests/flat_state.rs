@@ -2,9 +2,7 @@
 //!
 //! Pins `passes/src/flat_state.rs`, `passes/src/loops.rs`.
 
-mod common;
-
-use common::{LargestArray, parse, replaced};
+use crate::common::{self, LargestArray, parse, replaced};
 use hlo_ir::{Module, Opcode, Shape, text, verify};
 use hlo_memory::Bytes;
 use hlo_passes::flat_state::FlatState;

@@ -4,17 +4,16 @@
 //! Pins `passes/src/flow/mod.rs`, `passes/src/flow/movement.rs`, `passes/src/flow/indexed.rs`, `passes/src/flow/windowed.rs`,
 //! `passes/src/flow/contract.rs`, `passes/src/flow/restrict.rs`.
 
-mod flow_cases;
-mod interpreter;
+use crate::flow_cases;
 
 use std::collections::BTreeMap;
 
 use hlo_ir::{Instruction, InstructionId, Module, Opcode, Shape, text};
 use hlo_passes::flow::{OperandFlow, Rows, Step, has_rule, pull, restrict};
 
-use interpreter::random::Random;
-use interpreter::tensor::Tensor;
-use interpreter::{Data, apply};
+use crate::interpreter::random::Random;
+use crate::interpreter::tensor::Tensor;
+use crate::interpreter::{Data, apply};
 
 const ROUNDS: u64 = 20;
 

@@ -1,8 +1,8 @@
 //! `host-offload`: what waits stands in the memory of the host.
 //!
-//! Pins `passes/src/host_offload.rs`, `passes/src/host_offload/stacks.rs`, `passes/src/host_offload/values.rs`, `passes/src/recompute/layers.rs`.
+//! Pins `ir/src/host.rs`, `passes/src/host_offload.rs`, `passes/src/recompute/layers.rs`.
 
-mod common;
+use crate::common;
 
 use hlo_ir::graph::Users;
 use hlo_ir::host::HostMove;

@@ -2,9 +2,7 @@
 //!
 //! Pins `passes/src/inline_calls.rs`, `passes/src/bounds.rs`.
 
-mod common;
-
-use common::{Fake, LargestArray, diff, parse};
+use crate::common::{self, Fake, LargestArray, diff, parse};
 use hlo_ir::{Opcode, text};
 use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::inline_calls::InlineCalls;

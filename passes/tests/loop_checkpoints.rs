@@ -2,18 +2,15 @@
 //!
 //! Pins `passes/src/loop_checkpoints.rs`, `passes/src/loops.rs`, `passes/src/recompute.rs`.
 
-mod common;
-mod interpreter;
-
-use common::{estimate, parse, replaced};
+use crate::common::{estimate, parse, replaced};
+use crate::interpreter::random::Random;
+use crate::interpreter::tensor::Tensor;
+use crate::interpreter::{self, Data};
 use hlo_ir::graph::{self, Users};
 use hlo_ir::{Module, Opcode, text, verify};
 use hlo_memory::Bytes;
 use hlo_passes::loop_checkpoints::LoopCheckpoints;
 use hlo_passes::{Context, Finding, Grade, Machine, Options, Outcome, Pass};
-use interpreter::Data;
-use interpreter::random::Random;
-use interpreter::tensor::Tensor;
 
 /// A loop that stacks a wide row of each step, and one that reads the rows from the last to the first, in so many steps, with rows so many
 /// times as wide as the state; with `reverse` the rows are stacked from the last to the first. A step has a loop in it.

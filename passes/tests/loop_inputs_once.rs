@@ -2,9 +2,7 @@
 //!
 //! Pins `passes/src/loop_inputs.rs`.
 
-mod common;
-
-use common::{estimate, parse};
+use crate::common::{estimate, parse};
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, Opcode, text, verify};
 use hlo_memory::Bytes;

@@ -2,9 +2,7 @@
 //!
 //! Pins `passes/src/loop_residuals.rs`, `passes/src/loops.rs`, `passes/src/recompute.rs`.
 
-mod common;
-
-use common::{diff, estimate, parse, replaced};
+use crate::common::{diff, estimate, parse, replaced};
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, Target};

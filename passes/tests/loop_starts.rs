@@ -1,8 +1,8 @@
-//! `loop-starts`: what loops write over waits until they begin.
+//! `loop-starts`: the arrays that loops fill are made when the loops begin.
 //!
 //! Pins `passes/src/loop_starts.rs`, `passes/src/recompute/tie.rs`.
 
-mod common;
+use crate::common;
 
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, Opcode, text, verify};

@@ -2,9 +2,7 @@
 //!
 //! Pins `passes/src/manager.rs`, `passes/src/pass.rs`.
 
-mod common;
-
-use common::{Fake, LargestArray, module};
+use crate::common::{self, Fake, LargestArray, module};
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Module, Opcode, Shape, text};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, ModelEstimator, Target};

@@ -2,9 +2,7 @@
 //!
 //! Pins `passes/src/manager.rs`.
 
-mod common;
-
-use common::{Fake, estimate, module};
+use crate::common::{Fake, estimate, module};
 use hlo_ir::edit::Patch;
 use hlo_ir::{Instruction, InstructionId, Module, Opcode, text, verify};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, size};

@@ -3,7 +3,7 @@
 //! Pins `passes/src/range/mod.rs`, `passes/src/range/arithmetic.rs`, `passes/src/range/calls.rs`, `passes/src/range/loops.rs`,
 //! `passes/src/range/movement.rs`, `passes/src/range/refine.rs`, `passes/src/bounds.rs`.
 
-mod common;
+use crate::common;
 
 use std::fmt::Write as _;
 

@@ -1,12 +1,10 @@
 //! `rematerialize`: what of a step is computed again, and what is kept: layers that widen and narrow again, and one thing different at a time.
 //!
-//! Pins `passes/src/rematerialize.rs`, `passes/src/recompute.rs`.
-
-mod common;
+//! Pins `passes/src/rematerialize.rs`, `passes/src/recompute.rs`, `passes/src/recompute/layers.rs`.
 
 use std::fmt::Write as _;
 
-use common::estimate;
+use crate::common::estimate;
 use hlo_ir::graph::Users;
 use hlo_ir::{Instruction, Opcode, text, verify};
 use hlo_memory::{Bytes, ModelEstimator, Target};

@@ -2,7 +2,7 @@
 //!
 //! Pins `passes/src/replication.rs`.
 
-mod common;
+use crate::common;
 
 use hlo_ir::graph::Users;
 use hlo_memory::Bytes;

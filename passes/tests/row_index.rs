@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-mod common;
+use crate::common;
 
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};

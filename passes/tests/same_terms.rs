@@ -3,21 +3,18 @@
 //!
 //! Pins `passes/src/chunk.rs`, `passes/src/roll.rs`, `passes/src/tie.rs`.
 
-mod common;
-mod interpreter;
-
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use crate::interpreter::random::Random;
+use crate::interpreter::tensor::Tensor;
+use crate::interpreter::{self, Data, free};
 use hlo_ir::edit::Patch;
 use hlo_ir::{ArrayShape, AttrKey, ElementType, Instruction, InstructionId, Module, Opcode, text, verify};
 use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::manager::{default_pipeline, run};
 use hlo_passes::{Grade, Machine, Options};
-use interpreter::random::Random;
-use interpreter::tensor::Tensor;
-use interpreter::{Data, free};
 
 /// Arrays with more elements than this make the interpreter too slow for an ordinary test.
 const MOST_ELEMENTS: u64 = 4000;

@@ -2,17 +2,13 @@
 //!
 //! Pins `passes/src/speed.rs`, `passes/src/fusion_barrier.rs`.
 
-mod chunking;
-mod common;
-mod interpreter;
-
 use hlo_ir::{Module, Opcode, text};
 use hlo_memory::{Bytes, Estimator, ModelEstimator, Target};
 use hlo_passes::manager::{Observer, Rewrite, by_names, default_pipeline, run, run_observed};
 use hlo_passes::{Grade, Machine, Options, PassKind};
 
-use chunking::{assert_same_results, options};
-use common::parse;
+use crate::chunking::{assert_same_results, options};
+use crate::common::parse;
 
 /// Counts the rows that three indices, computed by `lines` from `%p` as `%a`, `%b` and `%c`, name.
 fn program(parameter: &str, lines: &str) -> String {

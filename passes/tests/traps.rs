@@ -3,21 +3,17 @@
 //!
 //! Pins `passes/src/chunk.rs`.
 
-mod chunking;
-mod common;
-mod interpreter;
-
 use hlo_ir::{Module, Opcode, text};
 use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::manager::{default_pipeline, run};
 use hlo_passes::{Grade, Options};
 
-use chunking::seeded_planner::{
+use crate::chunking::seeded_planner::{
     COMBINERS, LONG_ROWS, NEAREST, apply, first, largest, notes, offers, offers_of, offers_with, program,
 };
-use chunking::{assert_same_results, checked};
-use common::parse;
-use interpreter::free;
+use crate::chunking::{assert_same_results, checked};
+use crate::common::parse;
+use crate::interpreter::free;
 
 /// Applies every offer, each to the module as it was, and runs the results; how many there were.
 fn all_offers_agree(before: &Module, bytes: u64, grade: Grade, seed: u64) -> usize {

@@ -2,9 +2,7 @@
 //!
 //! Pins `passes/src/unfuse.rs`.
 
-mod common;
-
-use common::{LargestArray, parse};
+use crate::common::{LargestArray, parse};
 use hlo_ir::{text, verify};
 use hlo_memory::{Bytes, ModelEstimator};
 use hlo_passes::manager::{RunReport, by_names, default_pipeline, run};

@@ -6,6 +6,7 @@ use hlo_opt::{Bytes, Machine, Options};
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::Write as _;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,15 +35,21 @@ impl fmt::Display for Run {
     }
 }
 
-/// Does something for each item on all cores: a test that takes minutes is often the last of its file.
-pub(crate) fn on_all_cores<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
+/// What comes of each item, found on all cores: a test that takes minutes is often the last of its file.
+pub(crate) fn on_all_cores<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
-    let take = || std::iter::from_fn(|| items.get(next.fetch_add(1, Ordering::Relaxed))).for_each(&work);
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(take);
-        }
+    let take = || -> Vec<(usize, R)> {
+        let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < items.len()));
+        mine.map(|at| (at, work(&items[at]))).collect()
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut found: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(take)).collect();
+        let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        results.flatten().collect()
     });
+    found.sort_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, result)| result).collect()
 }
 
 /// A text with others in the place of some of its parts, each of which must be there: a program of a file that varies in a few words.

@@ -29,7 +29,12 @@ const FIGURES: &[[&str; 4]] = &[
         "(Bytes(all.get() / 4), \"a quarter\")",
     ],
     ["docs/limits.md", "for tables of 8 MiB", "passes/src/machine.rs", "cache: Bytes(4 * MIB),"],
-    ["docs/limits.md", "savings below 256 MiB", "passes/src/objective.rs", "AT_HAND: Bytes = Bytes(128 << 20);"],
+    [
+        "docs/limits.md",
+        "savings below 256 MiB",
+        "passes/src/objective.rs",
+        "ALWAYS_AVAILABLE: Bytes = Bytes(128 << 20);",
+    ],
     ["docs/limits.md", "below 16 bytes an update", "passes/src/chunk/cache_conflict.rs", "LEAST_PER_UPDATE: u64 = 16;"],
     ["docs/limits.md", "add 30 % to the cost", "passes/src/chunk/seeded_planner/price.rs", " ALLOWANCE: f64 = 0.3;"],
     [
@@ -45,7 +50,7 @@ const FIGURES: &[[&str; 4]] = &[
         "REUSED_MEMORY_ALLOWANCE: f64 = 0.1;",
     ],
     ["docs/limits.md", "up to 1.05 of the input's", "passes/src/objective.rs", "MAX_SLOWDOWN: f64 = 1.05;"],
-    ["docs/limits.md", "may take 1.25 of it", "passes/src/machine.rs", "STARTING: f64 = 0.25;"],
+    ["docs/limits.md", "may take 1.25 of it", "passes/src/machine.rs", "MAX_LAUNCH_OVERHEAD: f64 = 0.25;"],
     ["docs/limits.md", "products of more than 168 terms", "passes/src/chunk/faithful.rs", "MOST_TERMS: i64 = 168;"],
     ["docs/testing.md", "| seeds 1 to 3, one minute at most |", "tests/accuracy.rs", "RANDOM_HALVES: &str = \"3\";"],
     ["docs/testing.md", "seeds 1 to 3, one minute", "tests/accuracy.rs", "RANDOM_MINUTES: &str = \"1\";"],

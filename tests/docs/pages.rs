@@ -242,8 +242,8 @@ fn rules() -> String {
     let mut page = "# Rules of dimension flow\n\n<!-- Made by DOCS_UPDATE=1 cargo test --test docs from the sources; not edited by hand. -->\n\n\
                     Which rows of its operands a block of rows of a result needs: one rule per opcode, in `passes/src/flow`. `passes/tests/flow.rs` holds every \
                     rule against an interpreter, on random instructions, in the test `blocks_of_the_result_come_from_blocks_of_the_operands`: \
-                    `cargo test -p hlo-passes --test flow`. Its snapshot pins what each rule answers: \
-                    `passes/tests/snapshots/flow__blocks_of_the_result_come_from_blocks_of_the_operands.snap`; the comment on `name` in that test \
+                    `cargo test -p hlo-passes --test all flow::`. Its snapshot pins what each rule answers: \
+                    `passes/tests/snapshots/all__flow__blocks_of_the_result_come_from_blocks_of_the_operands.snap`; the comment on `name` in that test \
                     explains its letters. The functions in the last column, in `passes/tests`, draw the instructions. `hlo-opt --explain OPCODE` prints a row.\n\n\
                     A value whose opcode has no rule stays in memory; the loop reads it from there. What a loop ends in (its sinks) is decided in \
                     `passes/src/chunk/sink.rs`.\n\n\

@@ -12,7 +12,7 @@ use crate::pages::{all, is_measured, read};
 use crate::session;
 
 /// The line behind a table, as `tests/referee/stamp.py` writes it. Of old tables only the commits that brought them or their rows are known.
-const STAMP: &str = r"^\*Measured with (?:`[^`]+`|the commands of its rows|a command that was not kept), (?:build `[0-9a-f]{7,}`|table of commit `[0-9a-f]{7,}`|rows of commits `[0-9a-f]{7,}`, \d{4}-\d\d-\d\d, to `[0-9a-f]{7,}`), \d{4}-\d\d-\d\d; checksum `([0-9a-f]{8})`\.\*$";
+const STAMP: &str = r"^\*Measured with (?:`[^`]+`|the commands of its rows), (?:build `[0-9a-f]{7,}`|table of commit `[0-9a-f]{7,}`|rows of commits `[0-9a-f]{7,}`, \d{4}-\d\d-\d\d, to `[0-9a-f]{7,}`), \d{4}-\d\d-\d\d; checksum `([0-9a-f]{8})`\.\*$";
 
 /// What is wrong with the tables of a page: the first line of each, and why.
 fn wrong(page: &str) -> Vec<String> {
@@ -53,6 +53,31 @@ fn measured_tables_say_what_made_them_and_are_not_edited_by_hand() {
     }
     assert!(found.is_empty(), "{} (tests/referee/stamp.py)", found.join("\n"));
     assert!(count >= 40, "only {count} tables");
+}
+
+/// A table is made by one command, or each of its rows by its own: what it runs is there.
+#[test]
+fn commands_behind_tables_can_be_given_again() {
+    let stamp = Regex::new(r"^\*Measured with (?:`([^`]+)`|the commands of its rows)").unwrap();
+    let script = Regex::new(r"(?:tests/referee|fuzz)/[a-z_]+\.(?:py|sh)").unwrap();
+    let mut wrong = Vec::new();
+    for page in all().iter().filter(|page| is_measured(page)) {
+        let text = read(page);
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, found) in lines.iter().enumerate().filter_map(|(at, line)| Some((at, stamp.captures(line)?))) {
+            let table = lines[..at - 1].iter().rev().take_while(|line| line.starts_with('|'));
+            let rows: Vec<&str> = table.copied().take_while(|line| !line.starts_with("|---")).collect();
+            let commands = found.get(1).map_or(rows, |command| vec![command.as_str()]);
+            for command in commands {
+                let runs_ours = script.find_iter(command).all(|script| root().join(script.as_str()).exists());
+                let is_known = ["tests/", "fuzz/", "hlo-opt", "hlo_opt", "cargo ", "python "];
+                if !runs_ours || !is_known.iter().any(|known| command.contains(known)) {
+                    wrong.push(format!("{}: {command}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "commands that cannot be given:\n{}", wrong.join("\n"));
 }
 
 /// What the scripts print is what the test above reads.

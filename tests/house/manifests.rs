@@ -1,6 +1,8 @@
 //! What crates.io asks of a manifest: who publishes a crate finds out here, not there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::Command;
 
 use toml::{Table, Value};
 
@@ -82,4 +84,33 @@ fn the_package_of_the_command_holds_what_its_sources_include() {
     for page in included {
         assert!(include.contains(&page), "Cargo.toml does not include {page}");
     }
+}
+
+/// Crates of a build with the features that they have in it; some are built twice, for the build itself and for what it makes.
+fn features(arguments: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut cargo = Command::new(env!("CARGO"));
+    // Of one target, since each has crates of its own.
+    cargo.args(["tree", "--locked", "--target=x86_64-unknown-linux-gnu", "--prefix=none", "--format={p} [{f}]"]);
+    cargo.args(arguments).current_dir(root());
+    let output = cargo.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let Some((package, features)) = line.trim_end_matches(" (*)").rsplit_once(" [") else { continue };
+        let name = package.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        found.entry(name).or_default().insert(features.to_owned());
+    }
+    found
+}
+
+/// `tests/python.rs` builds a wheel. A crate that has other features there is built a second time, and so is every crate that needs it: minutes.
+#[test]
+fn the_wheel_is_built_from_the_crates_of_the_tests() {
+    let tests = features(&["--workspace", "--edges=all"]);
+    let wheel = features(&["--package=hlo-opt-python", "--edges=normal,build"]);
+    assert!(wheel.len() > 50, "{wheel:?}");
+    let other = wheel.iter().filter(|(name, features)| tests.get(*name) != Some(features));
+    let other: Vec<String> =
+        other.map(|(name, features)| format!("{name}: {features:?}, in tests {:?}", tests.get(name))).collect();
+    assert!(other.is_empty(), "name these features in python/Cargo.toml:\n{}", other.join("\n"));
 }

@@ -40,11 +40,12 @@ fn tests(source: &str) -> BTreeSet<String> {
     named(&crate::common::text(source), "//", "Tests:")
 }
 
-/// Test files, and those that are the first of a folder.
+/// Folders of tests.
+const FOLDERS: [&str; 4] = ["ir/tests", "memory/tests", "passes/tests", "tests"];
+
+/// Test files, without the lists of those that are one program.
 fn all_tests() -> Vec<String> {
-    let folders = ["ir/tests", "memory/tests", "passes/tests", "tests"];
-    let below = folders.iter().flat_map(|folder| files(folder, true)).filter(|file| file.ends_with("/main.rs"));
-    folders.iter().flat_map(|folder| files(folder, false)).chain(below).collect()
+    FOLDERS.iter().flat_map(|folder| files(folder, false)).filter(|file| !file.ends_with("/all.rs")).collect()
 }
 
 fn all_sources() -> Vec<String> {
@@ -72,6 +73,18 @@ fn tests_and_what_they_pin_name_each_other() {
         wrong.extend(untrue.map(|test| format!("{test} does not say that it pins {source}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A file that `all.rs` leaves out is not run.
+#[test]
+fn lists_of_tests_are_complete() {
+    for folder in FOLDERS.iter().filter(|folder| root().join(folder).join("all.rs").exists()) {
+        let list = crate::common::text(format!("{folder}/all.rs"));
+        for test in all_tests().iter().filter_map(|file| file.strip_prefix(&format!("{folder}/"))) {
+            let line = format!("\nmod {};\n", test.strip_suffix(".rs").unwrap());
+            assert!(list.contains(&line), "{folder}/all.rs leaves {test} out");
+        }
+    }
 }
 
 /// Each source has tests at its end, or names them; so may the module that it is a part of.

@@ -51,7 +51,8 @@ def build(folder, packages):
     run([sys.executable, "-m", "venv", str(folder)], 4,
         "cannot create a virtual environment (is the venv module of Python installed?)")
     run([str(interpreter(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-         "--requirement", str(packages)], 5,
+         # Modules are compiled when they are first imported, and most never are.
+         "--no-compile", "--requirement", str(packages)], 5,
         f"cannot install the packages of {packages.name} (is the package index reachable?)")
     (folder / STAMP).write_text(wanted(packages))
 

@@ -1,8 +1,10 @@
 //! The XLA referee as the tests use it: set up its environment, start one batch process, ask and get answers in order.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 
 use serde_json::{Value, json};
@@ -25,7 +27,8 @@ pub(crate) fn workspace(test: &str) -> PathBuf {
 /// The interpreter of the referee's environment, which is made when it is missing. Without it nothing can be said about XLA, so the test
 /// that asks fails.
 pub(crate) fn python() -> PathBuf {
-    environment("tests/referee/requirements.txt", "referee-venv")
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("tests/referee/requirements.txt", "referee-venv")).clone()
 }
 
 /// The interpreter of an environment with the packages of a list (relative to the root), in a folder beside the build.
@@ -96,6 +99,21 @@ impl Session {
         let answers = self.ask(&requests);
         answers.iter().map(|answer| answer["total_bytes"].as_u64().expect("a number of bytes")).collect()
     }
+}
+
+/// The same, asked of one process for each core.
+pub(crate) fn ask_on_all_cores(requests: &[Value]) -> Vec<Value> {
+    let processes = thread::available_parallelism().map_or(1, usize::from);
+    let mut shares: Vec<_> = thread::scope(|scope| {
+        let share = |first| {
+            let requests: Vec<Value> = requests.iter().skip(first).step_by(processes).cloned().collect();
+            scope.spawn(move || Session::start().ask(&requests).into_iter())
+        };
+        let threads: Vec<_> = (0..processes).map(share).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    // Each process answers every second question of two, every third of three.
+    (0..requests.len()).filter_map(|at| shares[at % processes].next()).collect()
 }
 
 /// The answer in `line` to `request`.

@@ -14,7 +14,6 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::accumulate;
 use super::apply::apply;
-use super::behind::Behind;
 use super::bf16_accumulator::{self, Combiners};
 use super::emit::{At, Emitted, Emitter, Memory};
 use super::excess;
@@ -24,6 +23,7 @@ use super::region::{Region, Source, is_constant};
 use super::row_order::reordered;
 use super::sink::{Kind, Sink, Sum, Term};
 use super::size::BlockSize;
+use super::wide_epilogue::WideEpilogue;
 use crate::flow::{Value, is_zeros, result_of};
 use crate::recompute::insertion_point::{metadata, number};
 use crate::{Context, Grade};
@@ -40,7 +40,7 @@ pub(super) fn build(context: &Context<'_>, planned: &mut [Planned<'_>]) -> Optio
     let (module, target) = (context.module, context.options.target);
     let mut patch = Patch::new(module);
     let mut results = IndexMap::default();
-    let mut behind = Behind::of(planned);
+    let mut behind = WideEpilogue::of(planned);
     for plan in in_order(module, planned)? {
         let Planned { sinks, region, size, .. } = &mut planned[plan];
         // Asked for what is made only: it takes to know what the library computes.

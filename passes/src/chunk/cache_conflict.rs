@@ -18,12 +18,12 @@ use super::size::LARGEST_BLOCK;
 use crate::Context;
 use crate::flow::{is_fusible, is_transcendental, producer};
 use crate::machine::LINE;
-use crate::objective::{AT_HAND, NEGLIGIBLE};
+use crate::objective::{ALWAYS_AVAILABLE, NEGLIGIBLE};
 use crate::small_programs::asks_for_memory;
 
 /// Part of the arguments and results, as a divisor, that blocks may take for it.
 const SHARE: u64 = 4;
-/// Bytes that loops must save for each update to be worth the cache lines that they fetch again, if nobody asks for memory and there is [enough of it](AT_HAND):
+/// Bytes that loops must save for each update to be worth the cache lines that they fetch again, if nobody asks for memory and there is [enough of it](ALWAYS_AVAILABLE):
 /// with these, loops keep about the speed of the original (docs/measured/log.md, "Figures behind constants").
 const LEAST_PER_UPDATE: u64 = 16;
 /// What is said where they spare less.
@@ -52,7 +52,7 @@ pub(super) fn least_saving<'l>(
     let bytes =
         conflicting.map(|(sinks, _)| places(sinks).saturating_mul(LEAST_PER_UPDATE)).fold(0, u64::saturating_add);
     // Turns may take twice the time, for which there is no reason below twice as much memory.
-    if asks_for_memory(context) { Bytes::ZERO } else { (AT_HAND + AT_HAND).min(Bytes(bytes)) }
+    if asks_for_memory(context) { Bytes::ZERO } else { (ALWAYS_AVAILABLE + ALWAYS_AVAILABLE).min(Bytes(bytes)) }
 }
 
 /// Updates of a row.

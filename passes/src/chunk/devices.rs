@@ -1,4 +1,4 @@
-//! What stands between a loop and compilers of other devices.
+//! Why a loop is refused for GPU or TPU, and which arrays their compilers would move out of it.
 
 // Tests: `passes/tests/chunk_targets.rs`.
 

@@ -30,7 +30,7 @@ impl Emitter<'_> {
             let wide = self.add_wide(op, block);
             return self.narrow(wide, op);
         }
-        let wide = is_short(inst) && (self.region.wide.contains(&op) || (first_is_wide && moves(inst.opcode)));
+        let wide = is_16_bit(inst) && (self.region.wide.contains(&op) || (first_is_wide && moves(inst.opcode)));
         if wide {
             return self.add_wide(op, block);
         }
@@ -75,7 +75,7 @@ impl Emitter<'_> {
     }
 
     fn is_wide(&self, id: InstructionId, original: InstructionId) -> bool {
-        self.element_type(id) == Some(ElementType::F32) && is_short(self.module.instruction(original))
+        self.element_type(id) == Some(ElementType::F32) && is_16_bit(self.module.instruction(original))
     }
 
     fn element_type(&self, id: InstructionId) -> Option<ElementType> {
@@ -121,7 +121,7 @@ pub(super) fn combiner(module: &Module, narrow: ComputationId, patch: &mut Patch
         let inst = module.instruction(id);
         let operands = inst.operands.iter().map(|operand| made[operand]).collect();
         let mut new = Instruction { operands, span: None, ..inst.clone() };
-        if is_short(inst) {
+        if is_16_bit(inst) {
             new.shape = in_32_bits(&inst.shape);
         }
         made.insert(id, patch.add(wide, new));
@@ -135,7 +135,7 @@ pub(super) fn in_32_bits(shape: &Shape) -> hlo_ir::shape::ShapeRef {
     Shape::Array(array.with_element_type(ElementType::F32)).into()
 }
 
-pub(super) fn is_short(inst: &Instruction) -> bool {
+pub(super) fn is_16_bit(inst: &Instruction) -> bool {
     inst.array().is_some_and(|array| array.element_type == ElementType::Bf16)
 }
 

@@ -1,4 +1,5 @@
-//! Blocks that XLA:CPU would compute otherwise than the whole, although HLO says the same of both, spelled so that it does not.
+//! Workarounds for blocks that XLA:CPU computes in another way than whole arrays, although both have the same meaning in HLO. Each block is written in a form that keeps
+//! the results of the whole array.
 //!
 //! - The library behind its fusions drops NaN: `maximum(NaN, 0)` is 0 there and NaN in a loop of XLA's own. A maximum or minimum that had a loop of its own, because
 //!   several read it, and whose block only a reduction reads, would go into the library with that. It becomes a selection, of which the library knows nothing.

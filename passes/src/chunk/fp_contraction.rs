@@ -30,21 +30,21 @@ use crate::{Context, Grade};
 
 /// Whether bits could change for this reason.
 pub(super) fn may_contract(context: &Context<'_>, sinks: &[&Sink], region: &Region) -> bool {
-    let scene = Scene::of(context, sinks, region);
-    let read = scene.touched.iter().filter(|&&id| scene.standing[id] && !scene.sinks.contains(&id));
-    let mut border = read.chain(scene.sinks.iter().filter(|&&id| scene.is_read(id)));
+    let around = RegionContext::of(context, sinks, region);
+    let read = around.touched.iter().filter(|&&id| around.materialized[id] && !around.sinks.contains(&id));
+    let mut border = read.chain(around.sinks.iter().filter(|&&id| around.is_read(id)));
     let rounds = border.any(|&id| is_rounded(context.module, id));
     rounds
         || joins_columns(context.module, region)
-        || scene.read.iter().any(|&id| scene.is_full_of_one(id) || scene.is_cut_sum(id))
-        || scene.multiplies_one_row()
-        || scene.picks_by_size()
-        || scene.touched.iter().any(|&id| {
-            (scene.computed[id] && joins_two(context.module, id))
-                || float_product(context.module, id).is_some_and(|product| scene.parts(product))
-                || (scene.moves(id) && scene.is_reduced(id))
-                || scene.joins_in_another_kernel(id)
-                || scene.leaves_library(id)
+        || around.read.iter().any(|&id| around.is_full_of_one(id) || around.is_cut_sum(id))
+        || around.multiplies_one_row()
+        || around.picks_by_size()
+        || around.touched.iter().any(|&id| {
+            (around.computed[id] && joins_two(context.module, id))
+                || float_product(context.module, id).is_some_and(|product| around.parts(product))
+                || (around.moves(id) && around.is_reduced(id))
+                || around.joins_in_another_kernel(id)
+                || around.leaves_library(id)
         })
 }
 
@@ -85,7 +85,7 @@ fn joins_two(module: &Module, op: InstructionId) -> bool {
 }
 
 /// A region and what lies around it. Equal instructions count as one, since XLA merges them.
-struct Scene<'a> {
+struct RegionContext<'a> {
     context: &'a Context<'a>,
     module: &'a Module,
     sources: Sources<'a>,
@@ -94,7 +94,7 @@ struct Scene<'a> {
     /// Instructions computed on blocks.
     computed: SideTable<InstructionId, bool>,
     /// Values that stand in memory because of the loop: it reads or writes them.
-    standing: SideTable<InstructionId, bool>,
+    materialized: SideTable<InstructionId, bool>,
     /// Values that the loop reads, in part or whole.
     read: IndexSet<InstructionId>,
     /// All of these.
@@ -103,40 +103,40 @@ struct Scene<'a> {
     equals: IndexMap<InstructionId, Vec<InstructionId>>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> RegionContext<'a> {
     fn of(context: &'a Context<'a>, sinks: &[&Sink], region: &Region) -> Self {
-        let mut scene = Self {
+        let mut around = Self {
             context,
             module: context.module,
             sources: Sources::of(context.module),
             sinks: sinks.iter().map(|sink| sink.inst).collect(),
             computed: SideTable::new(false),
-            standing: SideTable::new(false),
+            materialized: SideTable::new(false),
             read: IndexSet::default(),
             touched: IndexSet::default(),
             equals: IndexMap::default(),
         };
         for (block, source) in &region.blocks {
-            let (op, _) = producer(scene.module, block.value.inst);
+            let (op, _) = producer(around.module, block.value.inst);
             match source {
-                Source::Computed(_) => scene.computed.set(op, true),
-                Source::Read(_) => scene.reads(block.value.inst),
-                Source::ReadThrough(value, _) => scene.reads(value.inst),
+                Source::Computed(_) => around.computed.set(op, true),
+                Source::Read(_) => around.reads(block.value.inst),
+                Source::ReadThrough(value, _) => around.reads(value.inst),
             }
-            scene.touched.insert(op);
+            around.touched.insert(op);
         }
         for whole in &region.wholes {
-            scene.reads(whole.inst);
+            around.reads(whole.inst);
         }
         for written in sinks.iter().filter(|sink| matches!(sink.kind, Kind::Write { .. })) {
-            scene.stands(written.inst);
+            around.stands(written.inst);
         }
         let computations: IndexSet<ComputationId> =
-            scene.touched.iter().map(|&id| scene.module.instruction(id).parent).collect();
+            around.touched.iter().map(|&id| around.module.instruction(id).parent).collect();
         for computation in computations {
-            scene.equals.extend(equals(scene.module, computation));
+            around.equals.extend(equals(around.module, computation));
         }
-        scene
+        around
     }
     fn reads(&mut self, value: InstructionId) {
         self.read.insert(value);
@@ -144,7 +144,7 @@ impl<'a> Scene<'a> {
     }
     fn stands(&mut self, value: InstructionId) {
         let (op, _) = producer(self.module, value);
-        self.standing.set(op, true);
+        self.materialized.set(op, true);
         self.touched.insert(op);
     }
     fn equals(&self, id: InstructionId) -> Vec<InstructionId> {
@@ -217,11 +217,11 @@ impl<'a> Scene<'a> {
     fn picks_by_size(&self) -> bool {
         self.touched.iter().any(|&id| {
             let inst = self.module.instruction(id);
-            let is_short =
+            let is_16_bit =
                 |array: &hlo_ir::ArrayShape| matches!(array.element_type, ElementType::Bf16 | ElementType::F16);
             self.computed[id]
                 && inst.opcode == Opcode::Select
-                && inst.array().is_some_and(is_short)
+                && inst.array().is_some_and(is_16_bit)
                 && self.sources.may_pick_by_size(id)
         })
     }
@@ -267,7 +267,7 @@ impl<'a> Scene<'a> {
         let users = self.users(id);
         let after: IndexSet<InstructionId> = users.iter().copied().filter(|&user| self.is_outside(user)).collect();
         let opaque = !is_fusible(self.module.instruction(id).opcode);
-        (opaque || self.is_held(id, &users), opaque || self.standing[id] || self.is_held(id, &after))
+        (opaque || self.is_held(id, &users), opaque || self.materialized[id] || self.is_held(id, &after))
     }
     /// Whether a value with these users waits for them in memory.
     fn is_held(&self, id: InstructionId, users: &IndexSet<InstructionId>) -> bool {

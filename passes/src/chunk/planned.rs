@@ -1,4 +1,4 @@
-//! A loop of which everything is settled, and what is said of it.
+//! A loop that is ready to be built, with its sinks, region and block size, and its grade and note in the report.
 
 use super::fp_contraction::may_contract;
 use super::region::Region;

@@ -91,7 +91,7 @@ pub(super) fn find(context: &Context<'_>, computation: ComputationId) -> Vec<Fin
     // What other passes do inside of a loop spares more, and comes first where nobody asks for memory. Loops inside of loops are cut together with these.
     let callers = hlo_ir::graph::callers(context.module);
     let is_body = callers[computation].iter().any(|&id| context.module.instruction(id).opcode == Opcode::While);
-    let is_late = !is_body && (context.repeats || context.misses_goal());
+    let is_late = !is_body && (context.recompute_large || context.misses_goal());
     let plain = Flow::new(context, &graph, false);
     let mut offers = chosen(&plain);
     if is_late && plain.meets_loops() {
@@ -163,7 +163,9 @@ fn plans(flow: &Flow<'_, '_>) -> Vec<Plan> {
                 let alike = shapes.iter().filter(|&&other| other == dims).count();
                 // Layers of a model have seeds of one shape: more of one shape are looked at until the whole was reached in each dimension.
                 grown.repeats_shape = shapes.len() >= MOST_SEEDS || alike >= MOST_ALIKE;
-                if grown.repeats_shape && !(graph.is_short() && grown.reached < graph.ops.len() * dims.len()) {
+                if grown.repeats_shape
+                    && !(graph.has_few_instructions() && grown.reached < graph.ops.len() * dims.len())
+                {
                     continue;
                 }
                 shapes.push(dims);

@@ -94,7 +94,7 @@ impl Limits {
     /// Blocks of `rows` rows, or of slightly fewer or more where the rest would be too small.
     fn split(&self, rows: i64) -> Option<BlockSize> {
         // A block that is one granule smaller leaves a rest that is larger by the number of blocks, so two or three tries do.
-        let tries = bounds::TRIES as i64;
+        let tries = bounds::MAX_ATTEMPTS as i64;
         let fits = |rows: &i64| {
             let rest = self.rows % rows;
             *rows >= self.fewest && *rows < self.rows && (rest == 0 || rest >= self.fewest)

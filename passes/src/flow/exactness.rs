@@ -232,17 +232,17 @@ pub const fn is_transcendental(opcode: Opcode) -> bool {
 /// (`SimplifyFPConversions` in XLA's `simplify_fp_conversions.cc`), so it shows where memory comes between two operations, or no longer does.
 pub fn is_rounded(module: &Module, mut id: InstructionId) -> bool {
     use Opcode as O;
-    let is_short = |id| {
+    let is_16_bit = |id| {
         let array = first_array(&module.instruction(id).shape);
         array.is_some_and(|array| array.element_type.is_float() && array.element_type.bits() < 32)
     };
     let moves = |opcode| {
         matches!(opcode, O::Broadcast | O::DynamicSlice | O::Gather | O::Reshape | O::Reverse | O::Slice | O::Transpose)
     };
-    while is_short(id) && moves(module.instruction(id).opcode) {
+    while is_16_bit(id) && moves(module.instruction(id).opcode) {
         id = module.instruction(id).operands[0];
     }
-    is_short(id) && !matches!(module.instruction(id).opcode, O::Parameter | O::Constant)
+    is_16_bit(id) && !matches!(module.instruction(id).opcode, O::Parameter | O::Constant)
 }
 
 /// Whether an instruction reduces a large array of floats to one number. XLA:CPU gives these to a library, which sums in an order of its own whether

@@ -1,4 +1,4 @@
-//! Where the state of a loop stands, and what else looks at it.
+//! The state of a loop: which instructions forward its tuple, and whether anything but the loop uses it, so that elements can be added.
 
 use hlo_ir::{AttrKey, Instruction, InstructionId, Module, Opcode, graph};
 

@@ -1,4 +1,4 @@
-//! What a pass found, as the search looks at it.
+//! Candidates of the search: findings, each with the pass that made it, and the check that the options allow their grade.
 
 use hlo_ir::edit::Patch;
 

@@ -1,4 +1,4 @@
-//! What passes found in states of the module that the search may come back to: a state is asked about once.
+//! The findings of one search for the states that it may return to, so that passes look at each state once.
 
 use super::candidate::Candidate;
 use crate::{PassKind, bounds};
@@ -49,7 +49,7 @@ impl FindingsCache {
     /// Notes what the passes of a kind say about the module as it is now.
     pub(super) fn note(&mut self, kind: PassKind, findings: &[Candidate]) {
         // A search steps back over few states.
-        if self.answers.len() >= bounds::TRIES {
+        if self.answers.len() >= bounds::MAX_ATTEMPTS {
             self.answers.remove(0);
         }
         self.answers.push(Answer { state: self.state, kind, findings: findings.to_vec() });

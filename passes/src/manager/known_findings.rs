@@ -1,5 +1,7 @@
-//! What passes found in states of a module, whatever search came to them: searches with other flags, from second best steps and behind changes that are put back come to the
-//! same states again and again, and who is asked the same says the same.
+//! A cache of findings that all searches of a run share.
+//!
+//! Searches with other flags, restarts, and searches behind enabling changes reach the same states of a module again. A pass that is asked about the same state, with the
+//! same options, gives the same findings.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,7 +20,7 @@ pub(super) struct Question {
     /// The module, with the ids that a patch names, and where its instructions come from.
     form: u64,
     before: Bytes,
-    repeats: bool,
+    recompute_large: bool,
     options: Options,
     estimate: Estimate,
 }
@@ -28,7 +30,7 @@ impl Question {
         (module, form): (&Module, u64),
         origins: &Origins,
         (estimate, before): (&Estimate, Bytes),
-        (options, repeats): (&Options, bool),
+        (options, recompute_large): (&Options, bool),
     ) -> Self {
         let mut hasher = DefaultHasher::new();
         (form, module.instruction_count(), module.computation_count()).hash(&mut hasher);
@@ -37,7 +39,7 @@ impl Question {
             (id, &computation.instructions, &computation.attributes).hash(&mut hasher);
         }
         origins.hash(&mut hasher);
-        Self { form: hasher.finish(), before, repeats, options: options.clone(), estimate: estimate.clone() }
+        Self { form: hasher.finish(), before, recompute_large, options: options.clone(), estimate: estimate.clone() }
     }
 }
 
@@ -112,10 +114,10 @@ mod tests {
     use super::*;
     use crate::Grade;
 
-    fn question(module: &Module, options: &Options, repeats: bool) -> Question {
+    fn question(module: &Module, options: &Options, recompute_large: bool) -> Question {
         let estimate = hlo_memory::estimate::estimate(module, Target::Cpu).expect("the module has an estimate");
         let named = (module, hash::named_hash(module));
-        Question::of(named, &Origins::new(module), (&estimate, estimate.total), (options, repeats))
+        Question::of(named, &Origins::new(module), (&estimate, estimate.total), (options, recompute_large))
     }
 
     fn module() -> Module {

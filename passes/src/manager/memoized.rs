@@ -1,5 +1,7 @@
-//! Estimates of forms that were seen before: searches with more and less freedom, from second best steps and behind enabling changes come to the same forms
-//! of a module again and again. What is asked next is estimated ahead, on all cores: the answers are the same on any number of them.
+//! A cache of estimates, by the form of the module, that all searches of a run share.
+//!
+//! Searches with other flags, restarts, and searches behind enabling changes reach the same forms again. The forms that the search will ask for next are estimated in
+//! advance on all cores; the answers do not depend on how many there are.
 
 use std::sync::{PoisonError, RwLock};
 use std::thread;
@@ -19,7 +21,7 @@ use crate::run_time::{estimate_and_time, run_time};
 pub(super) type Answer = Result<Estimate, EstimateError>;
 /// What was said of a form.
 #[derive(Clone)]
-struct Said {
+struct CachedAnswer {
     estimate: Answer,
     seconds: Seconds,
 }
@@ -40,7 +42,7 @@ impl Seconds {
 }
 
 /// What was said of forms, by all that it could depend on.
-type Known = RwLock<IndexMap<u64, Said>>;
+type Known = RwLock<IndexMap<u64, CachedAnswer>>;
 
 /// An estimator that remembers its answers by all that they could depend on.
 pub(super) struct Memoized<'a> {
@@ -80,9 +82,9 @@ impl<'a> Memoized<'a> {
     /// How many changes of a module are estimated [ahead](Self::ahead) at a time. Each holds two modules, of less than 100,000 instructions of about a KiB: together a GiB
     /// and a half at worst.
     pub(super) fn at_a_time(&self, module: &Module) -> usize {
-        let worth = module.instruction_count() >= bounds::SMALL / bounds::TRIES && !module.is_large();
+        let worth = module.instruction_count() >= bounds::SMALL / bounds::MAX_ATTEMPTS && !module.is_large();
         match self.estimator.shared() {
-            Some(_) if worth => thread::available_parallelism().map_or(1, usize::from).min(bounds::TRIES),
+            Some(_) if worth => thread::available_parallelism().map_or(1, usize::from).min(bounds::MAX_ATTEMPTS),
             _ => 1,
         }
     }
@@ -103,7 +105,7 @@ impl<'a> Memoized<'a> {
     }
 }
 
-fn recall(known: &Known, form: u64) -> Option<Said> {
+fn recall(known: &Known, form: u64) -> Option<CachedAnswer> {
     known.read().unwrap_or_else(PoisonError::into_inner).get(&form).cloned()
 }
 
@@ -115,7 +117,7 @@ fn answer(known: &Known, module: &Module, estimator: &dyn Estimator, machine: &M
     }
     let (estimate, time) = estimate_and_time(module, estimator, machine);
     let seconds = time.map_or(Seconds::Unasked, |time| Seconds::Known(time.seconds));
-    let said = Said { estimate: estimate.clone(), seconds };
+    let said = CachedAnswer { estimate: estimate.clone(), seconds };
     known.write().unwrap_or_else(PoisonError::into_inner).insert(form, said);
     estimate
 }

@@ -141,7 +141,7 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
             ("no-gain", format!("would not lower the peak of {now} ({note})"))
         }
         Some(Trial::Total(total)) => {
-            let (least, saved) = (search.least(), now - *total);
+            let (least, saved) = (search.min_step_saving(), now - *total);
             let message = if saved >= least {
                 format!("would save {saved}, which is less than the estimate may be off ({note})")
             } else if least == search.options.min_saving {

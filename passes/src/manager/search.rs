@@ -3,24 +3,24 @@
 // Tests: `tests/freedom.rs`.
 
 mod advice;
-mod alike;
-mod behind;
 mod best;
 mod bound_order;
 mod candidate_order;
 mod companions;
+mod enabling;
+mod equal_rewrites;
 mod findings;
 mod freedom;
 mod libraries;
 mod limit;
 mod measure;
+mod needless_rewrites;
 mod pairs;
 mod recompute;
 mod replay;
 mod restarts;
 mod speed;
 mod steps;
-mod take_back;
 mod time;
 mod trial_cache;
 
@@ -43,7 +43,7 @@ use crate::objective::{MATTERS, NEGLIGIBLE};
 use crate::origins::Origins;
 use crate::{Grade, Options, Outcome, Pass, PassKind, bounds};
 use candidate_order::PastSavings;
-use freedom::{Freedom, Spending};
+use freedom::{Freedom, TimePolicy};
 use libraries::KnownLibraries;
 use recompute::Asked;
 pub use replay::Recording;
@@ -67,14 +67,14 @@ pub(super) struct Search<'a> {
     pub(super) module: &'a mut Module,
     pub(super) passes: &'a [Box<dyn Pass>],
     pub(super) options: &'a Options,
-    /// What passes are told of them, and what is allowed at a time.
-    pub(super) told: Options,
-    /// Whether rewrites may compute large values again: all others were found.
-    pub(super) repeats: bool,
+    /// Those that passes are given: the freedom that is granted at a time.
+    pub(super) pass_options: Options,
+    /// Whether rewrites may recompute large values: all rewrites that do not were found.
+    pub(super) recompute_large: bool,
     /// Which passes are asked.
     asked: Asked,
     /// How much run time the budget is worth at a time.
-    spending: Spending,
+    time_policy: TimePolicy,
     pub(super) estimator: &'a Memoized<'a>,
     observer: &'a mut dyn Observer,
     statistics: Statistics,
@@ -109,7 +109,7 @@ pub(super) struct Search<'a> {
     restarts: Restarts,
     savings: PastSavings,
     /// Enabling changes that led to nothing better than what was found without them.
-    in_vain: IndexSet<candidate_order::Key>,
+    without_gain: IndexSet<candidate_order::Key>,
     libraries: KnownLibraries,
     /// Searches for waste that are left.
     searches_left: usize,
@@ -145,10 +145,10 @@ impl<'a> Search<'a> {
             module,
             passes,
             options,
-            told: Freedom::full(options, false).of(options),
-            repeats: false,
+            pass_options: Freedom::full(options, false).of(options),
+            recompute_large: false,
             asked: Asked::First,
-            spending: Spending::Nothing,
+            time_policy: TimePolicy::NoTime,
             estimator,
             observer,
             statistics,
@@ -169,7 +169,7 @@ impl<'a> Search<'a> {
             left_out: Vec::new(),
             restarts: Restarts::default(),
             savings: PastSavings::default(),
-            in_vain: IndexSet::default(),
+            without_gain: IndexSet::default(),
             libraries: KnownLibraries::default(),
             searches_left: usize::MAX,
             stage: Stage::Open,
@@ -241,7 +241,7 @@ impl<'a> Search<'a> {
         self.allow(freedom);
         let start = self.checkpoint();
         self.descend()?;
-        if self.allow_repeats() {
+        if self.allow_large_recomputation() {
             self.descend()?;
         }
         if self.allow_recomputation()? {
@@ -283,9 +283,9 @@ impl<'a> Search<'a> {
 
     /// Takes one rewrite after the other until none is left or the peak fits; only committed steps stay.
     fn descend(&mut self) -> Result<(), RunError> {
-        while !self.fits() && self.room() >= self.least().max(Bytes(1)) {
+        while !self.fits() && self.room() >= self.min_step_saving().max(Bytes(1)) {
             let Some(candidate) = self.next_step()? else { break };
-            self.take_with_likes(candidate)?;
+            self.take_with_equal_rewrites(candidate)?;
         }
         self.roll_back(self.committed);
         self.now = self.committed_estimate.clone();
@@ -305,7 +305,7 @@ impl<'a> Search<'a> {
     /// The score of the module in a form that was estimated: what counts lies within a twentieth of the peak, since less is not worth several steps.
     fn score(&self, estimate: &Estimate) -> Score {
         let peak = self.committed_estimate.timeline.iter().max().copied().unwrap_or_default();
-        let least = self.least().max(Bytes(peak.get() / MATTERS)).max(Bytes(1));
+        let least = self.min_step_saving().max(Bytes(peak.get() / MATTERS)).max(Bytes(1));
         Score::of(estimate, self.rises(estimate), peak - least)
     }
 
@@ -324,7 +324,7 @@ impl<'a> Search<'a> {
     }
 
     /// The smallest saving of one step that counts: what the user says, and where the model is rough no less than a hundredth.
-    pub(super) fn least(&self) -> Bytes {
+    pub(super) fn min_step_saving(&self) -> Bytes {
         let now = &self.committed_estimate;
         let rough = Bytes(if now.model == Model::Rough { now.total_with_scratch().get() / NEGLIGIBLE } else { 0 });
         self.options.min_saving.max(rough)
@@ -346,14 +346,14 @@ impl<'a> Search<'a> {
     fn keep_what_counts(&mut self, start: &Checkpoint) {
         let least = self.least_of_all(start.estimate());
         if !self.fits() && self.now.total_with_scratch() + least > start.total_with_scratch() {
-            self.back_to(start);
+            self.restore(start);
         }
     }
 
     /// What a step may raise the total by that lowers what lies at the peak in other places only: where several hold as much, each must be changed before the
     /// peak falls. What a loop adds for its counter and its blocks is negligible. Such steps are put back unless the peak falls.
     fn tentative_rise(&self) -> Bytes {
-        let is_short = self.is_small() && self.steps.len() < self.committed + bounds::TRIES;
+        let is_short = self.is_small() && self.steps.len() < self.committed + bounds::MAX_ATTEMPTS;
         Bytes(if is_short { self.now.total_with_scratch().get() / NEGLIGIBLE } else { 0 })
     }
 
@@ -435,7 +435,7 @@ impl<'a> Search<'a> {
         let (pass, instruction) = (candidate.pass, claim.instruction);
         let made = Made { rewrite, pass, instruction, candidate: again };
         self.steps.push(Step { undo, before, made });
-        let least = self.least().max(Bytes(1));
+        let least = self.min_step_saving().max(Bytes(1));
         let gained =
             self.now.total_with_scratch() + least <= self.committed_estimate.total_with_scratch() || self.fits();
         if claim.kind == PassKind::Speed || (claim.kind == PassKind::Rewrite && gained && !self.rises(&self.now)) {
@@ -502,7 +502,7 @@ impl<'a> Search<'a> {
         let mut findings = self.findings(PassKind::Rewrite);
         findings.retain(|candidate| self.trial(candidate).is_none());
         let room = self.room();
-        if room < self.least() {
+        if room < self.min_step_saving() {
             for candidate in &findings {
                 self.pass_over(candidate, room);
             }
@@ -510,7 +510,7 @@ impl<'a> Search<'a> {
         }
         for (candidate, most) in self.by_bound(findings) {
             match most {
-                Some(most) if most < self.least() => self.pass_over(&candidate, most),
+                Some(most) if most < self.min_step_saving() => self.pass_over(&candidate, most),
                 // Where bounds are needed, nothing is measured for a remark alone.
                 Some(_) => {}
                 None => _ = self.try_out(&candidate, None)?,

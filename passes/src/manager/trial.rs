@@ -18,7 +18,7 @@ pub(super) struct Claim {
     pub(super) kind: PassKind,
     /// The instruction of the finding.
     pub(super) instruction: InstructionId,
-    /// Bytes the pass reckons to save.
+    /// Bytes that the pass expects to save.
     pub(super) wasted: Bytes,
 }
 
@@ -74,7 +74,7 @@ fn dishonest(module: &Module, claim: Claim, message: &'static str) -> RunError {
 pub(super) struct Score {
     /// Whether XLA's own figure rises above that of the input, for less than it is worth.
     pub(super) rises: bool,
-    /// Time for each byte that comes nearer to a budget that is missed, in 10^-21 seconds; 0 where nobody asks for that.
+    /// Time for each byte that comes nearer to a budget that is missed, in 10^-21 seconds; 0 without a budget.
     pub(super) cost: u64,
     /// Bytes of all allocations and of what library calls take for themselves.
     pub(super) total: Bytes,

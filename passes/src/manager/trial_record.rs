@@ -1,4 +1,4 @@
-//! What came of changes that were tried.
+//! Records of trials: the state of the module, the change, and its outcome.
 
 use hlo_ir::InstructionId;
 use hlo_memory::Bytes;

@@ -18,11 +18,11 @@ pub trait Observer {
     fn undone(&mut self, _kept: usize) {}
 }
 
-/// Follows nothing.
+/// An observer that ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct NoObserver;
 
-impl Observer for Nobody {}
+impl Observer for NoObserver {}
 
 /// How often something was done and how long that took together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

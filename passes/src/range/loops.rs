@@ -139,7 +139,7 @@ impl Ranges<'_> {
         let inst = self.module.instruction(element.site);
         let mut candidate = self.evaluate_whole(element.parent, *inst.operands.first()?, &element.path);
         let root = self.module.computation(inst.computation(&AttrKey::Body)?).root;
-        for _ in 0..bounds::TRIES {
+        for _ in 0..bounds::MAX_ATTEMPTS {
             let known = Some((element.path.clone(), candidate.clone()));
             let frame = self.loop_frame(element, &AttrKey::Body, known)?;
             let next = self.evaluate_whole(frame, root, &element.path);

@@ -15,7 +15,7 @@
 //! Evaluation runs from the question to its sources, remembers what it found, and is bounded: a question that would take too many steps
 //! or nest too deeply is answered with the whole type.
 
-// Tests: `passes/tests/range.rs`, `passes/tests/range_property/main.rs`.
+// Tests: `passes/tests/range.rs`, `passes/tests/range_property.rs`.
 
 mod arithmetic;
 mod calls;

@@ -65,7 +65,7 @@ fn line_up(
     let module = context.module;
     let mut values = seed.values.as_slice();
     let mut missed = None;
-    for _ in 0..bounds::TRIES {
+    for _ in 0..bounds::MAX_ATTEMPTS {
         let mut copies = Copies::new(values.len());
         let grown = copies.grow(module, isomorphism, values.to_vec());
         *work = work.saturating_sub(values.len() * (copies.columns.len() + 1));

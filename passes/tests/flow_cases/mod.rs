@@ -3,7 +3,7 @@
 mod data;
 mod heavy;
 
-use super::interpreter::random::Random;
+use crate::interpreter::random::Random;
 
 /// Makes the text of a module.
 pub(crate) type Source = fn(&mut Random) -> String;

@@ -38,7 +38,7 @@ pub(super) struct Graph<'m> {
 
 impl<'m> Graph<'m> {
     /// Whether there is time to look at every place that is like others.
-    pub(super) fn is_short(&self) -> bool {
+    pub(super) fn has_few_instructions(&self) -> bool {
         // Each place has plans in both directions.
         self.ops.len() <= bounds::SMALL / 2
     }

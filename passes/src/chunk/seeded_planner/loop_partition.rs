@@ -89,13 +89,13 @@ type Values = SideTable<InstructionId, bool>;
 const MOST_LOOPS: usize = 3;
 
 /// The plan for everything of at least `least` bytes that was reached. Where that would need too many loops, as where each layer of a model needs all rows
-/// of the layer before, there is a plan for each part of it, in computations that are [short enough](Graph::is_short). With `again`, later loops of a plan
+/// of the layer before, there is a plan for each part of it, in computations that are [short enough](Graph::has_few_instructions). With `again`, later loops of a plan
 /// read nothing that they can compute again.
 pub(super) fn close(flow: &Flow<'_, '_>, reach: &PropagatedDims, least: u64, again: bool) -> Partitioned {
     let whole = Closure::new(flow, reach, least, again).grown();
     match whole.plan() {
         Ok(plan) => Partitioned { plans: plan.into_iter().collect(), is_too_long: false },
-        Err(TooManyLoops) if flow.graph.is_short() => {
+        Err(TooManyLoops) if flow.graph.has_few_instructions() => {
             let part = |part| Closure { part: Some(part), ..Closure::new(flow, reach, least, again) }.grown();
             let plans = whole.parts().into_iter().filter_map(|values| part(values).plan().ok().flatten()).collect();
             Partitioned { plans, is_too_long: true }

@@ -17,7 +17,7 @@ use crate::chunk::sink::{Kind, Sink};
 use crate::chunk::size::BlockSize;
 use crate::cost::multiplications;
 use crate::flow::{Value, first_array, is_fusible, is_transcendental, producer};
-use crate::small_programs::{beside_floor, fits_malloc_cache};
+use crate::small_programs::{above_floor, fits_malloc_cache};
 use crate::{Context, Machine};
 
 /// Gain and cost of a plan.
@@ -108,7 +108,7 @@ impl Price {
         let is_reused = fits_malloc_cache(flow.context);
         // Of what the library sums it keeps tiles only.
         let base =
-            all + if is_reused { saved_traffic.min(2.0 * beside_floor(flow.context) as f64) } else { saved_traffic };
+            all + if is_reused { saved_traffic.min(2.0 * above_floor(flow.context) as f64) } else { saved_traffic };
         let again = times.iter().map(|(&op, &count)| work(op) * (count - 1) as f64).sum::<f64>();
         let reread: f64 = regions.iter().map(|region| whole_traffic(graph, machine, region)).sum();
         let beginnings = regions.iter().map(|region| beginning(flow, region)).sum::<f64>();
@@ -125,7 +125,7 @@ impl Price {
         let most_blocks = if options.chunk_bytes.is_some() { f64::INFINITY } else { most_blocks };
         let fused =
             |(&op, &count): (&InstructionId, &usize)| count < 2 || is_fusible(graph.module.instruction(op).opcode);
-        let may_repeat = flow.context.repeats && times.iter().all(fused);
+        let may_repeat = flow.context.recompute_large && times.iter().all(fused);
         let multiplies_again =
             times.iter().any(|(&op, &count)| count > 1 && graph.module.instruction(op).opcode == Opcode::Dot);
         let beside_products = multiplies_again && saved_bytes >= LARGE;

@@ -1,16 +1,16 @@
-//! What more freedom would give: where memory far above the floor is left, the input is searched again with weaker grades, and as if for a budget.
+//! Remarks on flags that would save more: where the result stays far above the floor, the input is searched again with weaker grades and with a budget.
 //!
-//! Nobody finds a flag that no remark mentions. The searches run on a copy, are bounded, and change nothing; their figures are what a run with these flags
-//! reaches at least.
+//! Users learn of such flags from these remarks. The searches run on a copy of the input, are bounded, and change nothing. A run with the flags reaches the figure
+//! of the remark or a lower one.
 
 use hlo_ir::Module;
 use hlo_memory::Bytes;
 
 use super::Search;
 use super::freedom::Freedom;
-use super::restarts::is_far;
+use super::restarts::is_far_above_floor;
 use crate::manager::memoized::Memoized;
-use crate::manager::watch::Nobody;
+use crate::manager::watch::NoObserver;
 use crate::manager::{Remark, RemarkKind, remark_site};
 use crate::{Grade, Objective, Options, Pass};
 
@@ -85,7 +85,10 @@ impl Search<'_> {
 fn is_wanted(search: &Search<'_>) -> bool {
     let (options, end) = (search.options, &search.now);
     let asked = options.advise && options.bisect_limit.is_none() && !search.passes.is_empty();
-    asked && !search.fits() && is_far(end) && end.total_with_scratch() - end.floor >= search.least()
+    asked
+        && !search.fits()
+        && is_far_above_floor(end)
+        && end.total_with_scratch() - end.floor >= search.min_step_saving()
 }
 
 /// One remark for each set of flags that would lower the peak of `search`'s end by more than any that allow less; `input` is the module as it was given.
@@ -94,7 +97,7 @@ fn collect(search: &Search<'_>, input: &Module, passes: &[Box<dyn Pass>], estima
     let new: Vec<Flags> = Flags::ALL.into_iter().filter(|flags| flags.are_new(options)).collect();
     let peak = |flags: Flags| lowest(input, passes, &flags.of(options), estimator);
     let Some((&most, others)) = new.split_last() else { return Vec::new() };
-    let gain = |from: Bytes, to: Bytes| to + search.least().max(Bytes(from.get() / WORTH_A_FLAG)) <= from;
+    let gain = |from: Bytes, to: Bytes| to + search.min_step_saving().max(Bytes(from.get() / WORTH_A_FLAG)) <= from;
     // What nothing of it helps, no part of it does.
     let Some(all) = peak(most).filter(|&all| gain(end.total, all)) else { return Vec::new() };
     let mut found: Vec<(Flags, Bytes)> = Vec::new();
@@ -112,8 +115,8 @@ fn collect(search: &Search<'_>, input: &Module, passes: &[Box<dyn Pass>], estima
 /// end, so it ends there or lower; the steps before would use up what may be searched here.
 fn lowest(input: &Module, passes: &[Box<dyn Pass>], options: &Options, estimator: &Memoized<'_>) -> Option<Bytes> {
     let mut module = input.clone();
-    let mut nobody = Nobody;
-    let mut search = Search::begin(&mut module, passes, options, estimator, &mut nobody).ok()?;
+    let mut observer = NoObserver;
+    let mut search = Search::begin(&mut module, passes, options, estimator, &mut observer).ok()?;
     search.searched_at_most(INSTRUCTIONS_SEARCHED);
     search.search_once(Freedom::full(options, options.goal().is_some())).ok()?;
     Some(search.now.total)

@@ -8,33 +8,33 @@ use hlo_memory::{Bytes, Estimate};
 
 use super::super::RunError;
 use super::super::memoized::Answer;
-use super::alike::are_alike;
+use super::equal_rewrites::are_alike;
 use super::{Candidate, Score, Search, trial_cache};
 use crate::bounds;
 use crate::{Outcome, PassKind};
 
 /// What was found so far among the candidates of a state.
-struct Found {
+struct BestSoFar {
     /// The score of the state itself.
     now: Score,
     best: Option<(Score, Candidate)>,
     second: Option<(Score, Candidate)>,
     /// Candidates in a row that were no better.
-    in_vain: usize,
+    without_gain: usize,
     /// Whether the peak fits behind the best one.
     fits: bool,
     /// Candidates of a large module that are steps forward.
-    fine: Vec<Candidate>,
+    improving: Vec<Candidate>,
     /// Whether candidates may be left out that saved less before than the best one does now.
     lazy: bool,
     /// Whether the time that candidates take decides, so that one that saves less may be better.
     counts_time: bool,
 }
 
-impl Found {
+impl BestSoFar {
     fn beside(now: Score, lazy: bool, counts_time: bool) -> Self {
         let lazy = lazy && !counts_time;
-        Self { now, best: None, second: None, in_vain: 0, fits: false, fine: Vec::new(), lazy, counts_time }
+        Self { now, best: None, second: None, without_gain: 0, fits: false, improving: Vec::new(), lazy, counts_time }
     }
     /// The total that is to be undercut.
     fn goal(&self) -> Bytes {
@@ -48,14 +48,15 @@ impl Found {
 
 /// What is done about a candidate.
 #[derive(PartialEq, Eq)]
-enum Worth {
-    Tried,
+enum Decision {
+    /// It is estimated.
+    Try,
     /// It cannot win by the bound of what it saves.
-    PassedOver,
-    /// Another one stands for it.
-    LeftOut,
-    /// Nor is any behind it tried.
-    Last,
+    SkipByBound,
+    /// An equal rewrite stands for it.
+    SkipEqual,
+    /// Neither it nor any candidate behind it is estimated.
+    Stop,
 }
 
 impl Search<'_> {
@@ -72,22 +73,22 @@ impl Search<'_> {
         candidates.retain(|candidate| !trial_cache::is_known(known, candidate));
         let promising = self.by_bound(candidates);
         let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
-        let mut found = Found::beside(self.score(&self.now), lazy, self.spending.is_least());
+        let mut found = BestSoFar::beside(self.score(&self.now), lazy, self.time_policy.is_least());
         let mut ahead = VecDeque::new();
         for (at, (candidate, most)) in ordered.iter().enumerate() {
-            let worth = self.worth(&found, candidate, *most);
-            match worth {
-                Worth::PassedOver => {
+            let decision = self.decide(&found, candidate, *most);
+            match decision {
+                Decision::SkipByBound => {
                     self.pass_over(candidate, most.unwrap_or_default());
                     continue;
                 }
-                Worth::Last => break,
-                Worth::Tried | Worth::LeftOut => {}
+                Decision::Stop => break,
+                Decision::Try | Decision::SkipEqual => {}
             }
             if let Outcome::Rewrite { patch, .. } = &candidate.finding.outcome {
                 self.measured.push((candidate.pass, patch.clone()));
             }
-            if worth == Worth::LeftOut {
+            if decision == Decision::SkipEqual {
                 continue;
             }
             ahead.retain(|(other, _)| *other >= at);
@@ -104,33 +105,33 @@ impl Search<'_> {
     }
 
     /// What is done about a candidate that saves so much `most`, if that is known.
-    fn worth(&self, found: &Found, candidate: &Candidate, most: Option<Bytes>) -> Worth {
+    fn decide(&self, found: &BestSoFar, candidate: &Candidate, most: Option<Bytes>) -> Decision {
         let best = found.best_candidate();
-        if most.is_some_and(|most| found.now.total - most > found.goal() || most < self.least()) {
-            return Worth::PassedOver;
+        if most.is_some_and(|most| found.now.total - most > found.goal() || most < self.min_step_saving()) {
+            return Decision::SkipByBound;
         }
         // Those behind so many that were no better are left for the next step.
-        if most.is_some() && best.is_some() && found.in_vain >= bounds::TRIES {
-            return Worth::Last;
+        if most.is_some() && best.is_some() && found.without_gain >= bounds::MAX_ATTEMPTS {
+            return Decision::Stop;
         }
         // It does the same in less time.
         let is_settled = found.fits && best.is_some_and(|best| self.are_alternatives(best, candidate));
         // Its like would save as much; both are made together.
-        let has_like = || found.fine.iter().any(|other| are_alike(other, candidate));
+        let has_equal = || found.improving.iter().any(|other| are_alike(other, candidate));
         let saved = found.now.total - found.goal();
         let is_outdone = || found.lazy && best.is_some_and(|best| self.savings.is_outdone(candidate, best, saved));
-        if is_settled || has_like() || is_outdone() { Worth::LeftOut } else { Worth::Tried }
+        if is_settled || has_equal() || is_outdone() { Decision::SkipEqual } else { Decision::Try }
     }
 
     /// What the next candidates that are tried would need, as many as are estimated side by side, each with its place.
     fn estimate_ahead(
         &mut self,
-        found: &Found,
+        found: &BestSoFar,
         ordered: &[(Candidate, Option<Bytes>)],
         from: usize,
     ) -> VecDeque<(usize, Option<Answer>)> {
         let next = ordered.iter().enumerate().skip(from);
-        let tried = next.filter(|(_, (candidate, most))| self.worth(found, candidate, *most) == Worth::Tried);
+        let tried = next.filter(|(_, (candidate, most))| self.decide(found, candidate, *most) == Decision::Try);
         let patches = tried.filter_map(|(at, (candidate, _))| Some((at, candidate.patch()?)));
         let (places, patches): (Vec<_>, Vec<_>) = patches.take(self.estimator.at_a_time(self.module)).unzip();
         let start = Instant::now();
@@ -140,32 +141,32 @@ impl Search<'_> {
     }
 
     /// Compares a candidate that was tried with what was found before.
-    fn compare(&mut self, found: &mut Found, candidate: &Candidate, estimate: &Estimate) -> Result<(), RunError> {
+    fn compare(&mut self, found: &mut BestSoFar, candidate: &Candidate, estimate: &Estimate) -> Result<(), RunError> {
         let mut score = self.score(estimate);
-        if found.counts_time && score.improves(found.now, self.least(), self.tentative_rise()) {
+        if found.counts_time && score.improves(found.now, self.min_step_saving(), self.tentative_rise()) {
             score.cost = self.cost(candidate, estimate)?;
         }
-        if !self.is_small() && score.improves(found.now, self.least(), Bytes::ZERO) {
-            found.fine.push(candidate.clone());
+        if !self.is_small() && score.improves(found.now, self.min_step_saving(), Bytes::ZERO) {
+            found.improving.push(candidate.clone());
         }
         self.savings.note(candidate, found.now.total - score.total);
         let is_below = |other: &Option<(Score, Candidate)>| other.as_ref().is_none_or(|(other, _)| score < *other);
         let (better, next) = (is_below(&found.best), is_below(&found.second));
-        let improves = score.improves(found.now, self.least(), self.tentative_rise()) && (better || next);
+        let improves = score.improves(found.now, self.min_step_saving(), self.tentative_rise()) && (better || next);
         if improves && self.is_too_slow(candidate)? {
-            found.in_vain += 1;
+            found.without_gain += 1;
         } else if improves && better {
             found.fits = self.fits_in(estimate);
             let before = found.best.replace((score, candidate.clone()));
             let before = before.filter(|(_, other)| self.are_other_ways(other, candidate));
             found.second = before.or_else(|| found.second.take());
-            found.in_vain = 0;
+            found.without_gain = 0;
         } else {
             let other = found.best_candidate().is_none_or(|best| self.are_other_ways(best, candidate));
             if improves && next && other {
                 found.second = Some((score, candidate.clone()));
             }
-            found.in_vain += 1;
+            found.without_gain += 1;
         }
         Ok(())
     }

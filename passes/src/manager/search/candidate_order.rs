@@ -28,7 +28,7 @@ impl PastSavings {
         self.0.insert(key(candidate), saved);
     }
 
-    /// Whether a candidate saved no more, when it was tried, than the best one of now does, or by the reckoning of their pass cannot.
+    /// Whether a candidate saved no more when it was last tried than the best one does now, or is not expected to by their pass.
     pub(super) fn is_outdone(&self, candidate: &Candidate, best: &Candidate, saved: Bytes) -> bool {
         match self.of(candidate) {
             Some(then) => then <= saved,
@@ -48,7 +48,8 @@ impl PastSavings {
     ) -> (Vec<(Candidate, T)>, bool) {
         let count = candidates.len();
         // Above another bound, candidates are judged by what they touch.
-        let lazy = count.saturating_mul(instructions) > bounds::SHORT / bounds::TRIES && !is_large(count, instructions);
+        let lazy = count.saturating_mul(instructions) > bounds::COMPARISON_WORK / bounds::MAX_ATTEMPTS
+            && !is_large(count, instructions);
         if lazy {
             candidates.sort_by_cached_key(|(candidate, _)| match self.of(candidate) {
                 None => (false, Reverse(candidate.finding.wasted)),
@@ -91,7 +92,7 @@ mod tests {
             let (ordered, lazy) = savings.order(all.clone(), instructions);
             (ordered.iter().map(|(candidate, ())| candidate.finding.instruction).collect::<Vec<_>>(), lazy)
         };
-        assert_eq!(order(bounds::SHORT / 2), (vec![ids[2], ids[1], ids[0]], true));
+        assert_eq!(order(bounds::COMPARISON_WORK / 2), (vec![ids[2], ids[1], ids[0]], true));
         assert_eq!(order(3), (ids.clone(), false), "all are tried in short steps");
         assert_eq!(order(1_000_000), (ids.clone(), false), "long ones have bounds");
         let outdone = |candidate: usize, saved| savings.is_outdone(&all[candidate].0, &all[0].0, Bytes(saved));

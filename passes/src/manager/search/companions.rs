@@ -1,4 +1,4 @@
-//! A second look behind an enabling change: some of what calls hide can be used only in another form.
+//! Changes that accompany an enabling change: behind some inlined calls, a rewrite is found only once a second change has altered the form of what was inlined.
 
 use hlo_ir::edit::Patch;
 use hlo_memory::Bytes;
@@ -36,7 +36,7 @@ impl Search<'_> {
         if !self.take(change)? {
             return Ok(found);
         }
-        let least = self.least().max(Bytes(1));
+        let least = self.min_step_saving().max(Bytes(1));
         let better = self.best(measured)?;
         let gains =
             |(score, _): &(Score, Candidate)| found.as_ref().is_none_or(|(plain, _)| score.beats(*plain, least));

@@ -18,7 +18,7 @@ impl Search<'_> {
             .into_iter()
             .filter(|candidate| {
                 matches!(candidate.finding.outcome, Outcome::Rewrite { .. })
-                    && allowed(candidate.finding.grade, &self.told)
+                    && allowed(candidate.finding.grade, &self.pass_options)
             })
             .collect()
     }
@@ -34,7 +34,7 @@ impl Search<'_> {
         }
         self.searches_left -= 1;
         let mut found = self.ask_kind(kind);
-        if kind == PassKind::Rewrite && self.spending.is_least() {
+        if kind == PassKind::Rewrite && self.time_policy.is_least() {
             let slow = found.iter().filter_map(|candidate| Some((candidate.pass, candidate.patch()?.clone())));
             let slow: Vec<(usize, Patch)> = slow.collect();
             let fast = self.offered_without_budget();
@@ -52,9 +52,9 @@ impl Search<'_> {
 
     /// Rewrites that passes offer where time counts: one of them may bring the peak into a budget too.
     fn offered_without_budget(&mut self) -> Vec<Candidate> {
-        let budget = self.told.budget.take();
+        let budget = self.pass_options.budget.take();
         let mut found = self.ask_kind(PassKind::Rewrite);
-        self.told.budget = budget;
+        self.pass_options.budget = budget;
         found.retain(|candidate| candidate.patch().is_some());
         found
     }
@@ -66,8 +66,8 @@ impl Search<'_> {
             passes.filter(|(index, pass)| is_asked(*index, pass.as_ref())).map(|(index, _)| index).collect();
         let form = hash::named_hash(self.module);
         let before = self.before.total_with_scratch();
-        let told = (&self.told, self.repeats);
-        let question = Question::of((self.module, form), &self.origins, (&self.now, before), told);
+        let allowed = (&self.pass_options, self.recompute_large);
+        let question = Question::of((self.module, form), &self.origins, (&self.now, before), allowed);
         let mut answers = self.estimator.findings.take(question);
         let (known, new): (Vec<usize>, Vec<usize>) = asked.iter().partition(|&&pass| answers.has(pass));
         for pass in known {
@@ -95,8 +95,8 @@ impl Search<'_> {
             users: &users,
             estimate: &self.now,
             before: self.before.total_with_scratch(),
-            repeats: self.repeats,
-            options: &self.told,
+            recompute_large: self.recompute_large,
+            options: &self.pass_options,
             origins: Some(&self.origins),
             libraries,
             partitioned: OnceCell::new(),
@@ -105,7 +105,7 @@ impl Search<'_> {
         for (&index, pass) in asked.iter().map(|index| (index, &self.passes[*index])) {
             self.observer.working(&format!("{} looks for waste", pass.name()));
             let findings = self.statistics.passes[index].searches.measure(|| pass.find(&context));
-            answers.note(index, small_programs::kept_fast(pass.as_ref(), &context, findings));
+            answers.note(index, small_programs::withhold_costly(pass.as_ref(), &context, findings));
         }
         let libraries = context.libraries;
         self.libraries.note(self.module, form, libraries);

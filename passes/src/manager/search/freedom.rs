@@ -9,15 +9,15 @@ use super::super::RunError;
 use super::Search;
 use super::recompute::Asked;
 use super::replay::Recording;
-use super::restarts::is_far;
+use super::restarts::is_far_above_floor;
 use crate::objective::NEGLIGIBLE;
 use crate::{Grade, Objective, Options};
 
-/// How much run time a budget is worth.
+/// How much run time rewrites may cost for a budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Spending {
-    /// None: passes are told of no budget.
-    Nothing,
+pub(super) enum TimePolicy {
+    /// None: passes do not see the budget.
+    NoTime,
     /// As little as can be: what takes least for what it brings is taken. The search goes on from the lowest end so far, with what costs no time.
     LeastFromLowest,
     /// The same from the beginning.
@@ -26,7 +26,7 @@ pub(super) enum Spending {
     Any,
 }
 
-impl Spending {
+impl TimePolicy {
     /// Whether the time that a rewrite takes decides.
     pub(super) fn is_least(self) -> bool {
         matches!(self, Self::LeastFromLowest | Self::LeastFromStart)
@@ -41,7 +41,7 @@ pub(super) struct Freedom {
     /// Whether promises about the data may be used.
     promises: bool,
     /// Whether passes are told of the budget, or that memory is all that counts: rewrites may then cost run time.
-    spending: Spending,
+    time_policy: TimePolicy,
     /// Which passes are asked from the beginning; the others are asked behind them.
     asked: Asked,
 }
@@ -49,8 +49,8 @@ pub(super) struct Freedom {
 impl Freedom {
     /// Everything that `options` allow, or all but rewrites that cost run time.
     pub(super) const fn full(options: &Options, for_budget: bool) -> Self {
-        let spending = if for_budget { Spending::Any } else { Spending::Nothing };
-        Self { exactness: options.exactness, promises: true, spending, asked: Asked::First }
+        let time_policy = if for_budget { TimePolicy::Any } else { TimePolicy::NoTime };
+        Self { exactness: options.exactness, promises: true, time_policy, asked: Asked::First }
     }
 
     /// Whether values are computed again outside of loops before anything else is done, not behind it.
@@ -60,7 +60,7 @@ impl Freedom {
 
     /// Whether rewrites may cost run time.
     fn for_budget(self) -> bool {
-        self.spending != Spending::Nothing
+        self.time_policy != TimePolicy::NoTime
     }
 
     /// The options as passes see them.
@@ -85,11 +85,11 @@ impl Freedom {
         let mut ladder: Vec<Self> = Vec::new();
         for for_budget in up_to(options.goal().is_some()) {
             if for_budget && is_timed {
-                let fast = |(spending, asked)| Self { asked, spending, ..Self::full(options, true) };
+                let fast = |(time_policy, asked)| Self { asked, time_policy, ..Self::full(options, true) };
                 let ways = [
-                    (Spending::LeastFromLowest, Asked::Recomputing),
-                    (Spending::LeastFromStart, Asked::Recomputing),
-                    (Spending::LeastFromStart, Asked::Offloading),
+                    (TimePolicy::LeastFromLowest, Asked::Recomputing),
+                    (TimePolicy::LeastFromStart, Asked::Recomputing),
+                    (TimePolicy::LeastFromStart, Asked::Offloading),
                 ];
                 ladder.extend(ways.into_iter().take(if options.host_memory > Bytes::ZERO { 3 } else { 2 }).map(fast));
             }
@@ -121,21 +121,21 @@ impl Search<'_> {
         let mut met: Option<f64> = None;
         let mut ladder = self.ladder()?.into_iter().peekable();
         while let Some(freedom) = ladder.next() {
-            let is_other_order = freedom.recomputes_first() && !freedom.spending.is_least();
+            let is_other_order = freedom.recomputes_first() && !freedom.time_policy.is_least();
             if is_other_order && !order_counts {
                 continue;
             }
             match &lowest {
-                Some((_, recording)) if freedom.spending == Spending::LeastFromLowest => {
+                Some((_, recording)) if freedom.time_policy == TimePolicy::LeastFromLowest => {
                     if !is_there {
-                        self.back_to_end(&start, recording)?;
+                        self.restore_end(&start, recording)?;
                     }
                 }
-                _ => self.back_to(&start),
+                _ => self.restore(&start),
             }
             self.trials_left = trials;
             order_counts = self.descend_with(freedom)?;
-            self.take_back(&start)?;
+            self.drop_needless_rewrites(&start)?;
             let end = self.now.total;
             // Where loops end as low, but for a hundredth, no value is computed again in their place; nor is that worth time.
             let costs = freedom.recomputes_first() || freedom.for_budget();
@@ -151,15 +151,16 @@ impl Search<'_> {
                 met = self.time().filter(|_| self.fits());
             }
             // What meets a budget at the price of time may take less of it on another way.
-            let may_be_faster = met.is_some() && ladder.peek().is_some_and(|next| next.spending.is_least());
-            let is_settled = self.fits() || met.is_some() || self.options.goal().is_none() && !is_far(&self.now);
+            let may_be_faster = met.is_some() && ladder.peek().is_some_and(|next| next.time_policy.is_least());
+            let is_settled =
+                self.fits() || met.is_some() || self.options.goal().is_none() && !is_far_above_floor(&self.now);
             if is_settled && !may_be_faster {
                 break;
             }
         }
-        self.spending = Spending::Nothing;
+        self.time_policy = TimePolicy::NoTime;
         match lowest {
-            Some((_, recording)) if !is_there => self.back_to_end(&start, &recording),
+            Some((_, recording)) if !is_there => self.restore_end(&start, &recording),
             _ => Ok(()),
         }
     }
@@ -169,7 +170,7 @@ impl Search<'_> {
         let mut ladder = Freedom::ladder(self.options, self.asks_for_time());
         self.allow(Freedom::full(self.options, self.options.goal().is_some()));
         let could_recompute = self.could_recompute()?;
-        ladder.retain(|freedom| could_recompute || freedom.spending.is_least() || !freedom.recomputes_first());
+        ladder.retain(|freedom| could_recompute || freedom.time_policy.is_least() || !freedom.recomputes_first());
         Ok(ladder)
     }
 
@@ -178,7 +179,7 @@ impl Search<'_> {
         self.allow(freedom);
         let start = self.checkpoint();
         self.descend_repeatedly()?;
-        self.descend_with_repeats()?;
+        self.descend_with_large_recomputation()?;
         let made_loops = self.made().count() > start.step_count();
         self.descend_with_recomputation()?;
         self.descend_with_last()?;
@@ -195,10 +196,10 @@ impl Search<'_> {
 
     /// Passes are told of this much freedom from now on.
     pub(super) fn allow(&mut self, freedom: Freedom) {
-        self.told = freedom.of(self.options);
-        self.spending = freedom.spending;
+        self.pass_options = freedom.of(self.options);
+        self.time_policy = freedom.time_policy;
         self.asked = freedom.asked;
-        (self.repeats, self.limited) = (false, false);
+        (self.recompute_large, self.limited) = (false, false);
         self.findings.forget();
     }
 }
@@ -226,8 +227,11 @@ mod tests {
         assert_eq!(ladder[13], Freedom { asked: Asked::Recomputing, ..Freedom::full(&more, true) });
         assert!(ladder.iter().take(6).all(|freedom| freedom.of(&more).budget.is_none()));
         let timed = Freedom::ladder(&more, true);
-        let spending: Vec<Spending> = timed.iter().skip(5).take(4).map(|freedom| freedom.spending).collect();
-        assert_eq!(spending, [Spending::Nothing, Spending::LeastFromLowest, Spending::LeastFromStart, Spending::Any]);
+        let time_policy: Vec<TimePolicy> = timed.iter().skip(5).take(4).map(|freedom| freedom.time_policy).collect();
+        assert_eq!(
+            time_policy,
+            [TimePolicy::NoTime, TimePolicy::LeastFromLowest, TimePolicy::LeastFromStart, TimePolicy::Any]
+        );
         assert_eq!(timed.len(), 16);
         let least = ladder[0].of(&more);
         assert_eq!((least.exactness, least.assumptions.len()), (Grade::HloExact, 0));

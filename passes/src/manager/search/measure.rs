@@ -1,4 +1,4 @@
-//! What the module needs as it is now.
+//! Estimates of the module in its present state, counted and timed for the statistics of the run.
 
 use std::time::Instant;
 

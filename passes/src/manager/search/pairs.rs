@@ -1,4 +1,4 @@
-//! Two rewrites that save something only together: each lets go of what stands at the peak, and the peak is then where the other one's values stand.
+//! Pairs of rewrites that save memory only together: each frees buffers at one of two moments of equal need, and the peak stays at the other moment.
 //!
 //! The same holds for many: where each layer of a model holds as much as the peak, the peak falls once all of them are rewritten.
 //!
@@ -10,24 +10,24 @@ use hlo_memory::Bytes;
 
 use super::super::RunError;
 use super::super::trial_record::Trial;
-use super::alike::are_alike;
+use super::equal_rewrites::are_alike;
 use super::{Candidate, Search};
 use crate::bounds;
 use crate::objective::{MATTERS, NEGLIGIBLE};
 use crate::{Outcome, PassKind};
 
 impl Search<'_> {
-    /// Where no rewrite helps by itself: makes one of those that reckon to save most, and returns one that helps behind it. The module is left as it is
+    /// If no rewrite lowers the peak by itself: makes one of those that are expected to save most, and returns one that lowers the peak after it. The module is left as it is
     /// if there are none.
     pub(super) fn best_of_two(&mut self) -> Result<Option<Candidate>, RunError> {
-        if !self.is_small() || !super::restarts::is_far(&self.now) {
+        if !self.is_small() || !super::restarts::is_far_above_floor(&self.now) {
             return Ok(None);
         }
         let (taken, estimate) = (self.steps.len(), self.now.clone());
         for first in self.first_of_two() {
             if self.take(first)?
                 && let Some((score, second)) = self.best(&[])?
-                && score.total + self.least().max(Bytes(1)) <= self.committed_estimate.total_with_scratch()
+                && score.total + self.min_step_saving().max(Bytes(1)) <= self.committed_estimate.total_with_scratch()
             {
                 return Ok(Some(second));
             }
@@ -37,14 +37,14 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Where no rewrite helps by itself: makes one of those that are expected to save most together with [those like it](super::alike), all but the last, which it
+    /// Where no rewrite helps by itself: makes one of those that are expected to save most together with [those like it](super::equal_rewrites), all but the last, which it
     /// returns. The module is left as it is if they do not help together.
-    pub(super) fn best_of_likes(&mut self) -> Option<Candidate> {
-        if !super::restarts::is_far(&self.now) {
+    pub(super) fn best_of_equal_rewrites(&mut self) -> Option<Candidate> {
+        if !super::restarts::is_far_above_floor(&self.now) {
             return None;
         }
         let (taken, estimate) = (self.steps.len(), self.now.clone());
-        for all in self.groups_of_likes() {
+        for all in self.groups_of_equal_rewrites() {
             self.make_unmeasured(all, taken);
             if self.steps.len() > taken + 1 && self.lowers_the_peak() {
                 let last = self.steps.last().map(|step| step.made.candidate.clone());
@@ -65,14 +65,14 @@ impl Search<'_> {
         }
         self.trials_left -= 1;
         let estimate = self.measure();
-        let least = self.least().max(Bytes(1));
+        let least = self.min_step_saving().max(Bytes(1));
         estimate.is_ok_and(|now| {
             now.total_with_scratch() + least <= self.committed_estimate.total_with_scratch() && !self.rises(&now)
         })
     }
 
-    /// Rewrites that are alike, those first that reckon to save most together, if that is worth it.
-    fn groups_of_likes(&mut self) -> Vec<Vec<Candidate>> {
+    /// Groups of equal rewrites, sorted by the bytes that each group is expected to save, without groups that would save too little.
+    fn groups_of_equal_rewrites(&mut self) -> Vec<Vec<Candidate>> {
         let mut groups: Vec<Vec<Candidate>> = Vec::new();
         for candidate in self.gather(PassKind::Rewrite) {
             match groups.iter_mut().find(|group| are_alike(&group[0], &candidate)) {
@@ -89,7 +89,7 @@ impl Search<'_> {
         groups
     }
 
-    /// Rewrites that were tried and did not help, but hardly harm.
+    /// Rewrites that did not lower the total when they were tried, and hardly raised it.
     fn first_of_two(&mut self) -> Vec<Candidate> {
         let mut first = self.gather(PassKind::Rewrite);
         let now = self.now.total_with_scratch();

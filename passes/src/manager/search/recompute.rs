@@ -76,7 +76,7 @@ impl Search<'_> {
         let start = self.checkpoint();
         self.changes_behind_first()?;
         let could = self.made().count() > start.step_count() && could_here(self);
-        self.back_to(&start);
+        self.restore(&start);
         Ok(could)
     }
 
@@ -84,9 +84,9 @@ impl Search<'_> {
     fn is_offered_by(&mut self, which: impl Fn(&dyn Pass) -> bool) -> bool {
         let found = self.ask(|_, pass| which(pass));
         let is_offered = |outcome: &Outcome| matches!(outcome, Outcome::Rewrite { .. });
-        found
-            .iter()
-            .any(|candidate| is_offered(&candidate.finding.outcome) && allowed(candidate.finding.grade, &self.told))
+        found.iter().any(|candidate| {
+            is_offered(&candidate.finding.outcome) && allowed(candidate.finding.grade, &self.pass_options)
+        })
     }
 
     /// What passes that compute values again cannot do, where they were not asked because none can do anything.

@@ -1,5 +1,7 @@
-//! An end that a search came to, and how its changes are made again: by the search itself, where another way led to nothing better, and with another limit on
-//! rewrites. Whoever looks for the rewrite that a compiler does not like asks for many limits, and a search for each would take as long as the first one.
+//! Recordings of the changes that led to the end of a search, and their replay.
+//!
+//! The search replays its best end where a restart reached nothing better. A bisection (`--opt-bisect-limit`) replays it with another limit on rewrites: a bisection asks
+//! for many limits, and a search for each would take as long as the first one.
 
 use hlo_memory::Estimate;
 
@@ -23,9 +25,9 @@ pub struct Recording {
 #[derive(Clone, Debug)]
 struct End {
     now: Estimate,
-    /// What passes were told.
-    told: Options,
-    repeats: bool,
+    /// The options that passes were given.
+    pass_options: Options,
+    recompute_large: bool,
     asked: Asked,
     /// What was tried there.
     tried: Vec<Tried>,
@@ -54,8 +56,8 @@ impl Search<'_> {
     pub(super) fn recorded(&self) -> Recording {
         let end = End {
             now: self.now.clone(),
-            told: self.told.clone(),
-            repeats: self.repeats,
+            pass_options: self.pass_options.clone(),
+            recompute_large: self.recompute_large,
             asked: self.asked,
             tried: self.tried_here(),
             limited: self.limited,
@@ -67,7 +69,7 @@ impl Search<'_> {
     /// Makes what another search of the same module made, up to the limit on rewrites. On error the module is as it was at the beginning.
     pub(in crate::manager) fn replay(mut self, recording: &Recording, collect: Collect) -> Result<RunReport, RunError> {
         let start = self.checkpoint();
-        let said = self.back_to_end(&start, recording).and_then(|()| {
+        let said = self.restore_end(&start, recording).and_then(|()| {
             self.recording = recording.clone();
             self.end_and_say(collect)
         });
@@ -76,8 +78,8 @@ impl Search<'_> {
     }
 
     /// Makes the changes again that led to an end, which the search began at `start` or before.
-    pub(super) fn back_to_end(&mut self, start: &Checkpoint, recording: &Recording) -> Result<(), RunError> {
-        self.back_to(start);
+    pub(super) fn restore_end(&mut self, start: &Checkpoint, recording: &Recording) -> Result<(), RunError> {
+        self.restore(start);
         for made in recording.since(start) {
             self.put_back([made.clone()])?;
             self.statistics.passes[made.pass].made += 1;
@@ -85,7 +87,8 @@ impl Search<'_> {
         }
         let Some(end) = recording.end.clone() else { return Ok(()) };
         self.findings.forget();
-        (self.now, self.told, self.repeats, self.asked) = (end.now, end.told, end.repeats, end.asked);
+        (self.now, self.pass_options, self.recompute_large, self.asked) =
+            (end.now, end.pass_options, end.recompute_large, end.asked);
         (self.limited, self.stage) = (end.limited, end.stage);
         self.tried_again(end.tried);
         self.commit();

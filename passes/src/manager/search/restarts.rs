@@ -1,14 +1,14 @@
 //! Restarts: where the best steps lead to a poor end, the search descends again from the next best ones.
 //!
-//! Of two loops that remove the same values, the one that saves more at once can keep the other from being made. What each of them leads to
-//! shows only at the end. The second best first step is tried, and the steps that were second by the least.
+//! Of two loops that remove the same values, the one that saves more in one step can prevent the other, and which of them ends lower is known only at the end. The
+//! search restarts from the second best first step, and from the steps in which the second best candidate was closest to the best one.
 
 use hlo_memory::{Bytes, Estimate, Target};
 
 use super::super::RunError;
 use super::{Candidate, Score, Search, Step};
 use crate::bounds;
-use crate::objective::{AT_HAND, MATTERS};
+use crate::objective::{ALWAYS_AVAILABLE, MATTERS};
 
 /// Where a descent, or a change for speed, began.
 pub(super) struct Checkpoint {
@@ -57,16 +57,17 @@ pub(super) struct Restarts {
 }
 
 impl Search<'_> {
-    /// Goes on with rewrites that compute large values again, where much memory is left.
-    pub(super) fn descend_with_repeats(&mut self) -> Result<(), RunError> {
-        if self.allow_repeats() { self.descend_repeatedly() } else { Ok(()) }
+    /// Continues with rewrites that recompute large values, if the module still needs much memory.
+    pub(super) fn descend_with_large_recomputation(&mut self) -> Result<(), RunError> {
+        if self.allow_large_recomputation() { self.descend_repeatedly() } else { Ok(()) }
     }
 
-    /// Lets rewrites compute large values again from now on, where much memory is left. Whether it does.
-    pub(super) fn allow_repeats(&mut self) -> bool {
-        let worth = self.is_small() && self.now.total_with_scratch() >= AT_HAND && self.options.target == Target::Cpu;
+    /// Allows rewrites that recompute large values from now on, if the module still needs much memory. Returns whether it does.
+    pub(super) fn allow_large_recomputation(&mut self) -> bool {
+        let worth =
+            self.is_small() && self.now.total_with_scratch() >= ALWAYS_AVAILABLE && self.options.target == Target::Cpu;
         if worth {
-            self.repeats = true;
+            self.recompute_large = true;
             self.findings.forget();
         }
         worth
@@ -93,12 +94,12 @@ impl Search<'_> {
         let mut end = (self.now.clone(), self.made_since(&start), self.tried_here());
         let mut at_end = true;
         for way in ways {
-            if self.fits() || !is_far(&end.0) || self.has_worked_long() {
+            if self.fits() || !is_far_above_floor(&end.0) || self.has_worked_long() {
                 break;
             }
-            self.back_to(&start);
+            self.restore(&start);
             self.descend_by(way)?;
-            let least = self.least().max(Bytes(end.0.total_with_scratch().get() / MATTERS)).max(Bytes(1));
+            let least = self.min_step_saving().max(Bytes(end.0.total_with_scratch().get() / MATTERS)).max(Bytes(1));
             at_end = self.fits() || self.now.total_with_scratch() + least <= end.0.total_with_scratch();
             if at_end {
                 end = (self.now.clone(), self.made_since(&start), self.tried_here());
@@ -107,7 +108,7 @@ impl Search<'_> {
         if at_end {
             return Ok(());
         }
-        self.back_to(&start);
+        self.restore(&start);
         self.make_again(end.1)?;
         self.tried_again(end.2);
         Ok(())
@@ -163,7 +164,7 @@ impl Search<'_> {
 
     fn keep_restart(&mut self, now: Score, best: Score, score: Score, way: Vec<Candidate>) {
         let (saved, lost) = (now.total - best.total, score.total - best.total);
-        if lost.get() > saved.get() / bounds::TRIES as u64 {
+        if lost.get() > saved.get() / bounds::MAX_ATTEMPTS as u64 {
             return;
         }
         let behind = lost.get().saturating_mul(1 << 20) / saved.get().max(1);
@@ -178,10 +179,11 @@ impl Search<'_> {
         closest.truncate(bounds::ALTERNATIVES);
     }
 
-    /// Whether estimates took so long that the search had better end; where memory is asked for at the cost of time, that of the search counts no more.
+    /// Whether the search has estimated so many instructions that it should not restart. A search for a goal has no such limit.
     pub(super) fn has_worked_long(&self) -> bool {
         let size = self.module.live_instructions().count();
-        self.told.goal().is_none() && (self.trials - self.trials_left).saturating_mul(size) > bounds::SHORT
+        self.pass_options.goal().is_none()
+            && (self.trials - self.trials_left).saturating_mul(size) > bounds::COMPARISON_WORK
     }
 
     /// Whether the search may run several times.
@@ -194,7 +196,7 @@ impl Search<'_> {
         made_of(&self.steps[start.steps..])
     }
 
-    pub(super) fn back_to(&mut self, start: &Checkpoint) {
+    pub(super) fn restore(&mut self, start: &Checkpoint) {
         self.roll_back(start.steps);
         self.committed = start.committed;
         self.committed_state = start.committed_state;
@@ -209,6 +211,6 @@ fn made_of(steps: &[Step]) -> Vec<Candidate> {
 }
 
 /// Whether more than a tenth is left to win.
-pub(super) fn is_far(estimate: &Estimate) -> bool {
+pub(super) fn is_far_above_floor(estimate: &Estimate) -> bool {
     estimate.total_with_scratch() > estimate.floor + Bytes(estimate.floor.get() / 10)
 }

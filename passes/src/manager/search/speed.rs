@@ -17,7 +17,7 @@ const SHARE_OF_SAVING: u64 = 3;
 pub(super) enum Stage {
     /// The search may go on behind each of them.
     Open,
-    /// It went on behind one in vain, which was given up for that.
+    /// The search continued after a change without finding more, and the change was undone for the search.
     GaveUp,
     /// The search is over.
     Settled,
@@ -63,7 +63,7 @@ impl Search<'_> {
     fn next_for_speed(&self, found: &[Candidate], tried: &[Grade]) -> Option<Candidate> {
         let is_next = |candidate: &&Candidate| {
             let grade = candidate.finding.grade;
-            candidate.patch().is_some() && allowed(grade, &self.told) && !tried.contains(&grade)
+            candidate.patch().is_some() && allowed(grade, &self.pass_options) && !tried.contains(&grade)
         };
         found.iter().find(is_next).cloned()
     }
@@ -87,20 +87,22 @@ impl Search<'_> {
             self.descend_repeatedly()?;
         }
         let went_on = self.steps.len() > faster;
-        let in_vain =
-            went_on && self.now.total_with_scratch() + self.least().max(Bytes(1)) > start.total_with_scratch();
+        let without_gain = went_on
+            && self.now.total_with_scratch() + self.min_step_saving().max(Bytes(1)) > start.total_with_scratch();
         // What a change takes may miss a budget; what the search finds behind it may meet it all the same.
-        if in_vain || overruns(self.options.peak(&self.now), self.options.peak(start.estimate()), self.options.goal()) {
-            if in_vain {
+        if without_gain
+            || overruns(self.options.peak(&self.now), self.options.peak(start.estimate()), self.options.goal())
+        {
+            if without_gain {
                 self.stage = Stage::GaveUp;
             }
-            self.back_to(&start);
+            self.restore(&start);
             return Ok(false);
         }
         Ok(went_on)
     }
 
-    /// Where a change for speed was given up because the search went on behind it in vain: now that the search is over, it is made after all.
+    /// Makes a change for speed that was undone because the search continued after it without finding more: the search is over now.
     pub(super) fn settle_speed(&mut self) -> Result<(), RunError> {
         if std::mem::replace(&mut self.stage, Stage::Settled) == Stage::GaveUp {
             let kept = self.steps_before_speed();
@@ -139,7 +141,7 @@ impl Search<'_> {
         self.steps.iter().rposition(is_other).map_or(0, |last| last + 1)
     }
 
-    /// Takes back all steps but the first `kept`, and tells nobody: they will be made again.
+    /// Undoes all steps but the first `kept`, without telling the observer: they will be made again.
     fn set_aside(&mut self, kept: usize) -> Vec<Step> {
         let aside = self.steps.split_off(kept);
         for step in aside.iter().rev() {

@@ -1,4 +1,4 @@
-//! The changes made so far, and how they are taken back.
+//! The changes that the search has made, in order: committing and undoing them.
 
 use hlo_ir::InstructionId;
 use hlo_ir::edit::Undo;

@@ -1,4 +1,4 @@
-//! What rewrites cost: the estimated time of a form beside that of the input.
+//! The run time that rewrites cost: the estimated time of a form beside that of the input.
 //!
 //! Passes that compute values again weigh that against the traffic it spares, one value at a time. What a kernel takes in, what it stores for others and what
 //! stands behind a barrier only shows in the module as it is compiled, so the time of that decides.
@@ -12,7 +12,7 @@ use super::super::trial_record::Trial;
 use super::{Candidate, Search, trial};
 use crate::MAX_SLOWDOWN;
 use crate::Objective;
-use crate::machine::STARTING;
+use crate::machine::MAX_LAUNCH_OVERHEAD;
 use crate::objective::NEGLIGIBLE;
 
 impl Search<'_> {
@@ -48,7 +48,7 @@ impl Search<'_> {
     /// Time that the candidate that was tried last takes for each byte that it brings the peak nearer to the budget, in 10^-21 seconds; a hundredth of the program's time
     /// matters to nobody.
     pub(super) fn cost(&mut self, candidate: &Candidate, estimate: &Estimate) -> Result<u64, RunError> {
-        let (Some(budget), Some(input)) = (self.told.budget, self.seconds_before) else { return Ok(0) };
+        let (Some(budget), Some(input)) = (self.pass_options.budget, self.seconds_before) else { return Ok(0) };
         let seconds = self.behind(candidate, |search| search.estimator.seconds(search.module))?.flatten();
         let Some(seconds) = seconds else { return Ok(u64::MAX) };
         let now = self.estimator.seconds(self.module).unwrap_or(input);
@@ -71,17 +71,17 @@ impl Search<'_> {
     /// its device.
     fn most_slowdown(&self, pass: usize) -> Option<f64> {
         let fits_device = self.options.machine().memory.is_none_or(|memory| self.before.likely() <= memory);
-        if self.told.goal().is_some() || !fits_device {
+        if self.pass_options.goal().is_some() || !fits_device {
             return None;
         }
-        if self.told.objective == Objective::Time {
+        if self.pass_options.objective == Objective::Time {
             return Some(1.0);
         }
         match (self.passes[pass].is_timed(), self.options.target) {
             (true, _) => Some(MAX_SLOWDOWN),
             // Blocks are as large as starting their kernels asks for. On CPU passes go by prices of their own, which were fitted to run times.
             (false, Target::Cpu) => None,
-            (false, _) => self.options.chunk_bytes.is_none().then_some(1.0 + STARTING),
+            (false, _) => self.options.chunk_bytes.is_none().then_some(1.0 + MAX_LAUNCH_OVERHEAD),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Looks behind enabling changes, which save nothing by themselves.
+//! Enabling changes: which of them to make, by the best rewrite that each of them allows.
 
 use std::cmp::Reverse;
 
@@ -30,7 +30,7 @@ impl Search<'_> {
         }
         match self.best_of(changes, &measured)? {
             Some(candidate) => Ok(Some(candidate)),
-            None => match self.best_of_likes() {
+            None => match self.best_of_equal_rewrites() {
                 Some(candidate) => Ok(Some(candidate)),
                 None => self.best_of_two(),
             },
@@ -60,12 +60,12 @@ impl Search<'_> {
         measured: &[(usize, Patch)],
     ) -> Result<Option<Candidate>, RunError> {
         let key = candidate_order::key(&change);
-        if !self.is_small() && self.in_vain.contains(&key) {
+        if !self.is_small() && self.without_gain.contains(&key) {
             return Ok(None);
         }
         let better = self.best_behind(change, Some(plain), measured)?;
         if better.is_none() {
-            self.in_vain.insert(key);
+            self.without_gain.insert(key);
         }
         Ok(better.map(|(_, candidate)| candidate))
     }
@@ -141,7 +141,7 @@ impl Search<'_> {
     ) -> Result<Option<(Score, Candidate)>, RunError> {
         let found = self.best(measured)?;
         if let Some((score, candidate)) = self.with_companions(found, measured)? {
-            let least = self.least().max(Bytes(1));
+            let least = self.min_step_saving().max(Bytes(1));
             let enough = match plain {
                 Some(plain) => score.beats(plain, least),
                 // What saves next to nothing is not worth a change of its own beside it.

@@ -1,4 +1,4 @@
-//! What is computed behind a loop from its results in 32 bits, where the compiler's library computed both together.
+//! The epilogue of a loop in 32 bits: operations on its 16-bit results that the compiler's library computed together with them.
 //!
 //! A loop breaks up a library fusion: what reads its results stays outside, and XLA would round it behind each operation (`hlo_memory::excess`). A
 //! loss of rows was three times as inexact so: the sums left the loop in 16 bits, and the logarithm and the differences behind it were rounded one by
@@ -13,25 +13,25 @@ use hlo_ir::{AttrKey, AttrValue, ElementType, Instruction, InstructionId, Module
 use smol_str::format_smolstr;
 
 use super::bf16_accumulator::in_type;
-use super::excess::{combiner, in_32_bits, is_short, rounded, widens};
+use super::excess::{combiner, in_32_bits, is_16_bit, rounded, widens};
 use super::planned::Planned;
 use crate::Context;
 use crate::flow::is_product;
 
 /// Values behind the loops built so far.
-pub(super) struct Behind {
+pub(super) struct WideEpilogue {
     /// The sinks of loops that are still to be built.
-    to_come: IndexSet<InstructionId>,
+    pending: IndexSet<InstructionId>,
     /// Sinks, and what was kept wide behind them.
     reached: IndexSet<InstructionId>,
     /// The values of 16 bits among these that are known in 32.
     wide: IndexMap<InstructionId, InstructionId>,
 }
 
-impl Behind {
+impl WideEpilogue {
     pub(super) fn of(planned: &[Planned<'_>]) -> Self {
-        let to_come = planned.iter().flat_map(|plan| &plan.sinks).map(|sink| sink.inst).collect();
-        Self { to_come, reached: IndexSet::default(), wide: IndexMap::default() }
+        let pending = planned.iter().flat_map(|plan| &plan.sinks).map(|sink| sink.inst).collect();
+        Self { pending, reached: IndexSet::default(), wide: IndexMap::default() }
     }
 
     /// Whether anything is computed in more bits than it has.
@@ -47,12 +47,12 @@ impl Behind {
         results: &mut IndexMap<InstructionId, InstructionId>,
         written: Vec<(InstructionId, InstructionId)>,
     ) {
-        let built: Vec<InstructionId> = self.to_come.iter().copied().filter(|id| results.contains_key(id)).collect();
-        self.to_come.retain(|id| !results.contains_key(id));
+        let built: Vec<InstructionId> = self.pending.iter().copied().filter(|id| results.contains_key(id)).collect();
+        self.pending.retain(|id| !results.contains_key(id));
         self.wide.extend(written);
         let Some(&first) = built.first() else { return };
         self.reached.extend(built);
-        let mut waiting = self.to_come.clone();
+        let mut waiting = self.pending.clone();
         for (id, inst) in context.module.instructions_of(context.module.instruction(first).parent) {
             if inst.operands.iter().any(|operand| waiting.contains(operand)) {
                 waiting.insert(id);
@@ -116,7 +116,7 @@ impl Behind {
         let inst = module.instruction(operand);
         let now = results.get(&operand).copied().unwrap_or(operand);
         match in_type(module, patch, now, ElementType::F32) {
-            Some(convert) if is_short(inst) => patch.add(inst.parent, convert),
+            Some(convert) if is_16_bit(inst) => patch.add(inst.parent, convert),
             _ => now,
         }
     }

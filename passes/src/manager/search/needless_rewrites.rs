@@ -1,4 +1,4 @@
-//! Takes rewrites back that a later one made needless: the budget is met and one of them takes time.
+//! Undoes rewrites that a later one made needless: the budget is met without them, and they cost run time.
 //!
 //! A search for a budget takes what costs least for what it brings nearer, one step after the other. What an early step brought may be brought by a later one as
 //! well, or the budget may be met without it by now. So the steps are made once more without the one that took most time, those behind it as they are found then.
@@ -17,7 +17,7 @@ use crate::objective::NEGLIGIBLE;
 
 impl Search<'_> {
     /// Takes back what is needless of the steps made since `start`, where they meet a budget that may take time.
-    pub(super) fn take_back(&mut self, start: &Checkpoint) -> Result<(), RunError> {
+    pub(super) fn drop_needless_rewrites(&mut self, start: &Checkpoint) -> Result<(), RunError> {
         let is_asked = self.asks_for_time() && self.is_small() && self.fits();
         let Some(input) = self.seconds_before.filter(|_| is_asked) else { return Ok(()) };
         let mut kept = self.recorded();
@@ -25,7 +25,7 @@ impl Search<'_> {
         while let Some(shorter) = self.shorter(start, &kept, input, &mut tries)? {
             kept = shorter;
         }
-        self.back_to_end(start, &kept)
+        self.restore_end(start, &kept)
     }
 
     /// Steps that meet the budget as well, in less time: those made since `start` without one of them.
@@ -51,7 +51,7 @@ impl Search<'_> {
 
     /// The steps that take a hundredth of the input's time or more, those first that take most.
     fn slowest(&mut self, start: &Checkpoint, kept: &Recording, input: f64) -> Result<Vec<usize>, RunError> {
-        self.back_to(start);
+        self.restore(start);
         let (mut before, mut slow) = (self.estimator.seconds(self.module), Vec::new());
         for (at, made) in kept.since(start).enumerate() {
             self.put_back([made.clone()])?;
@@ -67,7 +67,7 @@ impl Search<'_> {
 
     /// Makes the steps again without one of them: those before it as they were, those behind it as passes find them now, as far as they do.
     fn make_without(&mut self, start: &Checkpoint, kept: &Recording, left_out: usize) -> Result<(), RunError> {
-        self.back_to(start);
+        self.restore(start);
         self.put_back(kept.since(start).take(left_out).cloned())?;
         self.findings.forget();
         // Behind an enabling change there may be no estimate; the steps do not count as meeting the budget then.

@@ -1,5 +1,5 @@
-//! Rewrites that a pass found alike at several places, such as the layers of a model, are made in one step: searching for waste again behind each of them
-//! would take time that grows with the square of the number of layers.
+//! Equal rewrites of one pass at several places, such as the layers of a model, are made in one step. A new search after each of them would take time that grows with
+//! the square of the number of layers.
 
 use hlo_ir::InstructionId;
 use hlo_ir::arena::SideTable;
@@ -17,30 +17,31 @@ use crate::{Outcome, PassKind};
 impl Search<'_> {
     /// Makes `first` and, if the total falls, those like it as well: those that its pass found beside it, of the same bytes, for which the same is to be done, at
     /// places that none of the others changes. They stay if they lower the peak further. `false`, and nothing changed, if there is no estimate of the first.
-    pub(super) fn take_with_likes(&mut self, first: Candidate) -> Result<bool, RunError> {
+    pub(super) fn take_with_equal_rewrites(&mut self, first: Candidate) -> Result<bool, RunError> {
         let beside = self.findings.recall(PassKind::Rewrite).unwrap_or_default();
         let maker = first.pass;
-        let likes: Vec<Candidate> = beside.into_iter().filter(|other| are_alike(&first, other)).collect();
+        let equal: Vec<Candidate> = beside.into_iter().filter(|other| are_alike(&first, other)).collect();
         if !self.take(first)? {
             return Ok(false);
         }
         let commits = self.committed == self.steps.len();
         // A budget may be met by some of them.
-        if commits && !likes.is_empty() && self.options.budget.is_none() {
-            self.take_likes(likes, maker);
+        if commits && !equal.is_empty() && self.options.budget.is_none() {
+            self.take_equal_rewrites(equal, maker);
         }
         Ok(true)
     }
 
     /// Makes all of these that can still be made, all of one pass, and estimates the result once.
-    fn take_likes(&mut self, likes: Vec<Candidate>, maker: usize) {
+    fn take_equal_rewrites(&mut self, equal: Vec<Candidate>, maker: usize) {
         let (start, now) = (self.steps.len(), self.now.clone());
-        self.make_unmeasured(likes, start - 1);
+        self.make_unmeasured(equal, start - 1);
         if self.steps.len() == start {
             return;
         }
         let lowers = |search: &Self, estimate: &Estimate| {
-            estimate.total_with_scratch() + search.least() < now.total_with_scratch() && !search.rises(estimate)
+            estimate.total_with_scratch() + search.min_step_saving() < now.total_with_scratch()
+                && !search.rises(estimate)
         };
         match self.measure() {
             Ok(estimate) if lowers(self, &estimate) && self.slowdown_by(maker).is_none() => {

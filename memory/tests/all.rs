@@ -1,0 +1,17 @@
+//! The tests of this crate in one program, which is linked once.
+//!
+//! `cargo test -p hlo-memory --test all rules::` runs those of `rules.rs`. `tests/house/pins.rs` checks that no file is missing here.
+
+mod attribution;
+mod control;
+mod corpus;
+mod devices;
+mod expanded;
+mod legal;
+mod live_range;
+mod partitioned;
+mod predict;
+mod robust;
+mod rules;
+mod stages;
+mod tpu;
