@@ -33,7 +33,7 @@ class Memory:
     "rough" (the same for GPUs and TPUs), "live-range" (scheduled for another target) or "xla-assignment" (the compiler's own, from a binary dump).
     `floor` is arguments + outputs - donated arguments: no program with this interface can need less. `largest` are the largest buffers alive
     at the peak, largest first; `aliased` are the donated arguments; `caveats` say what the model does not know about this module. `hidden` is
-    what the library call that needs most of it takes for itself while it runs, which the compiler's figures leave out.
+    what the library call that needs most of it takes for itself while it runs, which the compiler's figures leave out. `host` is what stands in the memory of the host, at most, beside the total.
     """
 
     total_bytes: int
@@ -48,6 +48,7 @@ class Memory:
     aliased: int = 0
     caveats: tuple[str, ...] = ()
     hidden: int = 0
+    host: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def _memory(data) -> Memory:
     return _record(Memory, data, peak=_record(Peak, data["peak"]),
                    largest=tuple(_record(Buffer, found) for found in data["largest"]),
                    caveats=tuple(data.get("caveats", ())),
-                   hidden=max((call["bytes"] for call in data["details"]["hidden_scratch"]), default=0))
+                   hidden=max((call["bytes"] for call in data["details"]["hidden_scratch"]), default=0), host=data.get("host_bytes", 0))
 
 
 def _rewrite(data) -> Rewrite:

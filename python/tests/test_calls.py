@@ -39,6 +39,13 @@ def test_options_reach_the_tool():
     promised = hlo_opt.optimize(FOUNDING, passes=["direct-index"], assume=["indices-in-bounds"])
     assert [rewrite.grade for rewrite in promised.report.rewrites] == ["assume"]
     assert hlo_opt.optimize(FOUNDING, min_saving=1 << 40).report.rewrites == ()
+    layers = (CORPUS / "host-offload" / "fires-layers.before.hlo").read_text()
+    keywords = {"target": "gpu", "exactness": "bitwise", "objective": "memory"}
+    moved = hlo_opt.optimize(layers, host_memory=2 << 30, **keywords).report
+    assert ([rewrite.pass_name for rewrite in moved.rewrites], moved.after.host) == (["host-offload"], 2 << 30)
+    assert hlo_opt.optimize(layers, host_memory=1 << 30, **keywords).report.after.host == 0
+    points = [hlo_opt.memory_curve(layers, target="gpu", exactness="bitwise", host_memory=host) for host in (0, 2 << 30)]
+    assert points[1][-1].total_bytes < points[0][-1].total_bytes
 
 
 @pytest.mark.parametrize("options", [{"target": "npu"}, {"exactness": "roughly"}, {"assume": ["luck"]},

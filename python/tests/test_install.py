@@ -160,5 +160,6 @@ def test_wrong_settings_are_named():
 def test_settings_are_options():
     name, value = startup._setting("--min-saving=1.5MiB")
     assert (name, value) == ("min_saving", 3 << 19)
+    assert startup._setting("host-memory=2TiB") == ("host_memory", 2 << 40)
     assert startup._setting("budget=80GB") == ("budget", 80 * 10**9) and startup._setting("summary=0") == ("summary", False)
     assert startup._setting("passes=chunk+tie") == ("passes", "chunk,tie") and startup._setting("assume=indices-in-bounds") == ("assume", ("indices-in-bounds",))
