@@ -8,13 +8,18 @@
 
 // Tests: `memory/tests/devices.rs`.
 
+use hlo_ir::arena::SideTable;
 use hlo_ir::host::{HOST_SPACE, HostMove};
 use hlo_ir::shape::{Layout, Shape, ShapeRef};
-use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Opcode};
+use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode};
+use smallvec::SmallVec;
 use smol_str::format_smolstr;
 
 use super::graph::Graph;
 use crate::hash::IndexSet;
+
+/// The instructions that run each computation.
+type Callers = SideTable<ComputationId, SmallVec<[InstructionId; 2]>>;
 
 /// An array, or an element of a tuple.
 type Place = (InstructionId, Option<usize>);
@@ -24,11 +29,12 @@ pub(crate) fn run(graph: &mut Graph) {
     if !graph.has_seen(Opcode::CustomCall) {
         return;
     }
-    let moved: Vec<InstructionId> = all(graph, HostMove::ToHost);
-    let mut host = Host { places: IndexSet::default(), starts: IndexSet::default() };
-    for id in moved {
-        host.follow(graph, id);
+    let [moved, back] = [HostMove::ToHost, HostMove::ToDevice].map(|kind| all(graph, kind));
+    if moved.is_empty() && back.is_empty() {
+        return;
     }
+    let mut host = Host { callers: graph.callers(), places: IndexSet::default(), starts: IndexSet::default() };
+    moved.into_iter().for_each(|id| host.follow(graph, id));
     for &(id, index) in &host.places {
         let shape = in_host_memory(graph.shape(id), index);
         graph.set_shape(id, shape);
@@ -37,7 +43,7 @@ pub(crate) fn run(graph: &mut Graph) {
         let buffer = buffer(graph, user, index);
         graph.replace_operand(user, index, buffer);
     }
-    for id in all(graph, HostMove::ToDevice) {
+    for id in back {
         let operand = graph.operand(id, 0);
         if !host.places.contains(&(operand, None)) {
             graph.replace(id, operand);
@@ -54,6 +60,7 @@ fn all(graph: &Graph, kind: HostMove) -> Vec<InstructionId> {
 
 /// What stands in host memory.
 struct Host {
+    callers: Callers,
     places: IndexSet<Place>,
     /// Users of arrays that rows are written into, and which of their operands the arrays are.
     starts: IndexSet<(InstructionId, usize)>,
@@ -73,8 +80,8 @@ impl Host {
             }
             if graph.is_root(id) {
                 let index = place.1;
-                let callers = graph.callers();
-                let loops = callers[graph.parent(id)].iter().filter(|&&site| graph.opcode(site) == Opcode::While);
+                let callers = &self.callers[graph.parent(id)];
+                let loops = callers.iter().filter(|&&site| graph.opcode(site) == Opcode::While);
                 loops.for_each(|&site| around(graph, site, index, &mut waiting));
             }
         }
@@ -114,7 +121,7 @@ impl Host {
             return;
         };
         let state = graph.operand(array, 0);
-        let caller = |parameter| graph.callers()[graph.parent(parameter)].first().copied();
+        let caller = |parameter| self.callers[graph.parent(parameter)].first().copied();
         let site = if graph.opcode(state) == Opcode::Parameter { caller(state) } else { Some(state) };
         let initial = match site.map(|site| (site, graph.opcode(site))) {
             Some((site, Opcode::While)) => Some(graph.operand(site, 0)),
