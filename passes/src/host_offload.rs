@@ -68,7 +68,7 @@ impl Pass for HostOffload {
             return Vec::new();
         }
         let mut found = stacks::find(context);
-        if context.options.is_judged && !context.is_partitioned() {
+        if context.options.is_judged && context.options.host_memory > Bytes::ZERO && !context.is_partitioned() {
             found.extend(values::find(context));
         }
         found

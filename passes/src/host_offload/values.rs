@@ -18,7 +18,7 @@ use crate::recompute::tie::{Ties, can_wait_for};
 use crate::{Context, Finding, Grade};
 
 /// Values are moved in all segments, in half of them and so on: what takes too long in all may not in some.
-const PARTS: [usize; 4] = [8, 4, 2, 1];
+const PARTS: [u64; 4] = [8, 4, 2, 1];
 
 /// What can be moved in each computation.
 pub(super) fn find(context: &Context<'_>) -> Vec<Finding> {
@@ -36,27 +36,18 @@ fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Opt
         ids.filter(|&id| size(id) >= context.options.min_saving.get() && can_go(context, &layers, id)).collect();
     // What was made first waits longest.
     waiting.sort_by_key(|&id| (layers.segment(id), Reverse(size(id)), id));
-    let all: u64 = waiting.iter().map(|&id| size(id)).sum();
-    let mut counts: Vec<usize> = PARTS
-        .iter()
-        .map(|&part| {
-            let mut sum = 0;
-            waiting
-                .iter()
-                .take_while(|&&id| {
-                    let goes_on = sum < all / part as u64;
-                    sum += size(id);
-                    goes_on
-                })
-                .count()
-        })
-        .collect();
+    let sizes: Vec<u64> = waiting.iter().map(|&id| size(id)).collect();
+    let all: u64 = sizes.iter().sum();
+    let mut counts: Vec<usize> = PARTS.iter().map(|&part| first_of(&sizes, all / part)).collect();
     counts.dedup();
-    counts
-        .into_iter()
-        .filter_map(|count| offloaded(context, &layers, &waiting[..count]))
-        .map(|found| found.finding(context))
-        .collect()
+    let parts = counts.into_iter().filter_map(|count| offloaded(context, &layers, &waiting[..count]));
+    parts.map(|found| found.finding(context)).collect()
+}
+
+/// How many of the first sizes make up so much.
+fn first_of(sizes: &[u64], wanted: u64) -> usize {
+    let sums = sizes.iter().scan(0, |sum, size| Some(std::mem::replace(sum, *sum + size)));
+    sums.take_while(|&before| before < wanted).count()
 }
 
 /// Whether a value waits, and its late users are all that reads it late: no kernel computes from it, late, what does not stand in memory.
