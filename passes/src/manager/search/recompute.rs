@@ -49,11 +49,8 @@ impl Search<'_> {
         let is_offered = self.is_offered_by(is_last);
         // What all have to say is said at the end, whether or not there is more to do.
         self.asked = Asked::All;
-        if !is_offered {
-            return Ok(());
-        }
         self.findings.forget();
-        self.descend()
+        if is_offered { self.descend() } else { Ok(()) }
     }
 
     /// Lets values be computed again outside of loops from now on. Whether that changes anything.
