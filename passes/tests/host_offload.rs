@@ -140,7 +140,7 @@ fn values_of_unrolled_layers_go_where_a_compiler_judges() {
         assert!(barriers >= 2 * there, "{barriers} barriers of {there} values");
         // What follows on a gradient waits for what came back before, unless it is the last.
         let is_back = |&id: &InstructionId| HostMove::of(module.instruction(id)) == Some(HostMove::ToDevice);
-        let waits = |inst: &Instruction| inst.opcode == Opcode::Tuple && inst.operands.iter().any(|id| is_back(id));
+        let waits = |inst: &Instruction| inst.opcode == Opcode::Tuple && inst.operands.iter().any(is_back);
         assert!(there < 2 || module.live_instructions().any(|(_, inst)| waits(inst)));
         let after = estimate(&module, Target::Gpu).expect("the model knows all of it");
         assert_eq!(after.host, finding.wasted);
@@ -157,7 +157,7 @@ fn run(source: &str, options: &Options) -> (Module, RunReport) {
     (module, report)
 }
 
-fn made<'a>(report: &'a RunReport) -> Vec<&'a str> {
+fn made(report: &RunReport) -> Vec<&str> {
     report.rewrites.iter().map(|rewrite| rewrite.pass).collect()
 }
 

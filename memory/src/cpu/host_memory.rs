@@ -34,7 +34,9 @@ pub(crate) fn run(graph: &mut Graph) {
         return;
     }
     let mut host = Host { callers: graph.callers(), places: IndexSet::default(), starts: IndexSet::default() };
-    moved.into_iter().for_each(|id| host.follow(graph, id));
+    for id in moved {
+        host.follow(graph, id);
+    }
     for &(id, index) in &host.places {
         let shape = in_host_memory(graph.shape(id), index);
         graph.set_shape(id, shape);

@@ -72,9 +72,9 @@ fn rows_moved(module: &Module, stacks: &Stacks, readers: &Readers, at: usize) ->
         return None;
     }
     let there = add(module, &mut patch, row, HostMove::ToHost);
-    let mut writes = module.instruction(writer).clone();
-    writes.operands[operand] = there;
-    patch.rewrite(writer, writes);
+    let mut update = module.instruction(writer).clone();
+    update.operands[operand] = there;
+    patch.rewrite(writer, update);
     let mut reads = readers.list.iter().flat_map(|reader| &reader.reads).filter(|read| read.stack == at).peekable();
     reads.peek()?;
     for read in reads {
@@ -125,8 +125,8 @@ fn parameter_written(module: &Module, function: ComputationId) -> Option<Instruc
 fn is_alone(module: &Module, value: InstructionId, user: InstructionId) -> bool {
     let computation = module.instruction(value).parent;
     let mut users = module.instructions_of(computation).filter(|(_, inst)| inst.operands.contains(&value));
-    let uses = module.instruction(user).operands.iter().filter(|&&operand| operand == value).count();
-    uses == 1 && users.all(|(id, _)| id == user) && module.computation(computation).root != value
+    let places = module.instruction(user).operands.iter().filter(|&&operand| operand == value).count();
+    places == 1 && users.all(|(id, _)| id == user) && module.computation(computation).root != value
 }
 
 /// Whether a value is this element of the state in the body of a loop.

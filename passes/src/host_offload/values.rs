@@ -80,7 +80,9 @@ fn offloaded(context: &Context<'_>, layers: &Layers<'_>, values: &[InstructionId
         back: IndexMap::default(),
     };
     let mut segments: IndexMap<usize, Vec<InstructionId>> = IndexMap::default();
-    values.iter().for_each(|&value| segments.entry(layers.segment(value)).or_default().push(value));
+    for &value in values {
+        segments.entry(layers.segment(value)).or_default().push(value);
+    }
     segments.into_iter().for_each(|(segment, values)| mover.segment(segment, &values));
     mover.hold_late();
     let Mover { mut ties, users, there, .. } = mover;

@@ -85,7 +85,7 @@ impl Freedom {
         let mut ladder: Vec<Self> = Vec::new();
         for for_budget in up_to(options.goal().is_some()) {
             if for_budget && is_timed {
-                let fast = |(time_policy, asked)| Self { asked, time_policy, ..Self::full(options, true) };
+                let fast = |(time_policy, asked)| Self { time_policy, asked, ..Self::full(options, true) };
                 let ways = [
                     (TimePolicy::LeastFromLowest, Asked::Recomputing),
                     (TimePolicy::LeastFromStart, Asked::Recomputing),
