@@ -43,7 +43,7 @@ use hlo_memory::{Bytes, Target};
 
 use crate::objective::NEGLIGIBLE;
 use crate::recompute::cut::MEMORY_PRICES;
-use crate::recompute::layers::Layers;
+use crate::recompute::layers::{Layers, PARTS};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 use choose::Plan;
 
@@ -77,10 +77,6 @@ impl Pass for Rematerialize {
         found.flat_map(|(computation, stored)| in_computation(context, computation, stored)).collect()
     }
 }
-
-/// Where no budget is missed, each plan is tried, and its time measured, also in a half and in a quarter of the segments: what takes too long in all of
-/// them may not in some.
-const PARTS: [usize; 3] = [4, 2, 1];
 
 /// What can be done in a computation, for each worth of memory at which it is more than for the one before.
 fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Option<&Stored>) -> Vec<Finding> {

@@ -13,12 +13,9 @@ use hlo_memory::{Bytes, Target};
 use super::{Offloaded, condition, moved};
 use crate::hash::{IndexMap, IndexSet};
 use crate::objective::NEGLIGIBLE;
-use crate::recompute::layers::{Layers, bytes};
+use crate::recompute::layers::{Layers, PARTS, bytes};
 use crate::recompute::tie::{Ties, can_wait_for};
 use crate::{Context, Finding, Grade};
-
-/// Values are moved in all segments, in half of them and so on: what takes too long in all may not in some.
-const PARTS: [u64; 4] = [8, 4, 2, 1];
 
 /// What can be moved in each computation.
 pub(super) fn find(context: &Context<'_>) -> Vec<Finding> {
@@ -38,7 +35,7 @@ fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Opt
     waiting.sort_by_key(|&id| (layers.segment(id), Reverse(size(id)), id));
     let sizes: Vec<u64> = waiting.iter().map(|&id| size(id)).collect();
     let all: u64 = sizes.iter().sum();
-    let mut counts: Vec<usize> = PARTS.iter().map(|&part| first_of(&sizes, all / part)).collect();
+    let mut counts: Vec<usize> = PARTS.iter().map(|&part| first_of(&sizes, all / part as u64)).collect();
     counts.dedup();
     let parts = counts.into_iter().filter_map(|count| offloaded(context, &layers, &waiting[..count]));
     parts.map(|found| found.finding(context)).collect()

@@ -12,6 +12,9 @@ use crate::cost::Costs;
 use crate::hash::IndexSet;
 use crate::recompute::tie::can_wait_for;
 
+/// Parts of the segments, as divisors: what takes too long in all of them may not in a half or a quarter.
+pub(crate) const PARTS: [usize; 3] = [4, 2, 1];
+
 /// A computation in which many bytes wait across one place.
 pub(crate) struct Layers<'a> {
     module: &'a Module,

@@ -45,6 +45,7 @@ pub(crate) use loops::hoist_invariants;
 
 use crate::Target;
 use crate::cpu::graph::Graph;
+use crate::cpu::host_memory::drop_moves;
 use crate::cpu::{dce, tuples};
 
 /// Rounds after which a pipeline stops even if it still changes something.
@@ -67,6 +68,9 @@ pub(crate) fn simplify(graph: &mut Graph) {
 /// The same without what only a CPU needs: it has no arithmetic on halves.
 pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     let cpu = target == Target::Cpu;
+    if cpu {
+        drop_moves(graph);
+    }
     let mut cx = Cx::new(graph);
     calls::flatten(&mut cx);
     untuple::run(&mut cx);
