@@ -61,6 +61,15 @@ fn rows_go_to_the_host_and_each_that_is_read_comes_back() {
     assert!(find(&common::parse(LAYERS), &options(Target::Cpu, STACK)).is_empty(), "one memory");
 }
 
+/// XLA looks for an array of one value where a stack begins, and refuses a program that has something else there.
+#[test]
+fn a_stack_that_starts_from_anything_computed_stays() {
+    let (made, used) = ("  %while.9 = ", "tuple(%constant.16, %x.1, %broadcast_in_dim.3,");
+    let computed = format!("  %start = f32[5,3,4]{{2,1,0}} negate(%broadcast_in_dim.3)\n{made}");
+    let source = common::replaced(LAYERS, &[(made, &computed), (used, &used.replace("%broadcast_in_dim.3", "%start"))]);
+    assert!(find(&source, &options(Target::Gpu, 1 << 30)).is_empty());
+}
+
 /// By XLA:GPU for eight devices, a gradient like this one of 131,072 rows in four parts takes 160 MiB of temporaries on each instead of 6,304, with as many collectives.
 #[test]
 fn programs_that_are_yet_to_be_divided_move_stacks_alone() {
