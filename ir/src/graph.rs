@@ -33,9 +33,12 @@ impl Users {
     }
 }
 
+/// The instructions that call each computation.
+pub type Callers = SideTable<ComputationId, SmallVec<[InstructionId; 2]>>;
+
 /// The instructions that call each computation, in text order.
-pub fn callers(module: &Module) -> SideTable<ComputationId, SmallVec<[InstructionId; 2]>> {
-    let mut table: SideTable<ComputationId, SmallVec<[InstructionId; 2]>> = SideTable::new(SmallVec::new());
+pub fn callers(module: &Module) -> Callers {
+    let mut table = Callers::new(SmallVec::new());
     for (id, inst) in module.live_instructions() {
         for callee in inst.called_computations() {
             table[callee].push(id);

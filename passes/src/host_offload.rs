@@ -27,7 +27,9 @@
 //! - XLA:CPU, whose memory is the host's, and scheduled modules;
 //! - stacks beyond what `--host-memory` allows (`host-memory`);
 //! - stacks that anything else reads, that a step reads too, or that do not start from an array of one value;
-//! - of programs that are yet to be divided, values of straight code;
+//! - loops whose state is annotated for several devices, where rows may lie on different ones, or that others run too;
+//! - what stands in a computation that is called at several places;
+//! - of programs that are yet to be divided, values of straight code that may lie across devices;
 //! - values of which something is computed that does not stand in memory, and that late instructions read.
 
 // Tests: `passes/tests/host_offload.rs`.
@@ -36,8 +38,9 @@ mod stacks;
 mod values;
 
 use hlo_ir::edit::Patch;
+use hlo_ir::graph::Callers;
 use hlo_ir::host::HostMove;
-use hlo_ir::{AttrKey, Instruction, InstructionId, Module};
+use hlo_ir::{AttrKey, Instruction, InstructionId, Module, graph};
 use hlo_memory::{Bytes, Target};
 
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
@@ -68,11 +71,20 @@ impl Pass for HostOffload {
             return Vec::new();
         }
         let mut found = stacks::find(context);
-        if context.options.is_judged && context.options.host_memory > Bytes::ZERO && !context.is_partitioned() {
+        if context.options.is_judged && context.options.host_memory > Bytes::ZERO {
             found.extend(values::find(context));
         }
+        let callers = graph::callers(context.module);
+        found.retain(|finding| runs_at_one_place(context.module, &callers, finding.instruction));
         found
     }
+}
+
+/// Whether calls lead to an instruction on one way: each call would take the memory of the host anew.
+fn runs_at_one_place(module: &Module, callers: &Callers, id: InstructionId) -> bool {
+    let computation = module.instruction(id).parent;
+    computation == module.entry()
+        || matches!(callers[computation][..], [caller] if runs_at_one_place(module, callers, caller))
 }
 
 /// What is kept in the memory of the host instead.

@@ -61,6 +61,65 @@ fn rows_go_to_the_host_and_each_that_is_read_comes_back() {
     assert!(find(&common::parse(LAYERS), &options(Target::Cpu, STACK)).is_empty(), "one memory");
 }
 
+/// What sees the whole state computes with the stack in it, for all that is known.
+#[test]
+fn a_state_that_is_seen_as_a_whole_keeps_its_stacks() {
+    let state = "(s32[], f32[3,4], f32[5,3,4], f32[4,4])";
+    let whole = format!(
+        "%whole (all: {state}) -> f32[5,3,4] {{\n  %all = {state} parameter(0)\n  ROOT %of = f32[5,3,4] get-tuple-element(%all), index=2\n}}\n\n"
+    );
+    for (computation, take) in [("%region_0.3 (", "  %closed_call.5 = "), ("%region_2.7 (", "  %closed_call.7 = ")] {
+        let begins = LAYERS.find(computation).expect("the body is there");
+        let (head, body) = LAYERS.split_at(begins);
+        let parameter = if computation.contains("_0") { "%arg_tuple.1" } else { "%arg_tuple.5" };
+        let seen = format!("  %seen = f32[5,3,4] call({parameter}), to_apply=%whole\n{take}");
+        let source = format!("{head}{whole}{}", body.replacen(take, &seen, 1));
+        assert_ne!(source.len(), LAYERS.len() + whole.len(), "{take}");
+        let module = common::parse(&source);
+        assert_eq!(verify::verify(&module), [], "{source}");
+        assert!(find(&module, &options(Target::Gpu, 1 << 30)).is_empty(), "{computation}");
+    }
+}
+
+/// Rows of a stack whose state is annotated may lie on different devices, and a body that two loops run changes for both.
+#[test]
+fn annotated_states_and_shared_bodies_stay() {
+    let body = "condition=%region_1.4, body=%region_0.3";
+    let loops = LAYERS.matches(body).count();
+    assert_eq!(loops, 1);
+    let annotated = format!(
+        "{body}, sharding={{{{replicated}}, {{devices=[2,1]<=[2]}}, {{devices=[2,1,1]<=[2]}}, {{replicated}}}}"
+    );
+    let twice = "  %while.more = (s32[], f32[3,4]{1,0}, f32[5,3,4]{2,1,0}, f32[4,4]{1,0}) while(%while.9), condition=%region_1.4, body=%region_0.3\n  %while.10 = ";
+    for change in [(body, annotated.as_str()), ("  %while.10 = ", twice)] {
+        let module = common::replaced(LAYERS, &[change]);
+        assert!(find(&module, &options(Target::Gpu, 1 << 30)).is_empty(), "{change:?}");
+    }
+}
+
+/// Two calls of a program's part would take twice the memory of the host.
+#[test]
+fn what_is_called_twice_stays() {
+    let begins = LAYERS.find("ENTRY ").expect("an entry");
+    let (parts, entry) = LAYERS.split_at(begins);
+    let called = entry.replacen("ENTRY ", "", 1);
+    let name = called.split_whitespace().next().expect("a name");
+    let main = |calls: &str| {
+        format!(
+            "ENTRY %all (w: f32[4,4], x: f32[3,4]) -> f32[3,4] {{\n  %w = f32[4,4] parameter(0)\n  %x = f32[3,4] parameter(1)\n{calls}}}\n"
+        )
+    };
+    let one = format!("  ROOT %a = f32[3,4] call(%w, %x), to_apply={name}\n");
+    let two =
+        format!("  %b = f32[3,4] call(%w, %x), to_apply={name}\n  ROOT %a = f32[3,4] call(%w, %b), to_apply={name}\n");
+    let found = [one, two].map(|calls| {
+        let module = common::parse(&format!("{parts}{called}\n{}", main(&calls)));
+        assert_eq!(verify::verify(&module), []);
+        find(&module, &options(Target::Gpu, 1 << 30)).len()
+    });
+    assert_eq!(found, [1, 0]);
+}
+
 /// XLA looks for an array of one value where a stack begins, and refuses a program that has something else there.
 #[test]
 fn a_stack_that_starts_from_anything_computed_stays() {

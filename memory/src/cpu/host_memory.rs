@@ -8,18 +8,14 @@
 
 // Tests: `memory/tests/devices.rs`.
 
-use hlo_ir::arena::SideTable;
+use hlo_ir::graph::Callers;
 use hlo_ir::host::{HOST_SPACE, HostMove};
 use hlo_ir::shape::{Layout, Shape, ShapeRef};
-use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, Instruction, InstructionId, Opcode};
-use smallvec::SmallVec;
+use hlo_ir::{AttrKey, AttrValue, Attribute, Instruction, InstructionId, Opcode};
 use smol_str::format_smolstr;
 
 use super::graph::Graph;
 use crate::hash::IndexSet;
-
-/// The instructions that run each computation.
-type Callers = SideTable<ComputationId, SmallVec<[InstructionId; 2]>>;
 
 /// An array, or an element of a tuple.
 type Place = (InstructionId, Option<usize>);

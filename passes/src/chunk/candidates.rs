@@ -3,11 +3,10 @@
 // Tests: `passes/tests/chunk_situations.rs`.
 
 use crate::hash::IndexSet;
-use hlo_ir::arena::SideTable;
+use hlo_ir::graph::Callers;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
-use smallvec::SmallVec;
 
 use super::cache_conflict::should_split;
 use super::region::{Region, Source, grow};
@@ -16,9 +15,6 @@ use super::sink::Sink;
 use super::sum::settle_sums;
 use crate::flow::{Frames, Value, has_rule, is_transparent};
 use crate::{Context, Finding, Grade, Outcome, Reason};
-
-/// Who calls each computation.
-type Callers = SideTable<ComputationId, SmallVec<[InstructionId; 2]>>;
 
 /// Scatters that share a loop.
 pub(super) struct Loop<'s> {

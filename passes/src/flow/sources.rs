@@ -6,11 +6,10 @@
 // Tests: `passes/tests/chunk_grades.rs`.
 
 use crate::hash::{IndexMap, IndexSet};
-use hlo_ir::arena::SideTable;
+use hlo_ir::graph::Callers;
 use hlo_ir::graph::{self, Users};
 use hlo_ir::literal::Literal;
 use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
-use smallvec::SmallVec;
 
 use super::{Frames, Value, adds_floats, keeps_product};
 use crate::bounds;
@@ -22,7 +21,7 @@ type MadeOf<'a> = dyn Fn(InstructionId) -> Option<Vec<InstructionId>> + 'a;
 #[derive(Debug)]
 pub(crate) struct Sources<'a> {
     module: &'a Module,
-    callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
+    callers: Callers,
 }
 
 impl<'a> Sources<'a> {

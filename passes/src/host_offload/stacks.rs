@@ -7,7 +7,7 @@ use hlo_memory::{Bytes, size};
 
 use super::{Offloaded, condition, moved};
 use crate::flow::{feeds_sum, is_rounded};
-use crate::loops::{self, Readers, Stacks};
+use crate::loops::{self, Reader, Readers, Stacks};
 use crate::{Condition, Context, Finding, Grade};
 
 /// One finding for each stack.
@@ -18,7 +18,8 @@ pub(super) fn find(context: &Context<'_>) -> Vec<Finding> {
 
 fn of_loop(context: &Context<'_>, id: InstructionId) -> Vec<Finding> {
     let module = context.module;
-    let Some(stacks) = Stacks::of(module, id).filter(|_| loops::is_taken_apart(module, id)) else { return Vec::new() };
+    let is_free = |_: &Stacks| loops::is_free(module, id) && is_seen_by_element(module, id);
+    let Some(stacks) = Stacks::of(module, id).filter(is_free) else { return Vec::new() };
     let readers = loops::readers(module, &stacks);
     (0..stacks.list.len()).filter_map(|at| of_stack(context, &stacks, &readers, at)).collect()
 }
@@ -27,7 +28,13 @@ fn of_stack(context: &Context<'_>, stacks: &Stacks, readers: &Readers, at: usize
     let module = context.module;
     let stack = &stacks.list[at];
     let bytes = size::array_size(&stack.array)?;
-    if bytes < context.options.min_saving.max(Bytes(1)) || !readers.only_read[at] {
+    let mut users = readers.list.iter().filter(|reader| reader.reads.iter().any(|read| read.stack == at));
+    let is_plain = |reader: &Reader| {
+        let is_sharded = |&id: &InstructionId| loops::is_sharded(module.instruction(id));
+        is_seen_by_element(module, reader.site) && !reader.state(module).iter().any(is_sharded)
+    };
+    let is_moved_by_rows = readers.only_read[at] && users.all(is_plain);
+    if bytes < context.options.min_saving.max(Bytes(1)) || !is_moved_by_rows {
         return None;
     }
     let Moved { patch, row } = rows_moved(module, stacks, readers, at)?;
@@ -88,6 +95,15 @@ fn add(module: &Module, patch: &mut Patch, value: InstructionId, kind: HostMove)
     let there = patch.add(module.instruction(value).parent, moved(module, value, value, kind));
     patch.set_origin(there, value);
     there
+}
+
+/// Whether body and condition of a loop take single elements of its state, and nothing sees the state as a whole.
+fn is_seen_by_element(module: &Module, site: InstructionId) -> bool {
+    let states = module.instruction(site).called_computations().flat_map(|callee| module.parameters(callee).clone());
+    states.into_iter().all(|state| {
+        let mut users = module.instructions_of(module.instruction(state).parent);
+        users.all(|(_, inst)| !inst.operands.contains(&state) || inst.opcode == Opcode::GetTupleElement)
+    })
 }
 
 /// Where a row is written in the body of a loop: an update, or the call of a function that does nothing else; with the number of the operand that is the row.

@@ -2,9 +2,9 @@
 
 use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
+use hlo_ir::graph::Callers;
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
 use hlo_memory::{Bytes, size};
-use smallvec::SmallVec;
 
 use super::body;
 use crate::objective::{MATTERS, NEGLIGIBLE};
@@ -124,7 +124,7 @@ fn places(module: &Module) -> SideTable<InstructionId, usize> {
 
 struct Search<'m> {
     module: &'m Module,
-    callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
+    callers: Callers,
     places: SideTable<InstructionId, usize>,
     /// What [`largest_inside`] found.
     inside: SideTable<ComputationId, Bytes>,

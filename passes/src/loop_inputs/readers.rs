@@ -1,9 +1,8 @@
 //! Who reads an element of a loop's state: slices in its body, and loops inside the body that it is handed to.
 
-use hlo_ir::arena::SideTable;
+use hlo_ir::graph::Callers;
 use hlo_ir::graph::Users;
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
-use smallvec::SmallVec;
 
 /// A `dynamic-slice` that takes `rows` rows of dimension `dim`.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +50,7 @@ impl Reader {
 pub(super) struct Loops<'a> {
     pub(super) module: &'a Module,
     pub(super) users: &'a Users,
-    pub(super) callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
+    pub(super) callers: Callers,
 }
 
 impl Loops<'_> {

@@ -27,7 +27,7 @@ mod region;
 mod set;
 
 use crate::hash::{IndexMap, IndexSet};
-use hlo_ir::arena::SideTable;
+use hlo_ir::graph::Callers;
 use hlo_ir::{ArrayShape, ComputationId, InstructionId, Module, Opcode, graph};
 use smallvec::SmallVec;
 
@@ -69,7 +69,7 @@ const ANYWHERE: FrameId = 0;
 #[derive(Debug)]
 pub struct Ranges<'m> {
     module: &'m Module,
-    callers: SideTable<ComputationId, SmallVec<[InstructionId; 2]>>,
+    callers: Callers,
     frames: IndexSet<Frame>,
     known: IndexMap<(FrameId, Value), Range>,
     steps_left: usize,

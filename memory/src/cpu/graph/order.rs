@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use hlo_ir::arena::{Id as _, SideTable};
+use hlo_ir::graph::Callers;
 use hlo_ir::{ComputationId, InstructionId};
 use smallvec::SmallVec;
 
@@ -175,8 +176,8 @@ impl Graph {
     }
 
     /// The instructions that call each computation, in list order of reachable computations.
-    pub(crate) fn callers(&self) -> SideTable<ComputationId, SmallVec<[InstructionId; 2]>> {
-        let mut table: SideTable<ComputationId, SmallVec<[InstructionId; 2]>> = SideTable::new(SmallVec::new());
+    pub(crate) fn callers(&self) -> Callers {
+        let mut table = Callers::new(SmallVec::new());
         for computation in self.computation_order() {
             for id in self.calling(computation) {
                 for callee in self.callees(id) {
