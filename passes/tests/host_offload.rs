@@ -85,13 +85,13 @@ fn a_state_that_is_seen_as_a_whole_keeps_its_stacks() {
 #[test]
 fn annotated_states_and_shared_bodies_stay() {
     let body = "condition=%region_1.4, body=%region_0.3";
-    let loops = LAYERS.matches(body).count();
-    assert_eq!(loops, 1);
     let annotated = format!(
         "{body}, sharding={{{{replicated}}, {{devices=[2,1]<=[2]}}, {{devices=[2,1,1]<=[2]}}, {{replicated}}}}"
     );
+    let reader = "condition=%region_3.8, body=%region_2.7";
+    let annotated_reader = annotated.replace(body, reader);
     let twice = "  %while.more = (s32[], f32[3,4]{1,0}, f32[5,3,4]{2,1,0}, f32[4,4]{1,0}) while(%while.9), condition=%region_1.4, body=%region_0.3\n  %while.10 = ";
-    for change in [(body, annotated.as_str()), ("  %while.10 = ", twice)] {
+    for change in [(body, annotated.as_str()), (reader, annotated_reader.as_str()), ("  %while.10 = ", twice)] {
         let module = common::replaced(LAYERS, &[change]);
         assert!(find(&module, &options(Target::Gpu, 1 << 30)).is_empty(), "{change:?}");
     }
