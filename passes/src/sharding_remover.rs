@@ -34,7 +34,7 @@ const ANNOTATION: &str = "\"Sharding\"";
 
 /// What helps where values may lie across devices.
 pub(crate) const PER_DEVICE: &str =
-    "what each device runs can be cut (`hlo_opt.jit`, or a dump from behind the partitioner)";
+    "what each device runs can be cut (`hlo_opt.jit`, or what `python -m hlo_opt.xla partition` writes)";
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import re
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -20,12 +19,9 @@ from typing import Any
 import jax
 
 from . import _native, mlir_functions
-from .xla import compiler, machines, roofline
+from .xla import compiler, machines, partition, roofline
 
-_PARTITIONER = "spmd-partitioning"
-_DUMPED = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_pass_re": f".*{_PARTITIONER}"}
-# A file that was written when the partitioner was done; compilers have words of their own before its name.
-_BEHIND = re.compile(rf"after_[^.]*{_PARTITIONER}\..*\.hlo\.pb$")
+_DUMPED = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_pass_re": f".*{partition.PARTITIONER}"}
 
 
 class PartitionUnavailable(Exception):
@@ -44,7 +40,7 @@ def partitioned(inner) -> Partitioned:
     """Compiles a lowered computation of JAX, and takes from the compiler what each device runs. Raises what compiling raises, and PartitionUnavailable."""
     with tempfile.TemporaryDirectory(prefix="hlo-opt-") as folder, _compiling_anew():
         executable = inner.compile({"xla_dump_to": folder, **_DUMPED})
-        found = [file for file in os.listdir(folder) if _BEHIND.search(file)]
+        found = [file for file in os.listdir(folder) if partition.BEHIND.search(file)]
         if len(found) != 1:
             raise PartitionUnavailable(f"the compiler dumped {len(found)} modules from behind its partitioner, where one was expected")
         with open(os.path.join(folder, found[0]), "rb") as file:

@@ -6,14 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental import topologies
 
 import hlo_opt
 from hlo_opt.xla import targets
 from programs import EAGER, anew, arguments, gradient, rewritten, same
 
 SHAPES = jax.ShapeDtypeStruct((128,) * 3, jnp.float32), jax.ShapeDtypeStruct((1 << 24, 3), jnp.int32)
-COMPILERS = {"tpu": ("libtpu", targets.tpu_device), "gpu": ("jax_cuda12_plugin", targets.gpu_device)}
+COMPILERS = {"tpu": ("libtpu", targets.tpu_devices), "gpu": ("jax_cuda12_plugin", targets.gpu_devices)}
 # Not installed by the tests: wheels of several GB that only those install who compile for the device.
 INSTALLED = [target for target, (package, _) in COMPILERS.items() if importlib.util.find_spec(package)]
 
@@ -101,7 +100,7 @@ def test_a_rewrite_that_does_not_fit_is_dropped(small_device):
 
 def placed(target, function, **given):
     """`function` under both jits for the device of a compiler that needs none."""
-    where = jax.sharding.SingleDeviceSharding(COMPILERS[target][1]())
+    where = jax.sharding.SingleDeviceSharding(COMPILERS[target][1]()[0])
     return [kind(function, in_shardings=where, out_shardings=where, **given) for kind in (hlo_opt.jit, jax.jit)]
 
 
@@ -132,9 +131,7 @@ def test_what_xla_tpu_refuses_is_rewritten_until_it_fits():
 
 @pytest.mark.skipif("tpu" not in INSTALLED, reason="needs XLA:TPU: pip install '.[tpu]'")
 def test_a_program_over_four_chips():
-    targets.tpu_device()
-    chips = topologies.get_topology_desc(platform="tpu", topology_name=targets.TPU_TOPOLOGY).devices
-    mesh = jax.sharding.Mesh(np.array(chips), ("d",))
+    mesh = jax.sharding.Mesh(np.array(targets.tpu_devices(4)), ("d",))
     local = jax.shard_map(lambda x, idx: jax.lax.psum(jax.grad(lambda x: jnp.sin(x[idx[:, 0], idx[:, 1], idx[:, 2]]).sum())(x), "d"),
                           mesh=mesh, in_specs=(jax.P(), jax.P("d")), out_specs=jax.P(), check_vma=False)
     shapes = [jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=jax.NamedSharding(mesh, spec))
@@ -147,13 +144,13 @@ def test_a_program_over_four_chips():
 def test_products_whose_tiles_need_a_device_are_compiled_without_triton(monkeypatch):
     asked = []
 
-    def compiled(text, device, options):
+    def compiled(text, devices, options):
         asked.append(options)
         if len(asked) == 1:
             raise RuntimeError("INTERNAL: Couldn't find output tile sizes that satisfy all constraints")
         return "executable"
 
-    monkeypatch.setattr(targets, "gpu_device", lambda: None)
+    monkeypatch.setitem(targets.DEVICES, "gpu", lambda count: None)
     monkeypatch.setattr(targets, "compiled", compiled)
     assert targets.executable("HloModule m", "gpu", {"memory_fitting_level": 3}) == "executable"
     assert asked[1] == {"memory_fitting_level": 3, "xla_gpu_enable_triton_gemm": False}

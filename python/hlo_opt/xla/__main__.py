@@ -5,6 +5,7 @@
     python -m hlo_opt.xla advise FILE                 flags of XLA that make the module smaller
     python -m hlo_opt.xla compare BEFORE AFTER        both on the same data, hard cases included
     python -m hlo_opt.xla dump SCRIPT [ARGUMENTS]     run a program and keep the modules that XLA compiled
+    python -m hlo_opt.xla partition FILE -o OUT       what each of several devices runs, as XLA divides the program
     python -m hlo_opt.xla hlo FILE                    StableHLO (text, bytecode, jax.export) as the HLO text that hlo-opt reads
     python -m hlo_opt.xla calibrate                   describe the machine in use for `hlo-opt --machine FILE`
 
@@ -27,7 +28,7 @@ def main(arguments=None):
         return calibrate(options)
     if options.command != "dump":  # a program of the user runs in the user's environment
         compiler.import_quietly()
-    return {"peak": peak, "time": time, "advise": advice, "compare": compare, "dump": dump_script, "roundtrip": roundtrip, "hlo": lowered}[options.command](options)
+    return {"peak": peak, "time": time, "advise": advice, "compare": compare, "dump": dump_script, "roundtrip": roundtrip, "partition": partitioned, "hlo": lowered}[options.command](options)
 
 
 def parser():
@@ -59,6 +60,10 @@ def parser():
     found = commands.add_parser("roundtrip", parents=[shared], help="do both texts parse to the same module?")
     found.add_argument("a")
     found.add_argument("b")
+    found = commands.add_parser("partition", parents=[shared], help="what each of several devices runs")
+    found.add_argument("file", metavar="FILE")
+    found.add_argument("-o", "--output", metavar="FILE", help="where it goes; standard output otherwise")
+    found.add_argument("--target", choices=("cpu", "tpu", "gpu"), default="cpu")
     found = commands.add_parser("hlo", parents=[shared], help="StableHLO as HLO text")
     found.add_argument("file", metavar="FILE")
     found = commands.add_parser("calibrate", help="describe the machine in use")
@@ -140,6 +145,15 @@ def roundtrip(options):
     if not say(options, found, words.roundtrip):
         return FAILED
     return EQUAL if found["equal"] else DIFFER
+
+
+def partitioned(options):
+    found = ask(options, "partition", file=options.file, target=options.target)
+    if "error" not in found and options.output:
+        with open(options.output, "w", encoding="utf-8") as out:
+            out.write(found.pop("text"))
+        found["output"] = options.output
+    return EQUAL if say(options, found, words.partitioned) else FAILED
 
 
 def lowered(options):

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 
+from . import annotations
 from . import donors
 from . import stretch
 from . import unknown
@@ -97,29 +98,38 @@ def set_options(compile_options, options):
 
 def compile_text(jax, text, partitions=1, options=None):
     """Compile a before-optimizations module; returns (executable, program shape, device)."""
-    from ..jax_internals import xla_client
     load_kernels(text)
     text = of_one_device(text)
     partitions = min(partitions, partitions_of(text))
     program = computation(parse(text))
-    mlir = donors.donated(stablehlo(program), program)
     devices = tuple(jax.devices()[:partitions])
-    given = xla_client.CompileOptions()
+    executable = devices[0].client.compile_and_load(lowered(program), *compile_options(text, devices, options))
+    return executable, program.program_shape(), devices[0]
+
+
+def compile_options(text, devices, options=None):
+    """What XLA's clients ask for beside a module: the devices, and options for the program of one or of all of them."""
+    from ..jax_internals import xla_client
+    given, partitions = xla_client.CompileOptions(), len(devices)
+    given.num_replicas, given.num_partitions = 1, partitions
     if partitions > 1:
+        refuse_custom_partitioning(text)
         build = given.executable_build_options
         build.num_partitions = partitions
         build.use_spmd_partitioning = True
         # Annotations of Shardy mean nothing to the older partitioner.
         build.use_shardy_partitioner = "xla.sdy" in text
-    given.num_replicas, given.num_partitions = 1, partitions
     set_options(given, options or {})
-    client = devices[0].client
-    executable = client.compile_and_load(mlir, xla_client.DeviceList(devices), given)
-    return executable, program.program_shape(), devices[0]
+    return xla_client.DeviceList(devices), given
+
+
+def lowered(program):
+    """The text of StableHLO that XLA's clients take, with all that the program says of donated arguments and of devices."""
+    return annotations.of_shardy(donors.donated(stablehlo(program), program))
 
 
 def stablehlo(program):
-    """The text of the module that XLA's clients take."""
+    """A program as StableHLO."""
     from jaxlib import _jax
     return stretch.stretched(unknown.spelled(_jax.mlir.xla_computation_to_mlir_module(program), program))
 
@@ -128,6 +138,11 @@ def partitions_of(text):
     header = text.split("\n", 1)[0]
     found = re.search(r"num_partitions=(\d+)", header)
     return int(found.group(1)) if found else 1
+
+
+def devices_of(text):
+    """How many devices XLA divides a program among: 1 where it is what one of them runs."""
+    return partitions_of(of_one_device(text))
 
 
 def of_one_device(text):
@@ -150,6 +165,14 @@ def refuse_collectives(text, name):
     """The program of one of several devices waits for the others."""
     if partitions_of(text) > 1 or COLLECTIVE.search(text):
         raise ValueError(f"{name} is partitioned: the referee runs modules of one device")
+
+
+def refuse_custom_partitioning(text):
+    """A Python function says how such a call is divided, and only the process that made it has the function."""
+    if 'custom_call_target="CustomSPMDPartitioning"' in text:
+        raise ValueError("only the process that traced the program can divide it among devices, since a Python function says how some call is "
+                         "divided (`CustomSPMDPartitioning`); there --xla_dump_to=DIR --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=spmd-partitioning "
+                         "writes what a device runs")
 
 
 def refuse_elided(text, name):

@@ -20,12 +20,12 @@ def peak(file, dump=None, target="cpu"):
     """The compiler's own byte counts of one module, from shapes: nothing of its size is allocated."""
     text = read(file)
     if target != "cpu":
-        return {"file": file, "target": target, **targets.byte_counts(text, target)}
+        return {"file": file, "target": target, "devices": xla.devices_of(text), **targets.byte_counts(text, target)}
     with tempfile.TemporaryDirectory() as dump_dir:
         partitions = xla.partitions_of(text)
         jax = xla.start(dump_dir, partitions)
         executable, _, _ = xla.compile_text(jax, text, partitions)
-        answer = {"file": file, **xla.byte_counts(executable, dump_dir)}
+        answer = {"file": file, "devices": xla.devices_of(text), **xla.byte_counts(executable, dump_dir)}
         if dump:
             answer["dump"] = keep_dump(dump_dir, file, dump)
         return answer

@@ -1,7 +1,7 @@
 """The referee's jobs as requests: a dictionary in, a dictionary out, each carried out in a child process with limits."""
 import json
 
-from . import accuracy, child, jobs, lower, trial
+from . import accuracy, child, jobs, lower, partition, trial
 
 TIME_LIMIT = 300.0
 # Runs on data are meant for small modules: without a limit a full-size one would drown the machine.
@@ -11,6 +11,7 @@ RUN_MEMORY = 24 << 30
 COMMANDS = {
     "peak": (jobs.peak, ("file",), ("dump", "target"), None),
     "time": (trial.time, ("file",), ("target", "machine"), None),
+    "partition": (partition.partition, ("file",), ("target",), None),
     "hlo": (lower.hlo, ("file",), (), None),
     "same": (jobs.same, ("before", "after"), ("cases", "seed"), RUN_MEMORY),
     "accuracy": (accuracy.accuracy, ("before", "after"), ("seed",), RUN_MEMORY),

@@ -3,9 +3,13 @@ import importlib.util
 import os
 import re
 
-# A slice of the smallest TPU v5e: what is compiled is the program of one chip. No chip is used, so another process may use the library.
-TPU_TOPOLOGY = "v5e:2x2x1"
-TPU_ENVIRONMENT = {"TPU_ACCELERATOR_TYPE": "v5litepod-4", "TPU_WORKER_HOSTNAMES": "localhost", "TPU_SKIP_MDS_QUERY": "1",
+import numpy as np
+
+from . import compiler
+
+# Slices of TPU v5e by their chips, as Google's documentation lists them. No chip is used, so another process may use the library.
+TPU_SLICES = {4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
+TPU_ENVIRONMENT = {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_SKIP_MDS_QUERY": "1",
                    "JAX_PLATFORMS": "cpu", "TPU_MIN_LOG_LEVEL": "3", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 # NVIDIA H100 SXM: the figures of its data sheet that XLA's cost models ask for.
@@ -42,20 +46,18 @@ def byte_counts(text, target):
 
 
 def executable(text, target, options=None):
-    """The compiled module, with options of XLA by name (`compiler_options` of jax.jit)."""
-    if target == "tpu":
-        device = tpu_device()
-    elif target == "gpu":
-        device = gpu_device()
-    else:
+    """The compiled module, with options of XLA by name (`compiler_options` of jax.jit). A program for several devices is divided, and each runs the executable."""
+    if target not in DEVICES:
         raise ValueError(f"unknown target {target!r}; known are cpu, tpu, gpu")
+    text = compiler.of_one_device(text)
+    devices = DEVICES[target](compiler.partitions_of(text))
     try:
         try:
-            return compiled(text, device, options)
+            return compiled(text, devices, options)
         except Exception as error:
             if NO_TILES not in str(error):
                 raise
-        return compiled(text, device, {**(options or {}), "xla_gpu_enable_triton_gemm": False})
+        return compiled(text, devices, {**(options or {}), "xla_gpu_enable_triton_gemm": False})
     except Exception as error:
         raise refusal(error, target) from error
 
@@ -100,29 +102,37 @@ def need(package, extra, target):
                       f"(from a clone: pip install '.[{extra}]'); no {target.upper()} is needed")
 
 
-def tpu_device():
+def tpu_devices(count=1):
+    """The first chips of the smallest slice that has so many."""
     need("libtpu", "tpu", "tpu")
+    chips = next((chips for chips in TPU_SLICES if chips >= count), None)
+    if chips is None:
+        raise ValueError(f"a program of {count} devices: no slice of TPU v5e has so many")
     os.environ.update(TPU_ENVIRONMENT)
+    os.environ["TPU_ACCELERATOR_TYPE"] = f"v5litepod-{chips}"
     from jax.experimental import topologies
-    return topologies.get_topology_desc(platform="tpu", topology_name=TPU_TOPOLOGY).devices[0]
+    return tuple(topologies.get_topology_desc(platform="tpu", topology_name=f"v5e:{TPU_SLICES[chips]}").devices[:count])
 
 
-def gpu_device():
+def gpu_devices(count=1):
+    """GPUs of one host."""
     need("jax_cuda12_plugin", "gpu", "gpu")
     # Autotuning would run kernels, for which there is no device.
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_autotune_level=0"
     from jax.experimental import topologies
-    return topologies.get_topology_desc(platform="cuda", topology_name="", topology="1x1x1", target_config=H100).devices[0]
+    return tuple(topologies.get_topology_desc(platform="cuda", topology_name="", topology=f"1x1x{count}", target_config=H100).devices)
 
 
-def compiled(text, device, options=None):
+DEVICES = {"tpu": tpu_devices, "gpu": gpu_devices}
+
+
+def compiled(text, devices, options=None):
+    """The executable of a module for some devices, of one or of all of which it is the program."""
     from ..jax_internals import ir, mlir, xla_client
-
-    from . import compiler, donors
-    program = compiler.computation(compiler.parse(compiler.of_one_device(text)))
-    module = donors.donated(compiler.stablehlo(program), program)
-    given = xla_client.CompileOptions()
-    given.num_replicas = given.num_partitions = 1
-    compiler.set_options(given, options or {})
+    program = compiler.computation(compiler.parse(text))
+    asked, given = compiler.compile_options(text, devices, options)
+    if len(devices) > 1:
+        placed = xla_client.DeviceAssignment.create(np.arange(len(devices)).reshape(1, -1))
+        given.device_assignment = given.executable_build_options.device_assignment = placed
     with mlir.make_ir_context():
-        return device.client.compile(ir.Module.parse(module), xla_client.DeviceList((device,)), given)
+        return devices[0].client.compile(ir.Module.parse(compiler.lowered(program)), asked, given)

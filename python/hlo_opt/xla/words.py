@@ -11,9 +11,16 @@ def size(count):
 
 def peak(found):
     floor = found["argument_bytes"] + found["output_bytes"] - found["alias_bytes"]
-    return (f"{found['file']}: {size(found['total_bytes'])} ({found['total_bytes']} B) on {COMPILERS[found.get('target', 'cpu')]}: "
+    each = f" for each of {found['devices']} devices" if found["devices"] > 1 else ""
+    return (f"{found['file']}: {size(found['total_bytes'])} ({found['total_bytes']} B){each} on {COMPILERS[found.get('target', 'cpu')]}: "
             f"arguments {size(found['argument_bytes'])}, results {size(found['output_bytes'])}, donated {size(found['alias_bytes'])}, "
             f"temporaries {size(found['temp_bytes'])}; floor {size(floor)}")
+
+
+def partitioned(found):
+    if "text" in found:
+        return found["text"].rstrip("\n")
+    return f"{found['output']}: what each of {found['devices']} devices runs of {found['file']}"
 
 
 def comparison(found):

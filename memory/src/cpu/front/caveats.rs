@@ -73,8 +73,8 @@ pub(crate) fn doubts(module: &Module, partitioned: bool) -> Doubts {
         // A device needs less than the whole, and how much less is not known.
         (found.slack, found.of_all_devices) = (Bytes(u64::MAX), true);
         found.caveats.push(format!(
-            "the module is partitioned over {devices} devices in a way that is not modelled: figures are for the whole program; XLA writes what a device \
-             runs with --xla_dump_to=DIR --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=spmd-partitioning"
+            "the module is partitioned over {devices} devices in a way that is not modelled: figures are for the whole program; what a device runs is \
+             written by `python -m hlo_opt.xla partition`, and by XLA with --xla_dump_to=DIR --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=spmd-partitioning"
         ));
     } else if module.is_annotated() {
         found.caveats.push(
