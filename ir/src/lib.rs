@@ -141,6 +141,7 @@ pub mod opcode;
 pub mod per_device;
 pub mod proto;
 pub mod replica_groups;
+pub mod row_major;
 pub mod shape;
 pub mod text;
 mod user_lines;

@@ -22,6 +22,7 @@ pub mod header;
 pub mod host_offload;
 pub mod inline_calls;
 mod kernel_functions;
+pub mod layout_constraints;
 pub mod loop_checkpoints;
 pub mod loop_inputs;
 pub mod loop_residuals;
@@ -108,6 +109,8 @@ fn registry() -> Vec<Box<dyn Pass>> {
         Box::new(materialize_gathers::MaterializeGathers),
         // Blocks that are still read at several places behind all of these.
         Box::new(materialize_slices::MaterializeSlices),
+        // Last: rows of all loops that the others made.
+        Box::new(layout_constraints::LayoutConstraints),
     ]
 }
 

@@ -26,6 +26,7 @@ mod host_offload;
 mod inline_calls;
 mod interpreter;
 mod layers;
+mod layout_constraints;
 mod legal;
 mod loop_checkpoints;
 mod loop_inputs;

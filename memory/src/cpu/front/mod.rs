@@ -47,6 +47,7 @@ use crate::Target;
 use crate::cpu::graph::Graph;
 use crate::cpu::host_memory::drop_moves;
 use crate::cpu::{dce, tuples};
+use hlo_ir::{Opcode, row_major};
 
 /// Rounds after which a pipeline stops even if it still changes something.
 const MOST_ROUNDS: usize = 25;
@@ -71,6 +72,7 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     if cpu {
         drop_moves(graph);
     }
+    drop_layouts(graph);
     let mut cx = Cx::new(graph);
     calls::flatten(&mut cx);
     untuple::run(&mut cx);
@@ -131,6 +133,19 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     }
     tuples::run(&mut cx);
     calls::flatten(&mut cx);
+}
+
+/// Takes calls away that fix the layout which this model gives every value.
+fn drop_layouts(graph: &mut Graph) {
+    if !graph.has_seen(Opcode::CustomCall) {
+        return;
+    }
+    let computations = graph.computation_order();
+    let ids = computations.iter().flat_map(|&computation| graph.list(computation));
+    for id in ids.filter(|&id| row_major::is_fixed(graph.inst(id))).collect::<Vec<_>>() {
+        let operand = graph.operand(id, 0);
+        graph.replace(id, operand);
+    }
 }
 
 /// A pass of a pipeline: whether it changed anything.
