@@ -51,6 +51,9 @@ impl Pass for LayoutConstraints {
     fn may_cost_time(&self) -> bool {
         false
     }
+    fn is_unseen(&self) -> bool {
+        true
+    }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;
         let is_meant = context.options.target == Target::Gpu && !module.is_scheduled() && !context.is_partitioned();

@@ -188,7 +188,7 @@ pub fn run_observed(
 }
 
 /// Makes on `module` what an earlier run with the same passes and options made on the same module, but for another [limit](Options::bisect_limit) on rewrites;
-/// nothing is searched for, and nothing is said of what other options would give.
+/// nothing is searched for, and nothing is said of what other options would give. What only a compiler sees ([`Pass::is_unseen`]) is made behind what is left of the rewrites.
 pub fn run_again(
     module: &mut Module,
     passes: &[Box<dyn Pass>],

@@ -348,6 +348,10 @@ pub trait Pass {
     fn makes_blocks(&self) -> bool {
         false
     }
+    /// Whether its changes, of kind [`PassKind::Speed`], save what the model does not see: where a compiler judges fewer rewrites, they are made for those again.
+    fn is_unseen(&self) -> bool {
+        false
+    }
     /// The part of the peak that changes of kind [`PassKind::Speed`] may take, as a divisor; `None` where they may take nothing.
     fn share_of_peak(&self) -> Option<u64> {
         None

@@ -7,7 +7,7 @@ use hlo_ir::graph::Users;
 use hlo_ir::{Module, Opcode, row_major, text, verify};
 use hlo_memory::{Bytes, ModelEstimator, Target, estimate};
 use hlo_passes::layout_constraints::LayoutConstraints;
-use hlo_passes::manager::{default_pipeline, run};
+use hlo_passes::manager::{default_pipeline, run, run_again};
 use hlo_passes::{Context, Finding, Grade, Options, Outcome, Pass, PassKind};
 
 /// What one of four devices runs: sixteen layers, each with its part of the weights, which lie with the layers in the second dimension.
@@ -66,6 +66,24 @@ fn other_compilers_and_programs_without_exchange_are_left_alone() {
         "all-gather(%part), channel_id=1, replica_groups={{0,1,2,3}}, dimensions={1}, use_global_device_ids=true";
     let alone = replaced(LAYERS, &[(gather, "concatenate(%part, %part, %part, %part), dimensions={1}")]);
     assert!(find(&alone, Target::Gpu).is_empty());
+}
+
+#[test]
+fn a_judge_who_takes_rewrites_away_keeps_it() {
+    let options = Options { target: Target::Gpu, ..Options::default() };
+    let (pipeline, model) = (default_pipeline(), ModelEstimator { target: Target::Gpu });
+    let full = run(&mut common::parse(LAYERS), &pipeline, &options, &model).unwrap();
+    let kept = |limit: usize| {
+        let (mut module, options) = (common::parse(LAYERS), Options { bisect_limit: Some(limit), ..options.clone() });
+        run_again(&mut module, &pipeline, &options, &model, &full.recording).unwrap();
+        fixed(&module)
+    };
+    assert_eq!([kept(full.rewrites.len()), kept(full.rewrites.len() - 1), kept(0)], [1, 1, 0]);
+    // The user's own limit counts it.
+    let options = Options { bisect_limit: Some(full.rewrites.len() - 1), ..options };
+    let mut module = common::parse(LAYERS);
+    run(&mut module, &pipeline, &options, &model).unwrap();
+    assert_eq!(fixed(&module), 0);
 }
 
 #[test]

@@ -214,12 +214,12 @@ impl<'a> Search<'a> {
         self.search()?;
         self.settle_speed()?;
         self.recording = self.recorded();
+        self.obey_limit()?;
         self.end_and_say(collect)
     }
 
-    /// Obeys the user's limit, and says what is to be said of the end.
+    /// Says what is to be said of the end.
     fn end_and_say(&mut self, collect: Collect) -> Result<Vec<Remark>, RunError> {
-        self.obey_limit()?;
         self.said_without_speed(|search| {
             search.end()?;
             Ok(collect(search))

@@ -71,6 +71,8 @@ impl Search<'_> {
         let start = self.checkpoint();
         let said = self.restore_end(&start, recording).and_then(|()| {
             self.recording = recording.clone();
+            self.obey_limit()?;
+            self.help_the_rest()?;
             self.end_and_say(collect)
         });
         let remarks = self.or_nothing(said)?;

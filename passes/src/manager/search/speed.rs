@@ -42,6 +42,20 @@ impl Search<'_> {
         Ok(false)
     }
 
+    /// Where a limit took rewrites away, and with them the changes behind all of them: those again that only a compiler sees, which is to judge what is left.
+    pub(super) fn help_the_rest(&mut self) -> Result<(), RunError> {
+        if self.left_out.is_empty() || self.steps.is_empty() {
+            return Ok(());
+        }
+        self.stage = Stage::Settled;
+        for pass in 0..self.passes.len() {
+            if self.passes[pass].is_unseen() {
+                self.speed_up_by(pass)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The changes of one pass, at most one of each grade; what keeps every bit comes first. Whether the search went on behind one.
     fn speed_up_by(&mut self, pass: usize) -> Result<bool, RunError> {
         let mut found = self.ask(|index, _| index == pass);
