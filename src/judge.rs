@@ -183,15 +183,17 @@ impl Forms<'_> {
         let (full, all) = (first.clone(), first.report.rewrites.len());
         let promised = first.report.after.total_with_scratch().get() as f64;
         let original = self.charge(&self.before, &first.report.before);
-        let as_bytes = |charge: Option<Bytes>| charge.or(original).unwrap_or(Bytes(u64::MAX));
         self.attempt(first, Bounds { limit: self.request.options.bisect_limit, budget: None })?;
-        let (mut low, mut high, mut least) = (0, all, as_bytes(original));
+        let (mut low, mut high, mut least) = (0, all, original.unwrap_or(Bytes(u64::MAX)));
         while high - low > 1 && self.best.as_ref().is_none_or(|best| best.charge.get() as f64 > TRUST * promised) {
             let middle = usize::midpoint(low, high);
             let bounds = Bounds { limit: Some(middle), budget: None };
             let form = api::with_limit(&full, self.request.pipeline, &self.options(bounds))?;
-            let charge = as_bytes(self.attempt(form, bounds)?);
-            if charge < least { (low, least) = (middle, charge) } else { high = middle }
+            // A form that takes as much as the best, neither slower nor larger, has nothing bad in it either: what helps may come behind.
+            match self.attempt(form, bounds)? {
+                Some(charge) if charge <= least => (low, least) = (middle, charge),
+                _ => high = middle,
+            }
         }
         Ok(())
     }

@@ -101,6 +101,22 @@ fn fewer_rewrites_stay_where_the_last_ones_are_bad() {
 }
 
 #[test]
+fn what_helps_may_come_behind_what_changes_nothing() {
+    // The form with all three is bad, the one with the first as large as the original.
+    let mut original = Bytes(0);
+    let kept = judged(&Options::default(), None, |asked, figures| {
+        let total = match asked {
+            1 => Bytes(150 * MIB),
+            2 => original,
+            _ => figures.total,
+        };
+        original = if asked == 0 { total } else { original };
+        Answer::Compiled(Figures { total, ..figures })
+    });
+    assert_eq!((verdict(&kept).bounds.limit, kept.report.rewrites.len()), (Some(2), 2), "{:?}", verdict(&kept));
+}
+
+#[test]
 fn fewer_rewrites_are_looked_at_where_the_compiler_needs_more_than_was_promised() {
     let kept = judged(&Options::default(), None, |asked, figures| {
         // Less than the 72 MiB of the original, and more than the 48 that the model promised.
