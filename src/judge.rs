@@ -189,9 +189,11 @@ impl Forms<'_> {
             let middle = usize::midpoint(low, high);
             let bounds = Bounds { limit: Some(middle), budget: None };
             let form = api::with_limit(&full, self.request.pipeline, &self.options(bounds))?;
-            // A form that takes as much as the best, neither slower nor larger, has nothing bad in it either: what helps may come behind.
+            // A form that takes about as much as the best has nothing bad in it: what helps may come behind.
             match self.attempt(form, bounds)? {
-                Some(charge) if charge <= least => (low, least) = (middle, charge),
+                Some(charge) if charge.get() as f64 <= TRUST * least.get() as f64 => {
+                    (low, least) = (middle, least.min(charge));
+                }
                 _ => high = middle,
             }
         }
