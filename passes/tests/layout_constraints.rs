@@ -66,6 +66,9 @@ fn other_compilers_and_programs_without_exchange_are_left_alone() {
         "all-gather(%part), channel_id=1, replica_groups={{0,1,2,3}}, dimensions={1}, use_global_device_ids=true";
     let alone = replaced(LAYERS, &[(gather, "concatenate(%part, %part, %part, %part), dimensions={1}")]);
     assert!(find(&alone, Target::Gpu).is_empty());
+    for header in ["HloModule layers, num_partitions=4", "HloModule layers, is_scheduled=true"] {
+        assert!(find(&replaced(LAYERS, &[("HloModule layers", header)]), Target::Gpu).is_empty(), "{header}");
+    }
 }
 
 #[test]
