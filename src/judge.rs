@@ -13,7 +13,7 @@ use hlo_passes::Options;
 use crate::answer::{Answer, Attempt, Bounds, Figures, Verdict};
 use crate::{Failure, Optimized, Pipeline, api};
 
-/// A compiler that needs this much more than the model promised met a rewrite it does not like: the bad one is looked for.
+/// A compiler that needs this much more than the model promised, or than with fewer rewrites, met a rewrite it does not like: the bad one is looked for.
 const TRUST: f64 = 1.05;
 
 /// Searches for one budget. Each aims at the error of the one before, which halves it or better, so that the fourth is within a sixteenth of the first's.

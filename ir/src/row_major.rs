@@ -1,5 +1,5 @@
-//! Custom calls that fix the layout of a value (`LayoutConstraint`), as `jax.experimental.layout.with_layout_constraint` lowers them: those that ask for the order in which
-//! dimensions are written, the last one next to each other.
+//! Custom calls that constrain the layout of a value (`LayoutConstraint`), as `jax.experimental.layout.with_layout_constraint` lowers them: those that ask for the row-major one,
+//! in which the last dimension is the minor-most.
 //!
 //! Source: `LayoutAssignment` (xla/service/layout_assignment.cc), which takes such calls away and copies the value where it would have another layout.
 
@@ -15,8 +15,8 @@ use crate::shape::{ArrayShape, Layout, Shape};
 
 const TARGET: &str = "\"LayoutConstraint\"";
 
-/// The instruction that gives the operand, of this shape, the layout in which dimensions are written.
-pub fn fixed(operand: InstructionId, shape: &ArrayShape) -> Instruction {
+/// The instruction that constrains its operand, of this shape, to the row-major layout.
+pub fn constraint(operand: InstructionId, shape: &ArrayShape) -> Instruction {
     let array = ArrayShape { layout: Some(Layout::descending(shape.rank())), ..shape.clone() };
     let shape = Shape::Array(array);
     let constraints = AttrValue::Raw(format_smolstr!("{{{shape}}}"));
@@ -26,8 +26,8 @@ pub fn fixed(operand: InstructionId, shape: &ArrayShape) -> Instruction {
     inst
 }
 
-/// Whether an instruction does nothing but fix that layout.
-pub fn is_fixed(inst: &Instruction) -> bool {
+/// Whether an instruction does nothing but constrain its operand to that layout.
+pub fn is_constraint(inst: &Instruction) -> bool {
     let is_row_major =
         |array: &ArrayShape| array.layout.as_ref().is_none_or(|layout| *layout == Layout::descending(array.rank()));
     inst.opcode == Opcode::CustomCall

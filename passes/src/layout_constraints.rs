@@ -1,26 +1,27 @@
-//! Reads rows of large arrays as they lie in memory, where XLA:GPU would turn the whole arrays first.
+//! Constrains rows that loops read to the row-major layout, where XLA:GPU would copy whole arrays to another one.
 //!
-//! Waste: XLA:GPU gathers and scatters between devices along the dimension that changes slowest in memory, and gives what leads there an order to suit. The order goes on from a
-//! row to the array that a loop takes it from: XLA copies all of it in front of the loop, as if only this order would do. The weights of sixteen layers, or what they save for
-//! their gradients, then stand in memory twice.
+//! Waste: XLA:GPU gives the operands and results of collectives a layout in which the gathered or scattered dimension is the major-most one. Layout assignment propagates it from a
+//! row to the array that a loop slices it from, and copies all of that array to the new layout in front of the loop. The weights of all layers, or what they save for their
+//! gradients, then stand in memory twice.
 //!
 //! ```text
 //! loop (.., %w):                                         loop (.., %w):
-//!   %row = f32[1,N,M] dynamic-slice(%w, %t, 0, 0)   =>     %lies = f32[1,N,M] dynamic-slice(%w, %t, 0, 0)
-//!   %all = f32[1,8N,M] all-gather(convert(%row))           %row = f32[1,N,M]{2,1,0} custom-call(%lies), custom_call_target="LayoutConstraint"
-//!                                                          %all = f32[1,8N,M] all-gather(convert(%row))
+//!   %row = f32[1,N,M] dynamic-slice(%w, %t, 0, 0)   =>     %slice = f32[1,N,M] dynamic-slice(%w, %t, 0, 0)
+//!   %all = f32[1,N,8M] all-gather(%row)                    %row = f32[1,N,M]{2,1,0} custom-call(%slice), custom_call_target="LayoutConstraint"
+//!                                                          %all = f32[1,N,8M] all-gather(%row)
 //! ```
 //!
-//! XLA takes the call away when it has given every value an order, and turns rows where a kernel reads them. The model of XLA:GPU does not choose orders: it takes every array
-//! to lie as the program writes it, and sees nothing of this change. So this pass is asked behind all others, when something was rewritten, as passes for speed are.
+//! Layout assignment takes the call away and copies a row at a time where a kernel wants another layout. The model of XLA:GPU assigns no layouts: it takes every array to be
+//! row-major, and sees nothing of this change. So this pass is asked behind all others, when something was rewritten, as passes for speed are.
 //!
-//! Sound because the call changes no value. Grade: hlo-exact, since kernels that read another order may add in another one.
+//! Sound because the call changes no value. Grade: hlo-exact, since kernels that read another layout may add in another order.
 //!
 //! Stays away from
 //!
 //! - other targets than GPU, scheduled modules, and programs that are yet to be divided among devices;
-//! - programs in which devices exchange nothing: no copy of this kind was found in any;
-//! - arrays of less than a hundredth of all memory.
+//! - programs without collectives: no copy of this kind was found in any;
+//! - arrays of less than a hundredth of all memory;
+//! - what stands in fusions and in the functions of reductions.
 //!
 //! Source: `GpuLayoutAssignment::AddBackendConstraints` (xla/service/gpu/transforms/layout_assignment.cc), `LayoutAssignment` (xla/service/layout_assignment.cc).
 
@@ -42,7 +43,7 @@ impl Pass for LayoutConstraints {
         "layout-constraints"
     }
     fn summary(&self) -> &'static str {
-        "read rows of large arrays as they lie in memory"
+        "constrain rows that loops read to the row-major layout"
     }
     crate::explanation!("layout_constraints.rs");
     fn kind(&self) -> PassKind {
@@ -78,9 +79,11 @@ fn rows(context: &Context<'_>, least: Bytes) -> Vec<InstructionId> {
         let mut users = context.users.get(id).iter();
         inst.opcode == Opcode::DynamicSlice
             && is_large(inst.operands[0])
-            && !users.any(|&user| row_major::is_fixed(module.instruction(user)))
+            && !users.any(|&user| row_major::is_constraint(module.instruction(user)))
     };
-    module.live_instructions().filter(|&(id, inst)| is_read(id, inst)).map(|(id, _)| id).collect()
+    let run = crate::roll::running(module);
+    let instructions = run.into_iter().flat_map(|computation| module.instructions_of(computation));
+    instructions.filter(|&(id, inst)| is_read(id, inst)).map(|(id, _)| id).collect()
 }
 
 fn finding(context: &Context<'_>, rows: &[InstructionId]) -> Option<Finding> {
@@ -88,15 +91,18 @@ fn finding(context: &Context<'_>, rows: &[InstructionId]) -> Option<Finding> {
     let mut patch = Patch::new(module);
     for &row in rows {
         let inst = module.instruction(row);
-        let fixed = patch.add(inst.parent, row_major::fixed(row, inst.array()?));
-        patch.set_origin(fixed, row);
-        patch.replace(row, fixed);
+        let constrained = patch.add(inst.parent, row_major::constraint(row, inst.array()?));
+        patch.set_origin(constrained, row);
+        patch.replace(row, constrained);
     }
     let note = match rows {
-        [_] => "a row is read as it lies, so that no array is turned for it".to_owned(),
-        rows => format!("{} rows are read as they lie, so that no array is turned for them", rows.len()),
+        [_] => "a row is read in the row-major layout, so that its array is not copied to another one".to_owned(),
+        rows => format!(
+            "{} rows are read in the row-major layout, so that their arrays are not copied to another one",
+            rows.len()
+        ),
     };
-    let text = "a call that fixes the order in memory changes no value".to_owned();
+    let text = "a layout constraint changes no value".to_owned();
     let conditions = vec![Condition { text, discharged_by: "structure" }];
     let outcome = Outcome::Rewrite { patch, note, conditions };
     Some(Finding { instruction: *rows.first()?, grade: Grade::HloExact, wasted: Bytes::ZERO, outcome })

@@ -31,18 +31,18 @@ fn rewritten(source: &str) -> Module {
     module
 }
 
-fn fixed(module: &Module) -> usize {
-    module.live_instructions().filter(|(_, inst)| row_major::is_fixed(inst)).count()
+fn constraints(module: &Module) -> usize {
+    module.live_instructions().filter(|(_, inst)| row_major::is_constraint(inst)).count()
 }
 
 #[test]
-fn rows_are_read_as_they_lie_and_nothing_reads_them_otherwise() {
+fn rows_are_constrained_and_nothing_reads_them_otherwise() {
     for source in [LAYERS, CALLED] {
         let module = rewritten(source);
-        assert_eq!(fixed(&module), 1, "{}", text::print(&module));
+        assert_eq!(constraints(&module), 1, "{}", text::print(&module));
         let is_row = |id| module.instruction(id).opcode == Opcode::DynamicSlice;
         let mut readers = module.live_instructions().filter(|(_, inst)| inst.operands.iter().any(|&id| is_row(id)));
-        assert!(readers.all(|(_, inst)| row_major::is_fixed(inst)), "{}", text::print(&module));
+        assert!(readers.all(|(_, inst)| row_major::is_constraint(inst)), "{}", text::print(&module));
         assert!(find(&module, Target::Gpu).is_empty(), "it is done");
     }
 }
@@ -53,9 +53,9 @@ fn the_model_sees_nothing_of_it() {
         let totals = [common::parse(LAYERS), rewritten(LAYERS)].map(|module| estimate(&module, target).unwrap().total);
         assert_eq!(totals[0], totals[1], "{target:?}");
     }
-    // Another order is one that the model would have to know.
-    let turned = text::print(&rewritten(LAYERS)).replace("{2,1,0} custom-call(", "{0,1,2} custom-call(");
-    assert_eq!(fixed(&common::parse(&turned)), 0);
+    // Another layout is one that the model would have to know.
+    let other = text::print(&rewritten(LAYERS)).replace("{2,1,0} custom-call(", "{0,1,2} custom-call(");
+    assert_eq!(constraints(&common::parse(&other)), 0);
 }
 
 #[test]
@@ -69,6 +69,9 @@ fn other_compilers_and_programs_without_exchange_are_left_alone() {
     for header in ["HloModule layers, num_partitions=4", "HloModule layers, is_scheduled=true"] {
         assert!(find(&replaced(LAYERS, &[("HloModule layers", header)]), Target::Gpu).is_empty(), "{header}");
     }
+    // A fusion is a kernel already.
+    let fused = replaced(CALLED, &[("call(%w, %t), to_apply=%taken", "fusion(%w, %t), kind=kLoop, calls=%taken")]);
+    assert!(find(&fused, Target::Gpu).is_empty());
 }
 
 #[test]
@@ -79,14 +82,14 @@ fn a_judge_who_takes_rewrites_away_keeps_it() {
     let kept = |limit: usize| {
         let (mut module, options) = (common::parse(LAYERS), Options { bisect_limit: Some(limit), ..options.clone() });
         run_again(&mut module, &pipeline, &options, &model, &full.recording).unwrap();
-        fixed(&module)
+        constraints(&module)
     };
     assert_eq!([kept(full.rewrites.len()), kept(full.rewrites.len() - 1), kept(0)], [1, 1, 0]);
     // The user's own limit counts it.
     let options = Options { bisect_limit: Some(full.rewrites.len() - 1), ..options };
     let mut module = common::parse(LAYERS);
     run(&mut module, &pipeline, &options, &model).unwrap();
-    assert_eq!(fixed(&module), 0);
+    assert_eq!(constraints(&module), 0);
 }
 
 #[test]
@@ -103,7 +106,7 @@ fn it_comes_behind_a_rewrite_and_never_alone() {
     let rewrites = |mut module: Module| {
         let model = ModelEstimator { target: Target::Gpu };
         let report = run(&mut module, &default_pipeline(), &options, &model).unwrap();
-        (report.rewrites.iter().map(|rewrite| (rewrite.pass, rewrite.kind)).collect::<Vec<_>>(), fixed(&module))
+        (report.rewrites.iter().map(|rewrite| (rewrite.pass, rewrite.kind)).collect::<Vec<_>>(), constraints(&module))
     };
     let (made, rows) = rewrites(common::parse(LAYERS));
     assert_eq!(made.last(), Some(&("layout-constraints", PassKind::Speed)), "{made:?}");

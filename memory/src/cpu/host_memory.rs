@@ -49,17 +49,6 @@ pub(crate) fn run(graph: &mut Graph) {
     }
 }
 
-/// Takes annotations away where device and host have one memory, on CPU.
-pub(crate) fn drop_moves(graph: &mut Graph) {
-    if !graph.has_seen(Opcode::CustomCall) {
-        return;
-    }
-    for id in [HostMove::ToHost, HostMove::ToDevice].into_iter().flat_map(|kind| all(graph, kind)).collect::<Vec<_>>() {
-        let operand = graph.operand(id, 0);
-        graph.replace(id, operand);
-    }
-}
-
 /// The annotations of one kind.
 fn all(graph: &Graph, kind: HostMove) -> Vec<InstructionId> {
     let computations = graph.computation_order();

@@ -145,15 +145,15 @@ def devices_of(text):
     return partitions_of(of_one_device(text))
 
 
-def of_one_device(text):
+def of_one_device(text, is_certain=False):
     """What each of several devices runs (a module from behind the partitioner), as the program of one, which takes the same memory; any other module as it is.
-    The referee, which runs from sources without the native half, has only modules that are yet to be divided."""
+    Where it `is_certain` that a module is from there, it need not show. The referee, which runs from sources without the native half, has only modules that are yet to be divided."""
     if partitions_of(text) == 1 or importlib.util.find_spec("hlo_opt._native") is None:
         return text
     from ..jax_internals import xla_client
 
     from .. import _native
-    alone = _native.one_device(text.encode())
+    alone = _native.one_device(text.encode(), is_certain=is_certain)
     if alone is None:
         return text
     options = hlo().HloPrintOptions()

@@ -32,8 +32,10 @@ def of_a_device(text):
     program of one device, which it is."""
     if compiler.devices_of(text) == 1:
         return text
-    header, rest = text.split("\n", 1)
-    return re.sub(r", num_partitions=\d+", "", header) + "\n" + rest
+    alone = compiler.of_one_device(text, is_certain=True)
+    if compiler.partitions_of(alone) > 1:
+        raise ValueError("the compiler divided the program, but it is not known which devices some collective is for")
+    return alone
 
 
 def compiled(text, target, devices, options):

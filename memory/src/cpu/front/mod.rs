@@ -45,9 +45,9 @@ pub(crate) use loops::hoist_invariants;
 
 use crate::Target;
 use crate::cpu::graph::Graph;
-use crate::cpu::host_memory::drop_moves;
 use crate::cpu::{dce, tuples};
-use hlo_ir::{Opcode, row_major};
+use hlo_ir::host::HostMove;
+use hlo_ir::{Instruction, Opcode, row_major};
 
 /// Rounds after which a pipeline stops even if it still changes something.
 const MOST_ROUNDS: usize = 25;
@@ -69,10 +69,8 @@ pub(crate) fn simplify(graph: &mut Graph) {
 /// The same without what only a CPU needs: it has no arithmetic on halves.
 pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     let cpu = target == Target::Cpu;
-    if cpu {
-        drop_moves(graph);
-    }
-    drop_layouts(graph);
+    // Device and host have one memory on CPU, and this model gives every value the layout that such calls fix.
+    drop_annotations(graph, |inst| cpu && HostMove::of(inst).is_some() || row_major::is_constraint(inst));
     let mut cx = Cx::new(graph);
     calls::flatten(&mut cx);
     untuple::run(&mut cx);
@@ -135,14 +133,14 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     calls::flatten(&mut cx);
 }
 
-/// Takes calls away that fix the layout which this model gives every value.
-fn drop_layouts(graph: &mut Graph) {
+/// Takes calls away that change no value and nothing else that is modelled.
+fn drop_annotations(graph: &mut Graph, is_one: impl Fn(&Instruction) -> bool) {
     if !graph.has_seen(Opcode::CustomCall) {
         return;
     }
     let computations = graph.computation_order();
     let ids = computations.iter().flat_map(|&computation| graph.list(computation));
-    for id in ids.filter(|&id| row_major::is_fixed(graph.inst(id))).collect::<Vec<_>>() {
+    for id in ids.filter(|&id| is_one(graph.inst(id))).collect::<Vec<_>>() {
         let operand = graph.operand(id, 0);
         graph.replace(id, operand);
     }

@@ -72,7 +72,7 @@ impl Search<'_> {
         let said = self.restore_end(&start, recording).and_then(|()| {
             self.recording = recording.clone();
             self.obey_limit()?;
-            self.help_the_rest()?;
+            self.make_unseen_changes()?;
             self.end_and_say(collect)
         });
         let remarks = self.or_nothing(said)?;

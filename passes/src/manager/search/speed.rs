@@ -42,8 +42,8 @@ impl Search<'_> {
         Ok(false)
     }
 
-    /// Where a limit took rewrites away, and with them the changes behind all of them: those again that only a compiler sees, which is to judge what is left.
-    pub(super) fn help_the_rest(&mut self) -> Result<(), RunError> {
+    /// Where a limit took rewrites away, and with them the changes behind all of them: makes those again that only a compiler sees, which is to judge what is left.
+    pub(super) fn make_unseen_changes(&mut self) -> Result<(), RunError> {
         if self.left_out.is_empty() || self.steps.is_empty() {
             return Ok(());
         }
