@@ -42,7 +42,13 @@ def exported(module: Any) -> Any:
 
 
 def proto(module: Any) -> bytes:
-    """The module as a serialized HloModuleProto. Raises ValueError for an `Exported` that is not one program of one device yet."""
+    """The module as a serialized HloModuleProto that says for how many devices it is. Raises what `converted` does."""
+    made, partitions = converted(module)
+    return made + partitions_field(partitions)
+
+
+def converted(module: Any) -> tuple[bytes, int]:
+    """The module as a serialized HloModuleProto as XLA converts it, and for how many devices it is. Raises ValueError for an `Exported` that is not one program of one device yet."""
     from .jax_internals import xla_client
     given = exported(module)
     if given is not None:
@@ -51,7 +57,7 @@ def proto(module: Any) -> bytes:
         module = given.mlir_module_serialized
     text = bytes(module) if isinstance(module, (bytes, bytearray)) and module.startswith(BYTECODE) else _plain(module)
     made = xla_client._xla.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
-    return made.as_serialized_hlo_module_proto() + partitions_field(_partitions(module))
+    return made.as_serialized_hlo_module_proto(), _partitions(module)
 
 
 def _partitions(module: Any) -> int:

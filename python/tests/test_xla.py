@@ -173,10 +173,23 @@ def test_xla_divides_a_program_among_devices(name, tmp_path):
     assert f"for each of {figures[0]['devices']} devices" in ask("peak", whole)[1]
 
 
+def test_stablehlo_of_several_devices_is_divided_too(tmp_path):
+    import jax
+    mesh = jax.sharding.AbstractMesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.ShapeDtypeStruct((64, 32), "float32", sharding=jax.NamedSharding(mesh, jax.P("d")))
+    step = jax.jit(lambda x: (x - x.mean(0)) @ x.T, out_shardings=jax.NamedSharding(mesh, jax.P("d")))
+    whole, one = tmp_path / "step.mlir", tmp_path / "one.hlo"
+    whole.write_text(step.trace(rows).lower(lowering_platforms=("cpu",)).as_text())
+    assert "num_partitions=8" in ask("hlo", whole)[1].split("\n")[0]
+    code, said, error = ask("partition", whole, "-o", one)
+    assert code == 0 and "f32[8,32]" in one.read_text() and " all-reduce(" in one.read_text(), said + error
+
+
 def test_only_a_program_of_several_devices_can_be_divided(tmp_path):
     one, called = tmp_path / "one.hlo", tmp_path / "called.hlo"
     assert ask("partition", DIVIDED / "two_dots.hlo", "-o", one)[0] == 0
     called.write_text((DIVIDED / "two_dots.hlo").read_text().replace('"xla.sdy.FuncResultSharding"', '"CustomSPMDPartitioning"'))
+    assert ask("partition", DIVIDED / "two_dots.hlo", "-o", tmp_path)[::2] == (1, f"error: [Errno 21] Is a directory: '{tmp_path}'\n")
     for file, why in [(one, "what one device runs already"), (CORPUS / "founding" / "s32.before.hlo", "program of one device"), (called, "only the process that traced")]:
         code, said, error = ask("partition", file, "-o", tmp_path / "none.hlo")
         assert code == 1 and why in error and not (tmp_path / "none.hlo").exists(), error

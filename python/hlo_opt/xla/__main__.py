@@ -150,9 +150,12 @@ def roundtrip(options):
 def partitioned(options):
     found = ask(options, "partition", file=options.file, target=options.target)
     if "error" not in found and options.output:
-        with open(options.output, "w", encoding="utf-8") as out:
-            out.write(found.pop("text"))
-        found["output"] = options.output
+        try:
+            with open(options.output, "w", encoding="utf-8") as out:
+                out.write(found.pop("text"))
+            found["output"] = options.output
+        except OSError as error:
+            found = {"error": str(error)}
     return EQUAL if say(options, found, words.partitioned) else FAILED
 
 

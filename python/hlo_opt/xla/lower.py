@@ -14,4 +14,6 @@ def text(data):
     from ..jax_internals import xla_client
     options = compiler.hlo().HloPrintOptions()
     options.print_large_constants = True
-    return xla_client.XlaComputation(stablehlo.proto(data)).get_hlo_module().to_string(options)
+    proto, devices = stablehlo.converted(data)
+    header, rest = xla_client.XlaComputation(proto).get_hlo_module().to_string(options).split("\n", 1)
+    return f"{header}, num_partitions={devices}\n{rest}" if devices > 1 else f"{header}\n{rest}"

@@ -3,7 +3,7 @@ import os
 import re
 import tempfile
 
-from . import compiler, jobs, targets
+from . import child, compiler, jobs, lower, targets
 
 PARTITIONER = "spmd-partitioning"
 # A file that was written when the partitioner was done; compilers have words of their own before its name.
@@ -13,7 +13,7 @@ _DUMPED = {"xla_dump_hlo_as_text": True, "xla_dump_large_constants": True, "xla_
 
 def partition(file, target="cpu"):
     """{"text", "devices"}: the module that one of the devices runs, as the target's compiler divides the program."""
-    text = jobs.read(file)
+    text = program(file)
     devices = compiler.partitions_of(text)
     if devices == 1:
         raise ValueError(f"{file} is the program of one device: num_partitions=N in its header would make it that of N")
@@ -25,6 +25,19 @@ def partition(file, target="cpu"):
         if len(found) != 1:
             raise failed or ValueError(f"the compiler dumped {len(found)} modules from behind its partitioner, where one was expected")
         return {"file": file, "devices": devices, "text": of_a_device(jobs.read(os.path.join(folder, found[0])))}
+
+
+def program(file):
+    """The HLO text in a file, or of the StableHLO in it."""
+    with open(file, "rb") as opened:
+        data = opened.read()
+    if b"HloModule" in data:
+        return data.decode()
+    # XLA reads its flags once in a process, and those of this one depend on what the text says.
+    found = child.run(lower.hlo, (file,))
+    if "error" in found:
+        raise ValueError(found["error"])
+    return found["text"]
 
 
 def of_a_device(text):
