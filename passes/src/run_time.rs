@@ -7,6 +7,7 @@
 
 mod pages;
 mod parts;
+mod products;
 mod scalar;
 mod traffic;
 
@@ -21,6 +22,7 @@ use crate::cost::{RANDOM, multiplications};
 use crate::flow::{first_array, is_transcendental};
 use crate::loops::bound;
 use parts::Parts;
+pub(crate) use products::of_products;
 use traffic::Traffic;
 
 /// The time of a run.

@@ -1,7 +1,7 @@
 //! Layers of a model, each of which holds as much as the peak: none of them is worth rewriting alone, all of them together are, and the search takes no longer
 //! for more layers.
 //!
-//! Pins `passes/src/manager.rs`.
+//! Pins `passes/src/manager.rs`, `passes/src/manager/search/representatives.rs`.
 
 use hlo_memory::{ModelEstimator, Target};
 use hlo_passes::manager::{RunReport, default_pipeline, run};
@@ -90,4 +90,16 @@ fn more_layers_take_no_more_searches() {
         chunk
     };
     assert_eq!(searches(5), searches(10));
+}
+
+#[test]
+fn one_of_equal_layers_is_estimated_for_all() {
+    let tried = |layers| {
+        let report = rewritten(layers);
+        assert_eq!(loops(&report), layers);
+        report.statistics.passes.iter().find(|pass| pass.name == "chunk").expect("it ran").tried
+    };
+    let (some, more) = (tried(40), tried(50));
+    assert_eq!(some, more);
+    assert!(some < 40, "{some} estimates of 40 equal layers");
 }

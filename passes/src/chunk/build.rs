@@ -4,6 +4,7 @@
 
 use crate::hash::{IndexMap, IndexSet};
 use hlo_ir::edit::Patch;
+use hlo_ir::graph::cone;
 use hlo_ir::module::Payload;
 use hlo_ir::shape::ShapeRef;
 use hlo_ir::{
@@ -73,13 +74,16 @@ pub(super) fn build(context: &Context<'_>, planned: &mut [Planned<'_>]) -> Optio
 
 /// Positions of the plans, each behind those whose results it needs.
 fn in_order(module: &Module, planned: &[Planned<'_>]) -> Option<Vec<usize>> {
-    let needs = |a: &Planned<'_>, b: &Planned<'_>| {
-        a.sinks.iter().any(|sink| b.sinks.iter().any(|other| sink.needs(module, other)))
-    };
+    if let [_] = planned {
+        return Some(vec![0]);
+    }
+    let cones: Vec<_> =
+        planned.iter().map(|plan| cone(module, plan.sinks.iter().flat_map(|sink| sink.starts()))).collect();
+    let needs = |a: usize, b: usize| planned[b].sinks.iter().any(|sink| cones[a][sink.inst]);
     let mut left: Vec<usize> = (0..planned.len()).collect();
     let mut order = Vec::new();
     while !left.is_empty() {
-        let free = |&&plan: &&usize| left.iter().all(|&other| other == plan || !needs(&planned[plan], &planned[other]));
+        let free = |&&plan: &&usize| left.iter().all(|&other| other == plan || !needs(plan, other));
         let next = *left.iter().find(free)?;
         left.retain(|&plan| plan != next);
         order.push(next);

@@ -3,7 +3,8 @@
 // Tests: `passes/tests/chunk_situations.rs`.
 
 use crate::hash::IndexSet;
-use hlo_ir::graph::Callers;
+use hlo_ir::arena::SideTable;
+use hlo_ir::graph::{Callers, cone};
 use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
@@ -160,19 +161,19 @@ fn computed_for(module: &Module, callers: &Callers, computation: ComputationId, 
 
 /// Splits sinks by row count, and such that none depends on another of its group.
 fn independent<'s>(module: &Module, singles: Vec<Single<'s>>) -> Vec<Vec<Single<'s>>> {
-    let mut groups: Vec<Vec<Single<'s>>> = Vec::new();
+    let mut groups: Vec<Vec<(Single<'s>, SideTable<InstructionId, bool>)>> = Vec::new();
     for single in singles {
         let sink = single.sink;
-        let apart = |member: &Single<'_>| {
-            let member = member.sink;
-            member.rows == sink.rows && !sink.needs(module, member) && !member.needs(module, sink)
+        let before = cone(module, sink.starts());
+        let apart = |(member, before_member): &(Single<'_>, SideTable<InstructionId, bool>)| {
+            member.sink.rows == sink.rows && !before[member.sink.inst] && !before_member[sink.inst]
         };
         match groups.iter_mut().find(|group| group.iter().all(apart)) {
-            Some(group) => group.push(single),
-            None => groups.push(vec![single]),
+            Some(group) => group.push((single, before)),
+            None => groups.push(vec![(single, before)]),
         }
     }
-    groups
+    groups.into_iter().map(|group| group.into_iter().map(|(single, _)| single).collect()).collect()
 }
 
 /// The connected components of `items`, in the order of their first members.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use hlo_ir::{InstructionId, Module, ScatterDims, graph};
+use hlo_ir::{InstructionId, Module, ScatterDims};
 use hlo_memory::Bytes;
 use hlo_memory::size::array_size;
 
@@ -208,13 +208,13 @@ impl Sink {
             }
         }
     }
-    /// Whether this sink or what it starts from depends on the result of `other`.
-    pub(super) fn needs(&self, module: &Module, other: &Self) -> bool {
+    /// The sink and what it starts from: what it depends on is their cone.
+    pub(super) fn starts(&self) -> impl Iterator<Item = InstructionId> + use<> {
         let start = match self.sum {
             Sum::Inside(term) => Some(term.other),
             _ => None,
         };
-        graph::cone(module, [self.inst].into_iter().chain(start))[other.inst]
+        [self.inst].into_iter().chain(start)
     }
     /// How equal its result stays in a loop of `sinks`, whatever else the loop contains.
     pub(super) fn grade(&self, module: &Module, sinks: &[&Self]) -> Grade {

@@ -67,6 +67,8 @@ impl<'a> Memoized<'a> {
     /// Seconds of a run of a module, if they can be estimated.
     pub(super) fn seconds(&self, module: &Module) -> Option<f64> {
         let form = hash::named_hash(module);
+        // Whoever asks for the time of a form will ask for its memory too: one compilation answers both.
+        let _ = answer(&self.known, module, self.estimator, self.machine);
         match recall(&self.known, form).map_or(Seconds::Unasked, |said| said.seconds) {
             Seconds::Known(seconds) => return Some(seconds),
             Seconds::Unknown => return None,

@@ -101,9 +101,9 @@ fn grade_message(grade: Grade) -> String {
 fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
     let saved = match search.trial(candidate) {
         Some(Trial::Total(total)) => search.now.total_with_scratch() - *total,
-        Some(Trial::Failed(_) | Trial::Rises(_) | Trial::Slower(_)) => return None,
+        Some(Trial::Failed(_) | Trial::Rises(_) | Trial::Slower(_) | Trial::SlowerAtLeast(_)) => return None,
         Some(Trial::PassedOver(most)) => candidate.finding.wasted.min(*most),
-        None => candidate.finding.wasted,
+        Some(Trial::TriedAt(_)) | None => candidate.finding.wasted,
     };
     (saved > Bytes::ZERO && saved >= search.options.min_saving).then_some(saved)
 }
@@ -133,6 +133,16 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
                 "would lower the peak, but take {times:.2} times as long as the input; --objective=memory or a --budget asks for it ({note})"
             ),
         ),
+        Some(Trial::SlowerAtLeast(times)) => (
+            "slower",
+            format!(
+                "would take at least {times:.2} times as long as the input; --objective=memory or a --budget asks for it ({note})"
+            ),
+        ),
+        Some(Trial::TriedAt(id)) => {
+            let name = &search.module.instruction(*id).name;
+            ("no-gain", format!("was not tried: the same at {name} was, and is not in the result ({note})"))
+        }
         Some(Trial::Failed(message)) => ("no-estimate", format!("its memory cannot be estimated: {message}")),
         Some(Trial::Total(total)) if *total > now => {
             ("no-gain", format!("would raise the peak of {now} by {} ({note})", *total - now))

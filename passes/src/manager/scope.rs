@@ -55,7 +55,7 @@ impl<'a> Scope<'a> {
 
     /// The most a patch could save; `None` for one that lets instructions wait for others, which may change the order of everything.
     fn most_saved(&self, patch: &Patch) -> Option<Bytes> {
-        let mut region = self.region(patch);
+        let region = self.region(patch);
         let inputs = self.inputs(&region);
         let waits = |&id: &InstructionId| {
             !region.contains(&id) && !inputs.contains(&id) && !self.module.instruction(id).operands.is_empty()
@@ -63,10 +63,21 @@ impl<'a> Scope<'a> {
         if patch.inputs().any(|id| waits(&id)) {
             return None;
         }
+        Some(self.around(region, inputs))
+    }
+
+    /// Bytes alive at the peak that a patch touches, reads or shows to others.
+    pub(super) fn alive_at_peak(&self, patch: &Patch) -> Bytes {
+        let region = self.region(patch);
+        let inputs = self.inputs(&region);
+        self.around(region, inputs)
+    }
+
+    fn around(&self, mut region: IndexSet<InstructionId>, inputs: IndexSet<InstructionId>) -> Bytes {
         let readers: Vec<InstructionId> = region.iter().flat_map(|&id| self.users.get(id)).copied().collect();
         region.extend(inputs);
         region.extend(readers);
-        Some(self.saving_bound.most_saved(region))
+        self.saving_bound.most_saved(region)
     }
 
     /// What the patch touches, what it runs, and what nothing else needs.

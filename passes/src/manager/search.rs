@@ -4,6 +4,7 @@
 
 mod advice;
 mod best;
+mod bisection;
 mod bound_order;
 mod candidate_order;
 mod companions;
@@ -18,6 +19,7 @@ mod needless_rewrites;
 mod pairs;
 mod recompute;
 mod replay;
+mod representatives;
 mod restarts;
 mod speed;
 mod steps;
@@ -111,6 +113,8 @@ pub(super) struct Search<'a> {
     /// Enabling changes that led to nothing better than what was found without them.
     without_gain: IndexSet<candidate_order::Key>,
     libraries: KnownLibraries,
+    /// Searches for waste so far.
+    searches: usize,
     /// Searches for waste that are left.
     searches_left: usize,
     /// Instructions of the input, those of called computations once for each call: what it grows to where calls are inlined.
@@ -171,6 +175,7 @@ impl<'a> Search<'a> {
             savings: PastSavings::default(),
             without_gain: IndexSet::default(),
             libraries: KnownLibraries::default(),
+            searches: 0,
             searches_left: usize::MAX,
             stage: Stage::Open,
             recording: Recording::default(),

@@ -8,6 +8,8 @@ use hlo_memory::{Bytes, Estimate};
 
 use super::super::RunError;
 use super::super::memoized::Answer;
+use super::super::trial_record::Trial;
+use super::bisection::{Ordered, TooSlow};
 use super::equal_rewrites::are_alike;
 use super::{Candidate, Score, Search, trial_cache};
 use crate::bounds;
@@ -23,6 +25,8 @@ struct BestSoFar {
     without_gain: usize,
     /// Whether the peak fits behind the best one.
     fits: bool,
+    /// The least that was too slow.
+    too_slow: TooSlow,
     /// Candidates of a large module that are steps forward.
     improving: Vec<Candidate>,
     /// Whether candidates may be left out that saved less before than the best one does now.
@@ -34,7 +38,8 @@ struct BestSoFar {
 impl BestSoFar {
     fn beside(now: Score, lazy: bool, counts_time: bool) -> Self {
         let lazy = lazy && !counts_time;
-        Self { now, best: None, second: None, without_gain: 0, fits: false, improving: Vec::new(), lazy, counts_time }
+        let (best, second, improving, too_slow) = (None, None, Vec::new(), TooSlow::default());
+        Self { now, best, second, without_gain: 0, fits: false, too_slow, improving, lazy, counts_time }
     }
     /// The total that is to be undercut.
     fn goal(&self) -> Bytes {
@@ -47,12 +52,14 @@ impl BestSoFar {
 }
 
 /// What is done about a candidate.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq)]
 enum Decision {
     /// It is estimated.
     Try,
     /// It cannot win by the bound of what it saves.
     SkipByBound,
+    /// One that computes no more of the same again takes so many times as long as the input, which is too long.
+    SkipSlow(f64),
     /// An equal rewrite stands for it.
     SkipEqual,
     /// Neither it nor any candidate behind it is estimated.
@@ -71,15 +78,22 @@ impl Search<'_> {
         self.measured.clear();
         let mut candidates = self.gather(PassKind::Rewrite);
         candidates.retain(|candidate| !trial_cache::is_known(known, candidate));
+        let candidates = self.worth_trying(candidates);
         let promising = self.by_bound(candidates);
         let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
+        let ordered = self.bisected(ordered, lazy);
         let mut found = BestSoFar::beside(self.score(&self.now), lazy, self.time_policy.is_least());
         let mut ahead = VecDeque::new();
-        for (at, (candidate, most)) in ordered.iter().enumerate() {
-            let decision = self.decide(&found, candidate, *most);
+        for (at, one) in ordered.iter().enumerate() {
+            let Ordered { candidate, most, .. } = one;
+            let decision = self.decide(&found, one);
             match decision {
                 Decision::SkipByBound => {
                     self.pass_over(candidate, most.unwrap_or_default());
+                    continue;
+                }
+                Decision::SkipSlow(slowdown) => {
+                    self.note(candidate, Trial::SlowerAtLeast(slowdown));
                     continue;
                 }
                 Decision::Stop => break,
@@ -97,7 +111,7 @@ impl Search<'_> {
             }
             let known = ahead.pop_front().filter(|(other, _)| *other == at).and_then(|(_, answer)| answer);
             if let Some(estimate) = self.try_out(candidate, known)? {
-                self.compare(&mut found, candidate, &estimate)?;
+                self.compare(&mut found, one, &estimate)?;
             }
         }
         self.note_restart(found.now, found.best.as_ref(), found.second);
@@ -105,7 +119,12 @@ impl Search<'_> {
     }
 
     /// What is done about a candidate that saves so much `most`, if that is known.
-    fn decide(&self, found: &BestSoFar, candidate: &Candidate, most: Option<Bytes>) -> Decision {
+    fn decide(&self, found: &BestSoFar, one: &Ordered) -> Decision {
+        let Ordered { candidate, most, .. } = one;
+        let most = *most;
+        if let Some(slowdown) = found.too_slow.slowdown_of(one) {
+            return Decision::SkipSlow(slowdown);
+        }
         let best = found.best_candidate();
         if most.is_some_and(|most| found.now.total - most > found.goal() || most < self.min_step_saving()) {
             return Decision::SkipByBound;
@@ -127,12 +146,12 @@ impl Search<'_> {
     fn estimate_ahead(
         &mut self,
         found: &BestSoFar,
-        ordered: &[(Candidate, Option<Bytes>)],
+        ordered: &[Ordered],
         from: usize,
     ) -> VecDeque<(usize, Option<Answer>)> {
         let next = ordered.iter().enumerate().skip(from);
-        let tried = next.filter(|(_, (candidate, most))| self.decide(found, candidate, *most) == Decision::Try);
-        let patches = tried.filter_map(|(at, (candidate, _))| Some((at, candidate.patch()?)));
+        let tried = next.filter(|(_, one)| self.decide(found, one) == Decision::Try);
+        let patches = tried.filter_map(|(at, one)| Some((at, one.candidate.patch()?)));
         let (places, patches): (Vec<_>, Vec<_>) = patches.take(self.estimator.at_a_time(self.module)).unzip();
         let start = Instant::now();
         let answers = self.estimator.ahead(self.module, &patches);
@@ -141,7 +160,8 @@ impl Search<'_> {
     }
 
     /// Compares a candidate that was tried with what was found before.
-    fn compare(&mut self, found: &mut BestSoFar, candidate: &Candidate, estimate: &Estimate) -> Result<(), RunError> {
+    fn compare(&mut self, found: &mut BestSoFar, one: &Ordered, estimate: &Estimate) -> Result<(), RunError> {
+        let candidate = &one.candidate;
         let mut score = self.score(estimate);
         if found.counts_time && score.improves(found.now, self.min_step_saving(), self.tentative_rise()) {
             score.cost = self.cost(candidate, estimate)?;
@@ -153,7 +173,9 @@ impl Search<'_> {
         let is_below = |other: &Option<(Score, Candidate)>| other.as_ref().is_none_or(|(other, _)| score < *other);
         let (better, next) = (is_below(&found.best), is_below(&found.second));
         let improves = score.improves(found.now, self.min_step_saving(), self.tentative_rise()) && (better || next);
-        if improves && self.is_too_slow(candidate)? {
+        let slowdown = if improves { self.excessive_slowdown(candidate)? } else { None };
+        if let Some(slowdown) = slowdown {
+            found.too_slow.note(one, slowdown);
             found.without_gain += 1;
         } else if improves && better {
             found.fits = self.fits_in(estimate);

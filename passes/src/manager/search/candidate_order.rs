@@ -48,8 +48,7 @@ impl PastSavings {
     ) -> (Vec<(Candidate, T)>, bool) {
         let count = candidates.len();
         // Above another bound, candidates are judged by what they touch.
-        let lazy = count.saturating_mul(instructions) > bounds::COMPARISON_WORK / bounds::MAX_ATTEMPTS
-            && !is_large(count, instructions);
+        let lazy = is_long_step(count, instructions) && !is_large(count, instructions);
         if lazy {
             candidates.sort_by_cached_key(|(candidate, _)| match self.of(candidate) {
                 None => (false, Reverse(candidate.finding.wasted)),
@@ -58,6 +57,11 @@ impl PastSavings {
         }
         (candidates, lazy)
     }
+}
+
+/// Whether the estimates of so many candidates of a module of so many instructions take long.
+pub(super) fn is_long_step(candidates: usize, instructions: usize) -> bool {
+    candidates.saturating_mul(instructions) > bounds::COMPARISON_WORK / bounds::MAX_ATTEMPTS
 }
 
 pub(super) fn key(candidate: &Candidate) -> Key {

@@ -74,7 +74,7 @@ impl Search<'_> {
     /// one change shows can stand in the way of what another one would have shown.
     fn best_of(&mut self, changes: Vec<Candidate>, measured: &[(usize, Patch)]) -> Result<Option<Candidate>, RunError> {
         // Each change is followed to its end, which takes as long as a descent.
-        if self.has_worked_long() {
+        if self.has_looked_long() {
             return self.best_behind_all(changes, measured);
         }
         let (taken, estimate) = (self.steps.len(), self.now.clone());

@@ -33,6 +33,7 @@ impl Search<'_> {
             return Vec::new();
         }
         self.searches_left -= 1;
+        self.searches += 1;
         let mut found = self.ask_kind(kind);
         if kind == PassKind::Rewrite && self.time_policy.is_least() {
             let slow = found.iter().filter_map(|candidate| Some((candidate.pass, candidate.patch()?.clone())));

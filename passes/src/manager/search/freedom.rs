@@ -133,7 +133,7 @@ impl Search<'_> {
                 }
                 _ => self.restore(&start),
             }
-            self.trials_left = trials;
+            (self.trials_left, self.searches) = (trials, 0);
             order_counts = self.descend_with(freedom)?;
             self.drop_needless_rewrites(&start)?;
             let end = self.now.total;

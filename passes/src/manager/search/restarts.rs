@@ -181,9 +181,17 @@ impl Search<'_> {
 
     /// Whether the search has estimated so many instructions that it should not restart. A search for a goal has no such limit.
     pub(super) fn has_worked_long(&self) -> bool {
+        self.is_long_work(self.trials - self.trials_left)
+    }
+
+    /// Whether it has looked for waste in so many that enabling changes of a large module are made together.
+    pub(super) fn has_looked_long(&self) -> bool {
+        self.has_worked_long() || !self.is_small() && self.is_long_work(self.searches)
+    }
+
+    fn is_long_work(&self, times: usize) -> bool {
         let size = self.module.live_instructions().count();
-        self.pass_options.goal().is_none()
-            && (self.trials - self.trials_left).saturating_mul(size) > bounds::COMPARISON_WORK
+        self.pass_options.goal().is_none() && times.saturating_mul(size) > bounds::COMPARISON_WORK
     }
 
     /// Whether the search may run several times.

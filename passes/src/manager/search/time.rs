@@ -12,20 +12,62 @@ use super::super::trial_record::Trial;
 use super::{Candidate, Search, trial};
 use crate::MAX_SLOWDOWN;
 use crate::Objective;
+use crate::cost::Costs;
 use crate::machine::MAX_LAUNCH_OVERHEAD;
 use crate::objective::NEGLIGIBLE;
+use crate::run_time::of_products;
+
+/// How often a value that waits is moved at most: it is written, and read by products and by other kernels.
+const MOVED: u64 = 3;
+
+/// Seconds that the input takes, that the module takes as it is now, and that its products take of that.
+pub(super) struct TimeOfProducts {
+    input: f64,
+    now: f64,
+    products: f64,
+}
 
 impl Search<'_> {
-    /// Whether the candidate that was tried last makes the program too slow.
-    pub(super) fn is_too_slow(&mut self, candidate: &Candidate) -> Result<bool, RunError> {
+    /// How many times as long as the input the program takes with the candidate that was tried last, if that is too long.
+    pub(super) fn excessive_slowdown(&mut self, candidate: &Candidate) -> Result<Option<f64>, RunError> {
         if self.most_slowdown(candidate.pass).is_none() {
-            return Ok(false);
+            return Ok(None);
         }
         let slowdown = self.behind(candidate, |search| search.slowdown_by(candidate.pass))?.flatten();
         if let Some((slowdown, tried)) = slowdown.zip(self.tried.last_mut()) {
             tried.outcome = Trial::Slower(slowdown);
         }
-        Ok(slowdown.is_some())
+        Ok(slowdown)
+    }
+
+    /// What all instructions take with a candidate made, as traffic in bytes, where time limits what its pass computes again.
+    pub(super) fn work_with(&mut self, candidate: &Candidate) -> Option<f64> {
+        let limits = self.passes[candidate.pass].recomputes() && self.most_slowdown(candidate.pass).is_some();
+        let patch = candidate.patch().filter(|_| limits)?;
+        let undo = patch.clone().apply(self.module).ok()?;
+        let work = Costs::new(self.module, self.options.machine()).at_least(self.module.entry());
+        undo.revert(self.module);
+        Some(work)
+    }
+
+    /// What the module takes as it is now, where something is timed.
+    pub(super) fn time_of_products(&self) -> Option<TimeOfProducts> {
+        let (input, now) = self.seconds_before.zip(self.estimator.seconds(self.module))?;
+        Some(TimeOfProducts { input, now, products: of_products(self.module, self.options.machine()) })
+    }
+
+    /// How many times as long as the input the module would take at least with a candidate, if that is more than its pass may make of it: what it takes now, and the products
+    /// made again, without what is spared where values wait no more.
+    pub(super) fn least_slowdown(&mut self, candidate: &Candidate, time: &TimeOfProducts) -> Option<f64> {
+        let most = self.most_slowdown(candidate.pass).filter(|_| self.passes[candidate.pass].is_timed())?;
+        let machine = self.options.machine();
+        // What is only counted need not be legal.
+        let Some(Ok(undo)) = candidate.patch().map(|patch| patch.clone().apply(self.module)) else { return None };
+        let with = of_products(self.module, machine);
+        undo.revert(self.module);
+        let spared = (candidate.finding.wasted.get() * MOVED) as f64 / machine.bytes_per_second as f64;
+        let slowdown = (time.now + (with - time.products).max(0.0) - spared) / time.input;
+        (slowdown > most).then_some(slowdown)
     }
 
     /// How many times as long as the input the module takes as it is now, if that is more than rewrites of a pass may make of it.
