@@ -5,9 +5,9 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-use hlo_ir::arena::Id as _;
+use hlo_ir::arena::{Id as _, SideTable};
 use hlo_ir::proto::BufferAssignment;
-use hlo_ir::{InstructionId, Module};
+use hlo_ir::{InstructionId, Module, Opcode};
 use smol_str::SmolStr;
 
 use crate::Bytes;
@@ -301,6 +301,9 @@ pub fn details_given(
 /// What is said where the model cannot follow a module.
 const STOPPED: &str = "the model of the compiler cannot follow this module: figures are those of its live ranges in the order of its text";
 
+/// Which instructions of a module are written to memory.
+pub type Stored = SideTable<InstructionId, bool>;
+
 /// A scheduled module: the one given, or what the compiler makes of it.
 pub struct Compiled<'m> {
     module: Cow<'m, Module>,
@@ -324,6 +327,25 @@ impl<'m> Compiled<'m> {
     /// The instruction of the given module whose work an instruction does, as far as known.
     pub fn origin(&self, id: InstructionId) -> Option<InstructionId> {
         if self.origins.is_empty() { Some(id) } else { self.origins.get(id.index()).copied().flatten() }
+    }
+
+    /// The instructions of the given module whose results are written to memory, as far as they are followed: all others are made in the kernels that read them.
+    pub fn stored(&self) -> Stored {
+        let mut is_fused = SideTable::new(false);
+        for (_, inst) in self.module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::Fusion) {
+            inst.called_computations().for_each(|body| is_fused.set(body, true));
+        }
+        let mut stored = SideTable::new(false);
+        for (id, inst) in self.module.live_instructions() {
+            if !is_fused[inst.parent]
+                && inst.array().is_some()
+                && inst.opcode != Opcode::Bitcast
+                && let Some(origin) = self.origin(id)
+            {
+                stored.set(origin, true);
+            }
+        }
+        stored
     }
 
     /// What `answer` makes of the assignment of a module; where a rule of the model stops at it, of the assignment of the module as it stands.

@@ -24,7 +24,7 @@ pub mod target;
 pub use attribution::{Attribution, Details};
 pub use bytes::Bytes;
 pub use estimate::{
-    Compiled, Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Target, details,
+    Compiled, Estimate, EstimateError, Estimator, LiveBuffer, Model, ModelEstimator, Peak, Stored, Target, details,
     details_given, estimate, estimate_and,
 };
 pub use parallel::side_by_side;

@@ -7,7 +7,7 @@
 //! `memory/src/cpu/fusion/priority/price.rs`, `memory/src/cpu/fusion/priority/reduction.rs`,
 //! `memory/src/cpu/fusion/priority/rules.rs`, `memory/src/cpu/tiles/mod.rs`.
 
-use hlo_memory::{Bytes, Estimate, Model, Target, estimate};
+use hlo_memory::{Bytes, Estimate, Model, Stored, Target, estimate, estimate_and};
 
 const ADD: &str = "%add (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
@@ -436,8 +436,10 @@ const MASKED: &str = "  %x = f32[65536,64] parameter(0)
 fn of_a_mask_and_a_gradient_the_gradient_is_stored_on_gpu() {
     assert_eq!(temporaries(MASKED, Target::Gpu), 48);
     let module = hlo_ir::text::parse(&text_of(MASKED)).expect("it is legal");
-    let stored = hlo_memory::cpu::stored(&module, Target::Gpu);
-    let is_stored = |name: &str| stored.iter().any(|&id| module.instruction(id).name == name);
+    let mut stored = Stored::new(false);
+    estimate_and(&module, Target::Gpu, &mut |compiled, _| stored = compiled.stored()).expect("it is modelled");
+    let is_stored =
+        |name: &str| module.live_instructions().any(|(id, instruction)| instruction.name == name && stored[id]);
     assert_eq!(["h", "k", "g", "p", "m"].map(is_stored), [true, true, true, false, false]);
 }
 

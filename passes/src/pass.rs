@@ -3,15 +3,17 @@
 // Tests: `passes/tests/manager.rs`.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use crate::hash::IndexSet;
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::{ElementType, InstructionId, Module, Opcode};
 use hlo_memory::excess::Libraries;
-use hlo_memory::{Bytes, Estimate, Target};
+use hlo_memory::{Bytes, Estimate, ModelEstimator, Stored, Target};
 
 use crate::loops::RowLoops;
+use crate::run_time::stored;
 use crate::{Machine, Objective, Origins};
 
 /// How equal the results of a rewritten program are; each grade includes the ones before it.
@@ -152,6 +154,8 @@ pub struct Context<'a> {
     pub libraries: OnceCell<Libraries>,
     /// Whether the module will be partitioned, once it was asked for.
     pub partitioned: OnceCell<bool>,
+    /// What XLA:GPU writes to memory, once it was asked for.
+    pub stored: OnceCell<Arc<Stored>>,
     /// Its loops over independent rows that were asked for.
     pub row_loops: RowLoops,
 }
@@ -169,6 +173,7 @@ impl<'a> Context<'a> {
             origins: None,
             libraries: OnceCell::new(),
             partitioned: OnceCell::new(),
+            stored: OnceCell::new(),
             row_loops: RowLoops::default(),
         }
     }
@@ -189,6 +194,13 @@ impl<'a> Context<'a> {
     /// Whether the module will be partitioned ([`Module::is_partitioned`], which looks at every instruction).
     pub fn is_partitioned(&self) -> bool {
         *self.partitioned.get_or_init(|| self.module.is_partitioned())
+    }
+    /// What the compiler writes to memory, where it decides that by kernels: on GPU.
+    pub(crate) fn stored(&self) -> Option<&Stored> {
+        let model = ModelEstimator { target: self.options.target };
+        // Where the model stops, nobody knows: all may be written.
+        let asked = || stored(self.module, &model).unwrap_or_else(|| Stored::new(true));
+        (self.options.target == Target::Gpu).then(|| &**self.stored.get_or_init(|| Arc::new(asked())))
     }
     /// What the compiler leaves to a library of its own.
     fn libraries(&self) -> &Libraries {

@@ -38,8 +38,7 @@ mod choose;
 mod emit;
 
 use hlo_ir::ComputationId;
-use hlo_memory::cpu::{Stored, stored};
-use hlo_memory::{Bytes, Target};
+use hlo_memory::{Bytes, Stored};
 
 use crate::objective::NEGLIGIBLE;
 use crate::recompute::cut::MEMORY_PRICES;
@@ -70,9 +69,8 @@ impl Pass for Rematerialize {
             return Vec::new();
         }
         let computations = crate::roll::local(context.module);
-        let stored = (context.options.target == Target::Gpu).then(|| stored(context.module, Target::Gpu));
         // What is not stored is computed again anyway. But it may be stored where others are computed again, so that a choice among all may be better.
-        let views = stored.iter().map(Some).chain([None]);
+        let views = context.stored().map(Some).into_iter().chain([None]);
         let found = views.flat_map(|stored| computations.iter().map(move |&computation| (computation, stored)));
         found.flat_map(|(computation, stored)| in_computation(context, computation, stored)).collect()
     }

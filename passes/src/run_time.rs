@@ -15,7 +15,7 @@ use crate::hash::IndexMap;
 use hlo_ir::host::HostMove;
 use hlo_ir::literal::scalar_integer;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, Shape};
-use hlo_memory::{Estimate, EstimateError, Estimator, ModelEstimator, Target, size};
+use hlo_memory::{Compiled, Estimate, EstimateError, Estimator, ModelEstimator, Stored, Target, size};
 
 use crate::Machine;
 use crate::cost::{RANDOM, multiplications};
@@ -47,8 +47,19 @@ pub fn estimate_and_time(
     estimator: &dyn Estimator,
     machine: &Machine,
 ) -> (Result<Estimate, EstimateError>, Option<RunTime>) {
+    estimate_and_look(module, estimator, machine, &mut |_| {})
+}
+
+/// The same, with a look at what the compiler makes.
+pub(crate) fn estimate_and_look(
+    module: &Module,
+    estimator: &dyn Estimator,
+    machine: &Machine,
+    look: &mut dyn FnMut(&Compiled<'_>),
+) -> (Result<Estimate, EstimateError>, Option<RunTime>) {
     let mut time = None;
     let estimate = estimator.estimate_and(module, &mut |compiled, estimate| {
+        look(compiled);
         let of_origin = |id| compiled.origin(id).and_then(|id| trips(module, id));
         let kernels =
             of_kernels(compiled.module(), machine, |id| trips(compiled.module(), id).or_else(|| of_origin(id)));
@@ -56,6 +67,13 @@ pub fn estimate_and_time(
         time = Some(RunTime { seconds: kernels.seconds + pages, ..kernels });
     });
     (estimate, time)
+}
+
+/// The instructions of a module whose results an estimator's compiler writes to memory, if the estimator shows that.
+pub(crate) fn stored(module: &Module, estimator: &dyn Estimator) -> Option<Stored> {
+    let mut stored = None;
+    estimator.estimate_and(module, &mut |compiled, _| stored = Some(compiled.stored())).ok()?;
+    stored
 }
 
 /// Iterations of a loop that counts to a number.

@@ -38,12 +38,11 @@ mod ynn;
 
 use std::time::Duration;
 
-use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_ir::{InstructionId, Module};
 
 pub(crate) use front::Doubts;
 use front::doubts;
 
-use crate::hash::IndexSet;
 use crate::{EstimateError, Target};
 pub use front::tree_reduction::REDUCED_WINDOW;
 pub use fusion::duplication::MOST_COPIES;
@@ -93,20 +92,6 @@ pub(crate) fn compile_traced(module: &Module, target: Target) -> Traced {
     let snapshot = graph.to_bare_scheduled_module(&schedule::schedule(&graph, target));
     let origins = snapshot.to_graph.into_iter().map(|id| graph.origin(id)).collect();
     Traced { module: snapshot.module, origins, merged: graph.merged().to_vec() }
-}
-
-/// Instructions of a module.
-pub type Stored = IndexSet<InstructionId>;
-
-/// The instructions of a module whose results the target's compiler writes to memory, as far as they are followed: all others are made in the kernels that read them.
-#[must_use]
-pub fn stored(module: &Module, target: Target) -> Stored {
-    let graph = compile_graph(module, target);
-    let computations = graph.outside_fusions();
-    let made = computations.iter().flat_map(|&computation| graph.list(computation));
-    made.filter(|&id| graph.array(id).is_some() && graph.opcode(id) != Opcode::Bitcast)
-        .filter_map(|id| graph.origin(id))
-        .collect()
 }
 
 /// A stage of the model before the last, which is the schedule.

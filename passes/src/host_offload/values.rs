@@ -7,8 +7,7 @@ use std::cmp::Reverse;
 
 use hlo_ir::host::HostMove;
 use hlo_ir::{ComputationId, Instruction, InstructionId};
-use hlo_memory::cpu::{Stored, stored};
-use hlo_memory::{Bytes, Target};
+use hlo_memory::{Bytes, Stored};
 
 use super::{Offloaded, condition, moved};
 use crate::hash::{IndexMap, IndexSet};
@@ -19,9 +18,9 @@ use crate::{Context, Finding, Grade};
 
 /// What can be moved in each computation.
 pub(super) fn find(context: &Context<'_>) -> Vec<Finding> {
-    let stored = (context.options.target == Target::Gpu).then(|| stored(context.module, Target::Gpu));
+    let stored = context.stored();
     let computations = crate::roll::local(context.module);
-    computations.into_iter().flat_map(|computation| in_computation(context, computation, stored.as_ref())).collect()
+    computations.into_iter().flat_map(|computation| in_computation(context, computation, stored)).collect()
 }
 
 fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Option<&Stored>) -> Vec<Finding> {

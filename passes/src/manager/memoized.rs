@@ -3,19 +3,19 @@
 //! Searches with other flags, restarts, and searches behind enabling changes reach the same forms again. The forms that the search will ask for next are estimated in
 //! advance on all cores; the answers do not depend on how many there are.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 
 use crate::hash::IndexMap;
 use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, hash, verify};
 use hlo_memory::attribution::Holder;
-use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound, side_by_side};
+use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound, Stored, Target, side_by_side};
 
 use super::known_findings::KnownFindings;
 use crate::Machine;
 use crate::bounds;
-use crate::run_time::{estimate_and_time, run_time};
+use crate::run_time::{estimate_and_look, run_time};
 
 /// What an estimator says of a form.
 pub(super) type Answer = Result<Estimate, EstimateError>;
@@ -24,6 +24,8 @@ pub(super) type Answer = Result<Estimate, EstimateError>;
 struct CachedAnswer {
     estimate: Answer,
     seconds: Seconds,
+    /// What is written to memory, where passes ask for that.
+    stored: Option<Arc<Stored>>,
 }
 
 /// Seconds of a run.
@@ -81,6 +83,12 @@ impl<'a> Memoized<'a> {
         seconds
     }
 
+    /// What the compiler writes to memory, if that is known.
+    pub(super) fn stored(&self, module: &Module) -> Option<Arc<Stored>> {
+        let _ = answer(&self.known, module, self.estimator, self.machine);
+        recall(&self.known, hash::named_hash(module)).and_then(|said| said.stored)
+    }
+
     /// How many changes of a module are estimated [ahead](Self::ahead) at a time. Each holds two modules, of less than 100,000 instructions of about a KiB: together a GiB
     /// and a half at worst.
     pub(super) fn at_a_time(&self, module: &Module) -> usize {
@@ -117,9 +125,13 @@ fn answer(known: &Known, module: &Module, estimator: &dyn Estimator, machine: &M
     if let Some(said) = recall(known, form) {
         return said.estimate;
     }
-    let (estimate, time) = estimate_and_time(module, estimator, machine);
+    let mut stored = None;
+    let is_asked = machine.target == Target::Gpu;
+    let (estimate, time) = estimate_and_look(module, estimator, machine, &mut |compiled| {
+        stored = is_asked.then(|| Arc::new(compiled.stored()));
+    });
     let seconds = time.map_or(Seconds::Unasked, |time| Seconds::Known(time.seconds));
-    let said = CachedAnswer { estimate: estimate.clone(), seconds };
+    let said = CachedAnswer { estimate: estimate.clone(), seconds, stored };
     known.write().unwrap_or_else(PoisonError::into_inner).insert(form, said);
     estimate
 }

@@ -4,8 +4,7 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::{AttrKey, ComputationId, Instruction, InstructionId, Module, Opcode};
-use hlo_memory::cpu::Stored;
-use hlo_memory::{Bytes, size};
+use hlo_memory::{Bytes, Stored, size};
 
 use crate::Context;
 use crate::cost::Costs;
@@ -67,7 +66,7 @@ impl<'a> Layers<'a> {
     /// Whether a value stands in memory, as far as is known.
     pub(crate) fn is_stored(&self, mut id: InstructionId) -> bool {
         let Some(stored) = self.stored else { return true };
-        while !stored.contains(&id) {
+        while !stored[id] {
             let inst = self.module.instruction(id);
             id = match inst.opcode {
                 Opcode::Reshape | Opcode::Bitcast => inst.operands[0],

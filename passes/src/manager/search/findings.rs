@@ -91,6 +91,9 @@ impl Search<'_> {
     fn look(&mut self, form: u64, asked: &[usize], answers: &mut Answers) {
         let users = Users::of(self.module);
         let libraries = self.libraries.of(self.module, form);
+        let asks_for_stored = asked.iter().any(|&pass| self.passes[pass].recomputes() || self.passes[pass].offloads());
+        let stored = asks_for_stored.then(|| self.estimator.stored(self.module)).flatten();
+        let stored = stored.map_or_else(OnceCell::new, OnceCell::from);
         let context = Context {
             module: self.module,
             users: &users,
@@ -101,6 +104,7 @@ impl Search<'_> {
             origins: Some(&self.origins),
             libraries,
             partitioned: OnceCell::new(),
+            stored,
             row_loops: RowLoops::default(),
         };
         for (&index, pass) in asked.iter().map(|index| (index, &self.passes[*index])) {
