@@ -1,11 +1,12 @@
 //! Layers of a model, each of which holds as much as the peak: none of them is worth rewriting alone, all of them together are, and the search takes no longer
 //! for more layers.
 //!
-//! Pins `passes/src/manager.rs`, `passes/src/manager/search/representatives.rs`.
+//! Pins `passes/src/manager.rs`, `passes/src/manager/search/bisection.rs`, `passes/src/manager/search/representatives.rs`.
 
 use hlo_memory::{ModelEstimator, Target};
 use hlo_passes::manager::{RunReport, default_pipeline, run};
-use hlo_passes::{Grade, Options};
+use hlo_passes::rematerialize::Rematerialize;
+use hlo_passes::{Grade, Objective, Options};
 
 const SCALARS: &str = "HloModule m
 %most (a: f32[], b: f32[]) -> f32[] {
@@ -102,4 +103,67 @@ fn one_of_equal_layers_is_estimated_for_all() {
     let (some, more) = (tried(40), tried(50));
     assert_eq!(some, more);
     assert!(some < 40, "{some} estimates of 40 equal layers");
+}
+
+/// A step of so many layers `tanh(x @ w)` and the gradients of their weights.
+fn step(layers: usize, rows: usize, width: usize) -> String {
+    let (values, weights) = (&format!("f32[{rows},{width}]"), &*format!("f32[{width},{width}]"));
+    let start = format!(
+        "  %x0 = {values} parameter(0)\n  %one = f32[] constant(1)\n  %ones = {values} broadcast(%one), dimensions={{}}\n"
+    );
+    let forward = (0..layers).map(|k| {
+        format!(
+            "  %w{k} = {weights} parameter({next})
+  %h{k} = {values} dot(%x{k}, %w{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %x{next} = {values} tanh(%h{k})
+",
+            next = k + 1
+        )
+    });
+    let turn = format!("  %d{layers} = {values} negate(%x{layers})\n");
+    let backward = (0..layers).rev().map(|k| {
+        format!(
+            "  %q{k} = {values} multiply(%x{next}, %x{next})
+  %slope{k} = {values} subtract(%ones, %q{k})
+  %e{k} = {values} multiply(%d{next}, %slope{k})
+  %g{k} = {weights} dot(%x{k}, %e{k}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  %d{k} = {values} dot(%e{k}, %w{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+",
+            next = k + 1
+        )
+    });
+    let body: String = std::iter::once(start).chain(forward).chain([turn]).chain(backward).collect();
+    let gradients: Vec<String> = (0..layers).map(|k| format!("%g{k}")).collect();
+    let shapes = vec![weights; layers].join(", ");
+    format!("HloModule m\n\nENTRY %main {{\n{body}  ROOT %all = ({shapes}) tuple({})\n}}\n", gradients.join(", "))
+}
+
+/// What `rematerialize` alone makes of a step on GPU, and how many of the ways that it offers were estimated.
+fn computed_again(source: &str, objective: Objective) -> (RunReport, usize) {
+    let mut module = hlo_ir::text::parse(source).expect("the test's module is legal");
+    let options = Options { advise: false, target: Target::Gpu, objective, ..Options::default() };
+    let model = ModelEstimator { target: Target::Gpu };
+    let report = run(&mut module, &[Box::new(Rematerialize)], &options, &model).expect("the run is sound");
+    let untried = report.remarks.iter().filter(|remark| {
+        remark.code == "slower" && remark.message.starts_with("was not tried: by what it computes again")
+    });
+    assert!(untried.count() > 0, "{:?}", report.remarks);
+    let tried = report.statistics.passes[0].tried;
+    (report, tried)
+}
+
+/// Where each is estimated 133 are, to the same end.
+#[test]
+fn of_ways_that_take_too_long_few_are_estimated() {
+    let (report, tried) = computed_again(&step(200, 16384, 128), Objective::Balanced);
+    let (before, after) = (report.before.total.get(), report.after.total.get());
+    assert!(after < before - before / 7, "{before} -> {after}");
+    assert!(tried < 90, "{tried} were tried");
+}
+
+/// Where each is estimated nine are, and with bisection alone more than half of them.
+#[test]
+fn what_takes_too_long_by_its_products_alone_is_not_estimated() {
+    let (report, tried) = computed_again(&step(400, 4096, 2048), Objective::Time);
+    assert!(report.rewrites.is_empty() && tried <= 3, "{tried} were tried: {:?}", report.remarks);
 }

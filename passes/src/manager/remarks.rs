@@ -101,7 +101,7 @@ fn grade_message(grade: Grade) -> String {
 fn would_save(search: &Search<'_>, candidate: &Candidate) -> Option<Bytes> {
     let saved = match search.trial(candidate) {
         Some(Trial::Total(total)) => search.now.total_with_scratch() - *total,
-        Some(Trial::Failed(_) | Trial::Rises(_) | Trial::Slower(_) | Trial::SlowerAtLeast(_)) => return None,
+        Some(Trial::Failed(_) | Trial::Rises(_) | Trial::Slower(_) | Trial::SlowerUntried(_)) => return None,
         Some(Trial::PassedOver(most)) => candidate.finding.wasted.min(*most),
         Some(Trial::TriedAt(_)) | None => candidate.finding.wasted,
     };
@@ -133,10 +133,10 @@ fn untaken(search: &Search<'_>, candidate: &Candidate, note: &str) -> (&'static 
                 "would lower the peak, but take {times:.2} times as long as the input; --objective=memory or a --budget asks for it ({note})"
             ),
         ),
-        Some(Trial::SlowerAtLeast(times)) => (
+        Some(Trial::SlowerUntried(times)) => (
             "slower",
             format!(
-                "would take at least {times:.2} times as long as the input; --objective=memory or a --budget asks for it ({note})"
+                "was not tried: by what it computes again it would take {times:.2} times as long as the input or more; --objective=memory or a --budget asks for it ({note})"
             ),
         ),
         Some(Trial::TriedAt(id)) => {

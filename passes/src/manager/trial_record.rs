@@ -23,8 +23,8 @@ pub(super) enum Trial {
     Rises(Bytes),
     /// How many times as long as the input the result would take, which is more than is allowed.
     Slower(f64),
-    /// How many times as long it would take at least, by its products alone, which is more than is allowed: it was not estimated.
-    SlowerAtLeast(f64),
+    /// There was none: by what it computes again, the result would take so many times as long as the input or more, which is more than is allowed.
+    SlowerUntried(f64),
     /// There is no estimate, and why.
     Failed(String),
     /// There was none: the same change at this instruction, which touches no less of the peak, was tried instead.

@@ -93,7 +93,7 @@ impl Search<'_> {
                     continue;
                 }
                 Decision::SkipSlow(slowdown) => {
-                    self.note(candidate, Trial::SlowerAtLeast(slowdown));
+                    self.note(candidate, Trial::SlowerUntried(slowdown));
                     continue;
                 }
                 Decision::Stop => break,

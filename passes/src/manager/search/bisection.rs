@@ -4,6 +4,8 @@
 //! and each takes an estimate. So the middle one is tried first; what computes more again than one that is too slow is too slow as well, and what computes less than one
 //! that is fast enough saves less.
 
+// Tests: `passes/tests/layers.rs`.
+
 use hlo_ir::ComputationId;
 use hlo_memory::Bytes;
 

@@ -12,7 +12,7 @@ use super::steps::{Made, Step};
 use super::trial_cache::label;
 use super::{Candidate, Search};
 use crate::bounds;
-use crate::{Outcome, PassKind};
+use crate::{Grade, Outcome, PassKind};
 
 impl Search<'_> {
     /// Makes `first` and, if the total falls, those like it as well: those that its pass found beside it, of the same bytes, for which the same is to be done, at
@@ -106,9 +106,14 @@ fn with_patch(mut candidate: Candidate, moved: Patch) -> Candidate {
     candidate
 }
 
+/// What tells changes apart, wherever they are made: the pass, the grade, the bytes and what is done.
+pub(super) fn kind(candidate: &Candidate) -> (usize, Grade, Bytes, &str) {
+    let finding = &candidate.finding;
+    (candidate.pass, finding.grade, finding.wasted, label(&finding.outcome))
+}
+
 /// Whether the same is done at another place.
 pub(super) fn are_alike(one: &Candidate, other: &Candidate) -> bool {
-    let (a, b) = (&one.finding, &other.finding);
-    let same = one.pass == other.pass && a.grade == b.grade && a.wasted == b.wasted && a.instruction != b.instruction;
-    same && other.patch().is_some() && label(&a.outcome) == label(&b.outcome)
+    let is_elsewhere = one.finding.instruction != other.finding.instruction;
+    is_elsewhere && other.patch().is_some() && kind(one) == kind(other)
 }

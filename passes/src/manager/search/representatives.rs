@@ -7,19 +7,14 @@
 
 // Tests: `passes/tests/layers.rs`.
 
-use hlo_ir::InstructionId;
 use hlo_memory::{Bytes, Estimator as _};
 
 use super::candidate_order::is_long_step;
-use super::trial_cache::label;
+use super::equal_rewrites::kind;
 use super::{Candidate, Search};
-use crate::Grade;
 use crate::hash::IndexMap;
 use crate::manager::scope::Scope;
 use crate::manager::trial_record::Trial;
-
-/// What equal changes have in common: the pass, the grade, the bytes, what is done, and the number among those at one instruction.
-type Kind = (usize, Grade, Bytes, String, usize);
 
 impl Search<'_> {
     /// The candidates of a step that are worth an estimate.
@@ -38,7 +33,7 @@ impl Search<'_> {
         let mut fast = Vec::new();
         for candidate in candidates {
             match self.least_slowdown(&candidate, &time) {
-                Some(slowdown) => self.note(&candidate, Trial::SlowerAtLeast(slowdown)),
+                Some(slowdown) => self.note(&candidate, Trial::SlowerUntried(slowdown)),
                 None => fast.push(candidate),
             }
         }
@@ -47,30 +42,18 @@ impl Search<'_> {
 
     /// One of each kind, in the order in which they are; the others are noted to be like it.
     fn representatives(&mut self, candidates: Vec<Candidate>) -> Vec<Candidate> {
-        let mut kinds: IndexMap<Kind, Vec<usize>> = IndexMap::default();
-        let mut seen: IndexMap<(InstructionId, Kind), usize> = IndexMap::default();
-        for (index, candidate) in candidates.iter().enumerate() {
-            let mut kind = kind(candidate);
-            let before = seen.entry((candidate.finding.instruction, kind.clone())).or_default();
-            kind.4 = *before;
-            *before += 1;
-            kinds.entry(kind).or_default().push(index);
-        }
+        let kinds = by_kind(&candidates);
         if kinds.len() == candidates.len() {
             return candidates;
         }
         let Some(saving_bound) = self.estimator.saving_bound(self.module) else { return candidates };
         let scope = Scope::new(self.module, saving_bound);
         let at_peak = |index: usize| candidates[index].patch().map_or(Bytes::ZERO, |patch| scope.alive_at_peak(patch));
-        // Of several that touch as much the first one.
-        let chosen = |all: &Vec<usize>| match all[..] {
-            [one] => one,
-            _ => all.iter().copied().rev().max_by_key(|&index| at_peak(index)).unwrap_or(all[0]),
-        };
         let mut stands_for: Vec<usize> = (0..candidates.len()).collect();
-        for all in kinds.values() {
-            let chosen = chosen(all);
-            for &index in all {
+        for all in kinds.into_iter().filter(|all| all.len() > 1) {
+            // Of several that touch as much the first one.
+            let chosen = all.iter().copied().rev().max_by_key(|&index| at_peak(index)).unwrap_or(all[0]);
+            for index in all {
                 stands_for[index] = chosen;
             }
         }
@@ -82,7 +65,14 @@ impl Search<'_> {
     }
 }
 
-fn kind(candidate: &Candidate) -> Kind {
-    let finding = &candidate.finding;
-    (candidate.pass, finding.grade, finding.wasted, label(&finding.outcome).to_owned(), 0)
+/// The places of the candidates of each kind. What is of one kind at one instruction is told apart by its number there.
+fn by_kind(candidates: &[Candidate]) -> Vec<Vec<usize>> {
+    let mut seen = IndexMap::<_, usize>::default();
+    let mut kinds = IndexMap::<_, Vec<usize>>::default();
+    for (index, candidate) in candidates.iter().enumerate() {
+        let number = seen.entry((candidate.finding.instruction, kind(candidate))).or_default();
+        kinds.entry((kind(candidate), *number)).or_default().push(index);
+        *number += 1;
+    }
+    kinds.into_values().collect()
 }

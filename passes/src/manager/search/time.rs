@@ -17,7 +17,7 @@ use crate::machine::MAX_LAUNCH_OVERHEAD;
 use crate::objective::NEGLIGIBLE;
 use crate::run_time::of_products;
 
-/// How often a value that waits is moved at most: it is written, and read by products and by other kernels.
+/// How often a value that waits is moved, as `rematerialize` prices it: it is written, read by late products, and read by other late kernels.
 const MOVED: u64 = 3;
 
 /// Seconds that the input takes, that the module takes as it is now, and that its products take of that.
@@ -56,8 +56,8 @@ impl Search<'_> {
         Some(TimeOfProducts { input, now, products: of_products(self.module, self.options.machine()) })
     }
 
-    /// How many times as long as the input the module would take at least with a candidate, if that is more than its pass may make of it: what it takes now, and the products
-    /// made again, without what is spared where values wait no more.
+    /// How many times as long as the input the module would take with a candidate by its products, if that is more than its pass may make of it: what it takes now, and the
+    /// products made again, without what is spared where values wait no more. All else that is computed again comes on top.
     pub(super) fn least_slowdown(&mut self, candidate: &Candidate, time: &TimeOfProducts) -> Option<f64> {
         let most = self.most_slowdown(candidate.pass).filter(|_| self.passes[candidate.pass].is_timed())?;
         let machine = self.options.machine();
