@@ -11,7 +11,8 @@ use std::hash::Hash;
 use crate::hash::IndexMap;
 use petgraph::Direction;
 use petgraph::algo::{dinics, tarjan_scc};
-use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
+use petgraph::unionfind::UnionFind;
 use petgraph::visit::EdgeRef;
 
 /// How many times its usual price memory is worth, one after the other: each time four times as much, up to where everything is computed again that can be. (What is worth 16 is
@@ -104,23 +105,52 @@ impl<V: Copy + Eq + Hash> Network<V> {
         }
         chosen
     }
-    /// The nodes from which more could flow to the sink, behind a greatest flow.
+    /// The nodes from which more could flow to the sink, behind a greatest flow. Parts of the network that only the source and the sink join have flows of their own:
+    /// layers of a program, since what one needs of another is kept.
     fn reaching_the_sink(&self) -> Vec<bool> {
-        let (_, flows) = dinics(&self.graph, self.source, self.sink);
+        let mut parts = UnionFind::new(self.graph.node_count());
+        let is_end = |node: NodeIndex| node == self.source || node == self.sink;
+        for edge in self.graph.edge_references().filter(|edge| !is_end(edge.source()) && !is_end(edge.target())) {
+            parts.union(edge.source(), edge.target());
+        }
+        let mut edges: IndexMap<NodeIndex, Vec<EdgeIndex>> = IndexMap::default();
+        for edge in self.graph.edge_references() {
+            let inner = if is_end(edge.source()) { edge.target() } else { edge.source() };
+            edges.entry(parts.find(inner)).or_default().push(edge.id());
+        }
         let mut reaches = vec![false; self.graph.node_count()];
-        reaches[self.sink.index()] = true;
-        let mut work = VecDeque::from([self.sink]);
+        for part in edges.values() {
+            self.mark_reaching_the_sink(part, &mut reaches);
+        }
+        reaches
+    }
+    /// The same of one part, given its edges.
+    fn mark_reaching_the_sink(&self, edges: &[EdgeIndex], reaches: &mut [bool]) {
+        let mut part: DiGraph<NodeIndex, u64> = DiGraph::with_capacity(edges.len() + 2, edges.len());
+        let [source, sink] = [self.source, self.sink].map(|end| part.add_node(end));
+        let mut nodes = IndexMap::from_iter([(self.source, source), (self.sink, sink)]);
+        for (ends, &price) in
+            edges.iter().filter_map(|&edge| self.graph.edge_endpoints(edge).zip(self.graph.edge_weight(edge)))
+        {
+            let mut inner = |end| *nodes.entry(end).or_insert_with(|| part.add_node(end));
+            let (from, to) = (inner(ends.0), inner(ends.1));
+            part.add_edge(from, to, price);
+        }
+        let (_, flows) = dinics(&part, source, sink);
+        let mut seen = vec![false; part.node_count()];
+        seen[sink.index()] = true;
+        let mut work = VecDeque::from([sink]);
         while let Some(at) = work.pop_front() {
-            let before = self.graph.edges_directed(at, Direction::Incoming);
+            let before = part.edges_directed(at, Direction::Incoming);
             let before = before.filter(|edge| flows[edge.id().index()] < *edge.weight()).map(|edge| edge.source());
-            let back = self.graph.edges_directed(at, Direction::Outgoing);
+            let back = part.edges_directed(at, Direction::Outgoing);
             let back = back.filter(|edge| flows[edge.id().index()] > 0).map(|edge| edge.target());
             for next in before.chain(back) {
-                if !std::mem::replace(&mut reaches[next.index()], true) {
+                if !std::mem::replace(&mut seen[next.index()], true) {
+                    reaches[part[next].index()] = true;
                     work.push_back(next);
                 }
             }
         }
-        reaches
     }
 }
