@@ -370,6 +370,11 @@ pub trait Pass {
     }
     /// Looks for waste. Findings come in a deterministic order.
     fn find(&self, context: &Context<'_>) -> Vec<Finding>;
+    /// What [`find`](Self::find) offers, done in part: for each rewrite its parts, each of which does more than the one before it, saves more and takes longer. The search
+    /// takes the least that meets a budget.
+    fn find_parts(&self, _context: &Context<'_>) -> Vec<Vec<Finding>> {
+        Vec::new()
+    }
     /// The same in the default pipeline, where a clean-up is kept only if a rewrite gains because of it: what cannot help one may be left out.
     fn find_where_needed(&self, context: &Context<'_>) -> Vec<Finding> {
         self.find(context)

@@ -37,8 +37,7 @@
 mod choose;
 mod emit;
 
-use hlo_ir::ComputationId;
-use hlo_memory::{Bytes, Stored};
+use hlo_memory::Bytes;
 
 use crate::objective::NEGLIGIBLE;
 use crate::recompute::cut::MEMORY_PRICES;
@@ -65,29 +64,50 @@ impl Pass for Rematerialize {
         true
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        if context.module.is_scheduled() {
-            return Vec::new();
-        }
-        let computations = crate::roll::local(context.module);
-        // What is not stored is computed again anyway. But it may be stored where others are computed again, so that a choice among all may be better.
-        let views = context.stored().map(Some).into_iter().chain([None]);
-        let found = views.flat_map(|stored| computations.iter().map(move |&computation| (computation, stored)));
-        found.flat_map(|(computation, stored)| in_computation(context, computation, stored)).collect()
+        in_all(context, in_computation).flatten().collect()
+    }
+    fn find_parts(&self, context: &Context<'_>) -> Vec<Vec<Finding>> {
+        in_all(context, parts_in_computation).flatten().collect()
     }
 }
 
-/// What can be done in a computation, for each worth of memory at which it is more than for the one before.
-fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Option<&Stored>) -> Vec<Finding> {
+/// What is found in each computation, among what is stored and among all.
+fn in_all<T>(context: &Context<'_>, find: fn(&Context<'_>, &Layers<'_>, Bytes) -> T) -> impl Iterator<Item = T> {
+    let computations = if context.module.is_scheduled() { Vec::new() } else { crate::roll::local(context.module) };
     let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / NEGLIGIBLE));
-    let Some(layers) = Layers::of(context, computation, least, stored) else { return Vec::new() };
+    // What is not stored is computed again anyway. But it may be stored where others are computed again, so that a choice among all may be better.
+    let views = context.stored().map(Some).into_iter().chain([None]);
+    let asked = views.flat_map(move |stored| computations.clone().into_iter().map(move |at| (at, stored)));
+    asked.filter_map(move |(at, stored)| Some(find(context, &Layers::of(context, at, least, stored)?, least)))
+}
+
+/// What can be done in a computation, for each worth of memory at which it is more than for the one before.
+fn plans(context: &Context<'_>, layers: &Layers<'_>) -> Vec<Plan> {
     let mut plans: Vec<Plan> =
-        MEMORY_PRICES.iter().filter_map(|&worth| choose::plan(context, &layers, worth as f64)).collect();
+        MEMORY_PRICES.iter().filter_map(|&worth| choose::plan(context, layers, worth as f64)).collect();
     plans.dedup_by(|later, earlier| later.saved <= earlier.saved);
+    plans
+}
+
+fn in_computation(context: &Context<'_>, layers: &Layers<'_>, least: Bytes) -> Vec<Finding> {
+    let mut plans = plans(context, layers);
     if !context.misses_goal() {
-        plans = plans.iter().flat_map(|plan| PARTS.map(|of| plan.part(context, &layers, of))).collect();
+        plans = plans.iter().flat_map(|plan| PARTS.map(|of| plan.part(context, layers, of))).collect();
         plans.dedup_by(|later, earlier| later.again == earlier.again);
     }
-    plans.iter().filter(|plan| plan.saved >= least).filter_map(|plan| finding(context, &layers, plan)).collect()
+    findings(context, layers, least, &plans)
+}
+
+/// Each plan segment by segment, from nothing on and from the plan before it on.
+fn parts_in_computation(context: &Context<'_>, layers: &Layers<'_>, least: Bytes) -> Vec<Vec<Finding>> {
+    let plans = plans(context, layers);
+    let from_nothing = plans.iter().map(|plan| plan.parts(context, layers, None));
+    let from_less = plans.windows(2).map(|two| two[1].parts(context, layers, Some(&two[0])));
+    from_nothing.chain(from_less).map(|parts| findings(context, layers, least, &parts)).collect()
+}
+
+fn findings(context: &Context<'_>, layers: &Layers<'_>, least: Bytes, plans: &[Plan]) -> Vec<Finding> {
+    plans.iter().filter(|plan| plan.saved >= least).filter_map(|plan| finding(context, layers, plan)).collect()
 }
 
 fn finding(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> Option<Finding> {

@@ -12,6 +12,7 @@ mod enabling;
 mod equal_rewrites;
 mod findings;
 mod freedom;
+mod just_enough;
 mod libraries;
 mod limit;
 mod measure;

@@ -8,7 +8,7 @@ use hlo_memory::Bytes;
 use crate::Context;
 use crate::flow::is_product;
 use crate::recompute::cut::{NEVER, Network};
-use crate::recompute::layers::{Layers, bytes};
+use crate::recompute::layers::{FINE_PARTS, Layers, bytes};
 
 /// What is computed again.
 pub(super) struct Plan {
@@ -21,16 +21,52 @@ pub(super) struct Plan {
 impl Plan {
     /// The same in one of so many segments only, those in which most bytes do not wait any more.
     pub(super) fn part(&self, context: &Context<'_>, layers: &Layers<'_>, of: usize) -> Self {
-        let mut gone: IndexMap<usize, u64> = IndexMap::default();
-        for &id in &self.again {
-            let waits = if layers.waits(context, id) { bytes(context.module.instruction(id)) } else { 0 };
-            *gone.entry(layers.segment(id)).or_default() += waits;
-        }
+        let mut gone = self.gone(context, layers);
         gone.sort_by(|one, less, other, more| more.cmp(less).then(one.cmp(other)));
         gone.truncate(gone.len().div_ceil(of));
         let again = self.again.iter().copied().filter(|&id| gone.contains_key(&layers.segment(id))).collect();
         let saved = Bytes(gone.values().sum::<u64>().min(self.saved.get()));
         Self { again, saved }
+    }
+
+    /// Parts of the same, each of which does it in more segments than the one before: in the first ones, because their values wait longest. In all others they do what
+    /// `less` does.
+    pub(super) fn parts(&self, context: &Context<'_>, layers: &Layers<'_>, less: Option<&Self>) -> Vec<Self> {
+        let from = less.map_or(0, |less| less.saved.get());
+        let more = self.saved.get() - from;
+        let wanted = (1..=FINE_PARTS).map(|part| Bytes(from + more * part / FINE_PARTS));
+        let mut parts: Vec<Self> = wanted.map(|wanted| self.up_to(context, layers, less, wanted)).collect();
+        parts.dedup_by(|later, earlier| later.again == earlier.again);
+        parts
+    }
+
+    /// The part that lets so many bytes wait no more.
+    fn up_to(&self, context: &Context<'_>, layers: &Layers<'_>, less: Option<&Self>, wanted: Bytes) -> Self {
+        let mut gone = less.map(|less| less.gone(context, layers)).unwrap_or_default();
+        let mut saved: u64 = gone.values().sum();
+        let mut all = self.gone(context, layers);
+        all.sort_unstable_keys();
+        let mut full: IndexSet<usize> = IndexSet::default();
+        for (segment, bytes) in all {
+            if saved >= wanted.get() {
+                break;
+            }
+            saved += bytes.saturating_sub(gone.swap_remove(&segment).unwrap_or(0));
+            full.insert(segment);
+        }
+        let is_full = |id: &InstructionId| full.contains(&layers.segment(*id));
+        let others = less.into_iter().flat_map(|less| less.again.iter().copied()).filter(|id| !is_full(id));
+        Self { again: self.again.iter().copied().filter(is_full).chain(others).collect(), saved: Bytes(saved) }
+    }
+
+    /// Bytes that do not wait any more, by segment.
+    fn gone(&self, context: &Context<'_>, layers: &Layers<'_>) -> IndexMap<usize, u64> {
+        let mut gone: IndexMap<usize, u64> = IndexMap::default();
+        for &id in &self.again {
+            let waits = if layers.waits(context, id) { bytes(context.module.instruction(id)) } else { 0 };
+            *gone.entry(layers.segment(id)).or_default() += waits;
+        }
+        gone
     }
 }
 

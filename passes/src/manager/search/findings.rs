@@ -6,10 +6,10 @@ use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
 use hlo_ir::hash;
 
-use super::super::known_findings::{Answers, Question};
+use super::super::known_findings::Question;
 use super::{Candidate, Search, allowed, trial_cache};
 use crate::loops::RowLoops;
-use crate::{Context, Outcome, Pass, PassKind, small_programs};
+use crate::{Context, Finding, Outcome, Pass, PassKind, small_programs};
 
 impl Search<'_> {
     /// Rewrites of all passes of one kind that the options allow, in pass order.
@@ -75,7 +75,9 @@ impl Search<'_> {
             self.statistics.passes[pass].searches.count += 1;
         }
         if !new.is_empty() {
-            self.look(form, &new, &mut answers);
+            self.look(form, &new, |index, pass, context| {
+                answers.note(index, small_programs::withhold_costly(pass, context, pass.find(context)));
+            });
         }
         let mut found = Vec::new();
         for pass in asked {
@@ -87,8 +89,19 @@ impl Search<'_> {
         found
     }
 
-    /// Lets some of the passes look for waste in the module, which has this hash.
-    fn look(&mut self, form: u64, asked: &[usize], answers: &mut Answers) {
+    /// Parts of the rewrites that a pass offers, the least first.
+    pub(super) fn parts(&mut self, pass: usize) -> Vec<Vec<Candidate>> {
+        let mut found = Vec::new();
+        let form = hash::named_hash(self.module);
+        self.look(form, &[pass], |_, pass, context| found = pass.find_parts(context));
+        let may_be = |candidate: &Candidate| allowed(candidate.finding.grade, &self.pass_options);
+        let of =
+            |part: Vec<Finding>| part.into_iter().map(|finding| Candidate { pass, finding }).filter(may_be).collect();
+        found.into_iter().map(of).collect()
+    }
+
+    /// Lets some of the passes look at the module, which has this hash.
+    fn look(&mut self, form: u64, asked: &[usize], mut ask: impl FnMut(usize, &dyn Pass, &Context<'_>)) {
         let users = Users::of(self.module);
         let libraries = self.libraries.of(self.module, form);
         let asks_for_stored = asked.iter().any(|&pass| self.passes[pass].recomputes() || self.passes[pass].offloads());
@@ -109,8 +122,7 @@ impl Search<'_> {
         };
         for (&index, pass) in asked.iter().map(|index| (index, &self.passes[*index])) {
             self.observer.working(&format!("{} looks for waste", pass.name()));
-            let findings = self.statistics.passes[index].searches.measure(|| pass.find(&context));
-            answers.note(index, small_programs::withhold_costly(pass.as_ref(), &context, findings));
+            self.statistics.passes[index].searches.measure(|| ask(index, pass.as_ref(), &context));
         }
         let libraries = context.libraries;
         self.libraries.note(self.module, form, libraries);

@@ -184,6 +184,7 @@ impl Search<'_> {
         self.descend_with_recomputation()?;
         self.descend_with_last()?;
         self.keep_what_counts(&start);
+        self.keep_just_enough(&start)?;
         self.clean_up()?;
         while self.speed_up()? {}
         Ok(made_loops)

@@ -101,7 +101,11 @@ impl Search<'_> {
     }
 
     /// What is asked of the module with a candidate made; the module is left as it is.
-    fn behind<T>(&mut self, candidate: &Candidate, ask: impl FnOnce(&mut Self) -> T) -> Result<Option<T>, RunError> {
+    pub(super) fn behind<T>(
+        &mut self,
+        candidate: &Candidate,
+        ask: impl FnOnce(&mut Self) -> T,
+    ) -> Result<Option<T>, RunError> {
         let Some(patch) = candidate.patch() else { return Ok(None) };
         let undo = trial::apply(self.module, self.claim(candidate), patch.clone(), self.options, self.estimator)?;
         let answer = ask(self);
