@@ -17,7 +17,8 @@
 //! Grade: bitwise.
 //!
 //! In the default pipeline a call is inlined in the operands of a large scatter or gather, or around one. It is also inlined if such calls together
-//! take or make a twentieth of all temporaries, or on the way from one large value to another. All of this is kept only if a rewrite then gains.
+//! take or make a twentieth of all temporaries, or on the way from one large value to another. In modules of more than 2,000 instructions all calls are inlined at once, as
+//! XLA does, because a search behind each takes long. All of this is kept only if a rewrite then gains.
 //! Named in `--passes`, it inlines every call it may.
 //!
 //! Stays away from scheduled modules (the call is then a decision of the compiler) and from calls that
@@ -39,7 +40,7 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
-use crate::{Context, Finding, Grade, Outcome, Pass, PassKind, Reason};
+use crate::{Context, Finding, Grade, Outcome, Pass, PassKind, Reason, bounds};
 
 /// Which calls are inlined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,6 +76,9 @@ impl Pass for InlineCalls {
     fn kind(&self) -> PassKind {
         PassKind::CleanUp
     }
+    fn comes_first(&self, module: &Module) -> bool {
+        is_large(module)
+    }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;
         if module.is_scheduled() {
@@ -86,13 +90,22 @@ impl Pass for InlineCalls {
                 calls.map(|(id, _)| inline_one(module, id)).collect()
             }
             Scope::WhereNeeded => {
-                targets::around_sinks(context).into_iter().filter_map(|t| t.finding(module)).collect()
+                let all = targets::everywhere(module).filter(|_| is_large(module));
+                match all.and_then(|all| all.finding(module)) {
+                    Some(all) => vec![all],
+                    None => targets::around_sinks(context).into_iter().filter_map(|t| t.finding(module)).collect(),
+                }
             }
         }
     }
     fn find_where_needed(&self, context: &Context<'_>) -> Vec<Finding> {
         Self::where_needed().find(context)
     }
+}
+
+/// Whether there is no time to look behind each change.
+fn is_large(module: &Module) -> bool {
+    module.live_instructions().count() > bounds::SMALL
 }
 
 fn inline_one(module: &Module, call: InstructionId) -> Finding {

@@ -330,7 +330,7 @@ pub trait Pass {
         false
     }
     /// Whether the compiler makes the same change before all others, so that nothing has to be looked at without it.
-    fn comes_first(&self) -> bool {
+    fn comes_first(&self, _module: &Module) -> bool {
         false
     }
     /// Whether rewrites may cost run time, so that small programs do without them (`small_programs.rs`). Not those of passes that never do, or that

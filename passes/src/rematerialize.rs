@@ -98,12 +98,14 @@ fn in_computation(context: &Context<'_>, layers: &Layers<'_>, least: Bytes) -> V
     findings(context, layers, least, &plans)
 }
 
-/// Each plan segment by segment, from nothing on and from the plan before it on.
+/// The plan that saves most, segment by segment; and all plans, each segment by segment from the one before it on.
 fn parts_in_computation(context: &Context<'_>, layers: &Layers<'_>, least: Bytes) -> Vec<Vec<Finding>> {
     let plans = plans(context, layers);
-    let from_nothing = plans.iter().map(|plan| plan.parts(context, layers, None));
-    let from_less = plans.windows(2).map(|two| two[1].parts(context, layers, Some(&two[0])));
-    from_nothing.chain(from_less).map(|parts| findings(context, layers, least, &parts)).collect()
+    let Some(most) = plans.last() else { return Vec::new() };
+    let before = [None].into_iter().chain(plans.iter().map(Some));
+    let from_less = plans.iter().zip(before).flat_map(|(plan, less)| plan.parts(context, layers, less));
+    let ways: [Vec<Plan>; 2] = [most.parts(context, layers, None), from_less.collect()];
+    ways.iter().map(|parts| findings(context, layers, least, parts)).collect()
 }
 
 fn findings(context: &Context<'_>, layers: &Layers<'_>, least: Bytes, plans: &[Plan]) -> Vec<Finding> {

@@ -51,7 +51,7 @@ impl Pass for ShardingRemover {
     fn kind(&self) -> PassKind {
         PassKind::CleanUp
     }
-    fn comes_first(&self) -> bool {
+    fn comes_first(&self, _: &Module) -> bool {
         true
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {

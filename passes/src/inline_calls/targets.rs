@@ -3,7 +3,7 @@
 use crate::hash::IndexSet;
 use hlo_ir::arena::SideTable;
 use hlo_ir::graph::Callers;
-use hlo_ir::{ComputationId, InstructionId, Module, Opcode, graph};
+use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode, graph};
 use hlo_memory::{Bytes, size};
 
 use super::body;
@@ -52,6 +52,21 @@ pub(super) fn around_sinks(context: &Context<'_>) -> Vec<Target> {
     let both = [large, between].into_iter().flatten();
     targets.extend(both.filter(|target| seen.insert(target.calls.clone())));
     targets
+}
+
+/// All calls that may be inlined; where there is one, the one that makes most is what they stand for.
+pub(super) fn everywhere(module: &Module) -> Option<Target> {
+    let is_call = |(id, inst): &(InstructionId, &Instruction)| {
+        inst.opcode == Opcode::Call && body::obstacle(module, *id).is_none()
+    };
+    let inside = SideTable::new(Bytes::ZERO);
+    let search = Search { module, callers: graph::callers(module), places: places(module), inside, work_left: 0 };
+    let outermost =
+        module.live_instructions().filter(is_call).filter(|(_, inst)| search.calls_around(inst.parent).is_empty());
+    let mut calls: Vec<InstructionId> = outermost.map(|(id, _)| id).collect();
+    calls.sort_by_key(|&id| search.places[id]);
+    let sink = *calls.iter().max_by_key(|&&call| bytes(module, call))?;
+    Some(Target { sink, calls })
 }
 
 /// What is at least a part of the temporaries.

@@ -1,5 +1,7 @@
 //! Which passes run: the default pipeline, or the ones the user names.
 
+use hlo_ir::Module;
+
 use crate::{Context, Finding, Pass, PassKind};
 
 /// Every pass as a plain run uses it, in the order of the registry: clean-ups and other forms are kept only where a rewrite gains because of them.
@@ -79,8 +81,8 @@ impl Pass for Enabling {
     fn accompanies(&self) -> bool {
         self.0.accompanies()
     }
-    fn comes_first(&self) -> bool {
-        self.0.comes_first()
+    fn comes_first(&self, module: &Module) -> bool {
+        self.0.comes_first(module)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         self.0.find_where_needed(context)

@@ -39,16 +39,15 @@ impl Search<'_> {
 
     /// Enabling changes to look behind, once those are made that [come first](crate::Pass::comes_first): tentatively, as others are.
     pub(super) fn changes_behind_first(&mut self) -> Result<Vec<Candidate>, RunError> {
-        let changes = self.gather(PassKind::Enabling);
-        let (first, others): (Vec<_>, Vec<_>) =
-            changes.into_iter().partition(|change| self.passes[change.pass].comes_first());
-        if first.is_empty() {
-            return Ok(others);
+        loop {
+            let mut changes = self.gather(PassKind::Enabling);
+            let first = changes.iter().position(|change| self.passes[change.pass].comes_first(self.module));
+            let Some(first) = first.filter(|_| self.steps.len() < bounds::STEPS) else { return Ok(changes) };
+            // One change may stand in another one's place.
+            if !self.take(changes.swap_remove(first))? {
+                return Ok(changes);
+            }
         }
-        for change in first {
-            self.take(change)?;
-        }
-        Ok(self.gather(PassKind::Enabling))
     }
 
     /// The best rewrite behind an enabling change, if it is better than the best one without it. In large modules a change that led to none is looked behind

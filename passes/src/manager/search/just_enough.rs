@@ -6,16 +6,34 @@
 
 // Tests: `passes/tests/budget.rs`.
 
+use std::time::Instant;
+
+use hlo_ir::edit::Patch;
+
 use super::super::RunError;
 use super::restarts::Checkpoint;
 use super::{Candidate, Search};
 use crate::PassKind;
 use crate::objective::NEGLIGIBLE;
 
-/// A part that fits, and the seconds that the program takes with it.
-struct Part {
+/// The parts of a way that may be the least that fits: those behind `from`, up to `enough`, which does.
+struct Bisection {
+    parts: Vec<Candidate>,
+    from: usize,
+    enough: usize,
+}
+
+impl Bisection {
+    /// The part that is to be tried next, if more than one is left.
+    fn middle(&self) -> Option<&Candidate> {
+        (self.from < self.enough).then(|| &self.parts[usize::midpoint(self.from, self.enough)])
+    }
+}
+
+/// The seconds that are to be undercut, and the part that takes so many, once there is one.
+struct Least {
     seconds: f64,
-    candidate: Candidate,
+    part: Option<Candidate>,
 }
 
 impl Search<'_> {
@@ -27,43 +45,79 @@ impl Search<'_> {
         let Some((now, input)) = self.estimator.seconds(self.module).zip(self.seconds_before) else { return Ok(()) };
         let end = self.recorded();
         self.roll_back(self.steps.len() - 1);
-        let mut least: Option<Part> = None;
+        let mut least = None;
         if let Ok(before) = self.measure() {
             self.now = before;
             self.commit();
-            let most = now - input / NEGLIGIBLE as f64;
-            for parts in self.parts(pass) {
-                let most = least.as_ref().map_or(most, |least| least.seconds);
-                least = self.least_part(parts, most)?.or(least);
-            }
+            least = self.least_part(pass, now - input / NEGLIGIBLE as f64)?;
         }
         let made = match least {
-            Some(least) => self.take(least.candidate)?,
+            Some(part) => self.take(part)?,
             None => false,
         };
         if made { Ok(()) } else { self.restore_end(start, &end) }
     }
 
-    /// The least of these parts that meets the budget, if the program takes less than so many seconds then.
-    fn least_part(&mut self, mut parts: Vec<Candidate>, most: f64) -> Result<Option<Part>, RunError> {
-        let Some(mut enough) = parts.len().checked_sub(1) else { return Ok(None) };
-        if !self.fits_with(&parts[enough])? {
-            return Ok(None);
+    /// Of the parts that a pass offers the one that meets the budget in least time, and in less than so many seconds.
+    fn least_part(&mut self, pass: usize, seconds: f64) -> Result<Option<Candidate>, RunError> {
+        let mut least = Least { seconds, part: None };
+        let mut ways = self.ways_that_fit(pass)?;
+        while !ways.is_empty() {
+            self.estimate_together(ways.iter().filter_map(Bisection::middle));
+            let mut left = Vec::new();
+            for way in ways {
+                left.extend(self.narrowed(way, &mut least)?);
+            }
+            ways = left;
         }
-        let mut from = 0;
-        while from < enough {
-            let middle = usize::midpoint(from, enough);
-            if self.fits_with(&parts[middle])? {
-                enough = middle;
-            } else if self.seconds_with(&parts[middle])?.is_none_or(|seconds| seconds >= most) {
-                // What does more takes longer.
-                return Ok(None);
-            } else {
-                from = middle + 1;
+        Ok(least.part)
+    }
+
+    /// The ways of which all is enough.
+    fn ways_that_fit(&mut self, pass: usize) -> Result<Vec<Bisection>, RunError> {
+        let ways = self.parts(pass);
+        self.estimate_together(ways.iter().filter_map(|parts| parts.last()));
+        let mut fit = Vec::new();
+        for parts in ways {
+            let enough = parts.len().saturating_sub(1);
+            if let Some(all) = parts.last()
+                && self.fits_with(all)?
+            {
+                fit.push(Bisection { parts, from: 0, enough });
             }
         }
-        let seconds = self.seconds_with(&parts[enough])?.filter(|seconds| *seconds < most);
-        Ok(seconds.map(|seconds| Part { seconds, candidate: parts.swap_remove(enough) }))
+        Ok(fit)
+    }
+
+    /// A way behind the next part that is tried; `None` where it is decided.
+    fn narrowed(&mut self, mut way: Bisection, least: &mut Least) -> Result<Option<Bisection>, RunError> {
+        let Some(middle) = way.middle() else {
+            let candidate = way.parts.swap_remove(way.enough);
+            if let Some(seconds) = self.seconds_with(&candidate)?.filter(|seconds| *seconds < least.seconds) {
+                *least = Least { seconds, part: Some(candidate) };
+            }
+            return Ok(None);
+        };
+        let at = usize::midpoint(way.from, way.enough);
+        if self.fits_with(middle)? {
+            way.enough = at;
+        } else if self.seconds_with(middle)?.is_none_or(|seconds| seconds >= least.seconds) {
+            // What does more takes longer.
+            return Ok(None);
+        } else {
+            way.from = at + 1;
+        }
+        Ok(Some(way))
+    }
+
+    /// Lets what these candidates need be known, estimated side by side.
+    fn estimate_together<'c>(&mut self, candidates: impl Iterator<Item = &'c Candidate>) {
+        let patches: Vec<&Patch> = candidates.filter_map(Candidate::patch).collect();
+        let start = Instant::now();
+        for some in patches.chunks(self.estimator.at_a_time(self.module)) {
+            let _ = self.estimator.ahead(self.module, some);
+        }
+        self.statistics.estimates.time += start.elapsed();
     }
 
     fn fits_with(&mut self, candidate: &Candidate) -> Result<bool, RunError> {
