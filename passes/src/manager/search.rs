@@ -86,6 +86,8 @@ pub(super) struct Search<'a> {
     before: Estimate,
     /// Seconds of a run of the input, where something is timed.
     seconds_before: Option<f64>,
+    /// How many times as long as the input the program takes at the lowest end so far, on devices.
+    accepted_slowdown: f64,
     /// Memory of the module as it is now.
     pub(super) now: Estimate,
     steps: Vec<Step>,
@@ -162,6 +164,7 @@ impl<'a> Search<'a> {
             committed_estimate: before.clone(),
             before,
             seconds_before,
+            accepted_slowdown: 1.0,
             steps: Vec::new(),
             committed: 0,
             trials_left: trials,

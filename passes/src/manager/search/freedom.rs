@@ -18,10 +18,10 @@ use crate::{Grade, Objective, Options};
 pub(super) enum TimePolicy {
     /// None: passes do not see the budget.
     NoTime,
-    /// As little as can be: what takes least for what it brings is taken. The search goes on from the lowest end so far, with what costs no time.
-    LeastFromLowest,
-    /// The same from the beginning.
+    /// As little as can be: what takes least for what it brings is taken.
     LeastFromStart,
+    /// The same from the lowest end that cost no time.
+    LeastFromFree,
     /// Any: what saves most is taken.
     Any,
 }
@@ -29,7 +29,7 @@ pub(super) enum TimePolicy {
 impl TimePolicy {
     /// Whether the time that a rewrite takes decides.
     pub(super) fn is_least(self) -> bool {
-        matches!(self, Self::LeastFromLowest | Self::LeastFromStart)
+        matches!(self, Self::LeastFromStart | Self::LeastFromFree)
     }
 }
 
@@ -87,8 +87,8 @@ impl Freedom {
             if for_budget && is_timed {
                 let fast = |(time_policy, asked)| Self { time_policy, asked, ..Self::full(options, true) };
                 let ways = [
-                    (TimePolicy::LeastFromLowest, Asked::Recomputing),
                     (TimePolicy::LeastFromStart, Asked::Recomputing),
+                    (TimePolicy::LeastFromFree, Asked::Recomputing),
                     (TimePolicy::LeastFromStart, Asked::Offloading),
                 ];
                 ladder.extend(ways.into_iter().take(if options.host_memory > Bytes::ZERO { 3 } else { 2 }).map(fast));
@@ -115,6 +115,8 @@ impl Search<'_> {
     pub(super) fn descend_freely(&mut self) -> Result<(), RunError> {
         let (start, trials) = (self.checkpoint(), self.trials_left);
         let mut lowest: Option<(Bytes, Recording)> = None;
+        // The lowest end that cost no time, and how long the program takes there.
+        let mut free: Option<(Recording, Option<f64>)> = None;
         let mut is_there = true;
         let mut order_counts = true;
         // The time of the end that meets the budget.
@@ -125,11 +127,13 @@ impl Search<'_> {
             if is_other_order && !order_counts {
                 continue;
             }
-            match &lowest {
-                Some((_, recording)) if freedom.time_policy == TimePolicy::LeastFromLowest => {
-                    if !is_there {
-                        self.restore_end(&start, recording)?;
+            match &free {
+                Some((recording, time)) if freedom.time_policy == TimePolicy::LeastFromFree => {
+                    // What is computed again in addition takes more.
+                    if met.zip(*time).is_some_and(|(met, time)| time >= met) {
+                        continue;
                     }
+                    self.restore_end(&start, recording)?;
                 }
                 _ => self.restore(&start),
             }
@@ -149,6 +153,10 @@ impl Search<'_> {
             if is_there {
                 lowest = Some((end, self.recorded()));
                 met = self.time().filter(|_| self.fits());
+                if !freedom.for_budget() {
+                    free = Some((self.recorded(), self.time()));
+                    self.accept_slowdown();
+                }
             }
             // What meets a budget at the price of time may take less of it on another way.
             let may_be_faster = met.is_some() && ladder.peek().is_some_and(|next| next.time_policy.is_least());
@@ -231,7 +239,7 @@ mod tests {
         let time_policy: Vec<TimePolicy> = timed.iter().skip(5).take(4).map(|freedom| freedom.time_policy).collect();
         assert_eq!(
             time_policy,
-            [TimePolicy::NoTime, TimePolicy::LeastFromLowest, TimePolicy::LeastFromStart, TimePolicy::Any]
+            [TimePolicy::NoTime, TimePolicy::LeastFromStart, TimePolicy::LeastFromFree, TimePolicy::Any]
         );
         assert_eq!(timed.len(), 16);
         let least = ladder[0].of(&more);

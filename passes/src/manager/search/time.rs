@@ -113,6 +113,13 @@ impl Search<'_> {
         Ok(Some(answer))
     }
 
+    /// What is computed again may take as long as what is done instead of that, at the lowest end so far: if it ends lower, it is better in memory and no slower.
+    pub(super) fn accept_slowdown(&mut self) {
+        if self.options.target != Target::Cpu {
+            self.accepted_slowdown = slowdown(self.estimator, self.module, self.seconds_before).unwrap_or(1.0);
+        }
+    }
+
     /// How many times as slow rewrites of a pass may make the program; any number where memory is asked for at the cost of time, and where the input does not fit
     /// its device.
     fn most_slowdown(&self, pass: usize) -> Option<f64> {
@@ -124,7 +131,7 @@ impl Search<'_> {
             return Some(1.0);
         }
         match (self.passes[pass].is_timed(), self.options.target) {
-            (true, _) => Some(MAX_SLOWDOWN),
+            (true, _) => Some(self.accepted_slowdown.max(MAX_SLOWDOWN)),
             // Blocks are as large as starting their kernels asks for. On CPU passes go by prices of their own, which were fitted to run times.
             (false, Target::Cpu) => None,
             (false, _) => self.options.chunk_bytes.is_none().then_some(1.0 + MAX_LAUNCH_OVERHEAD),
