@@ -370,6 +370,10 @@ pub trait Pass {
     }
     /// Looks for waste. Findings come in a deterministic order.
     fn find(&self, context: &Context<'_>) -> Vec<Finding>;
+    /// Whether its rewrites have [parts](Self::find_parts).
+    fn has_parts(&self) -> bool {
+        false
+    }
     /// What [`find`](Self::find) offers, done in part: for each rewrite its parts, each of which does more than the one before it, saves more and takes longer. The search
     /// takes the least that meets a budget.
     fn find_parts(&self, _context: &Context<'_>) -> Vec<Vec<Finding>> {

@@ -66,6 +66,9 @@ impl Pass for Rematerialize {
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         in_all(context, in_computation).flatten().collect()
     }
+    fn has_parts(&self) -> bool {
+        true
+    }
     fn find_parts(&self, context: &Context<'_>) -> Vec<Vec<Finding>> {
         in_all(context, parts_in_computation).flatten().collect()
     }

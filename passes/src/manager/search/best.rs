@@ -82,7 +82,8 @@ impl Search<'_> {
         let promising = self.by_bound(candidates);
         let (ordered, lazy) = self.savings.order(promising, self.inlined_size);
         let ordered = self.bisected(ordered, lazy);
-        let mut found = BestSoFar::beside(self.score(&self.now), lazy, self.time_policy.is_least());
+        let mut found =
+            BestSoFar::beside(self.score(&self.now), lazy, self.time_policy.is_least() || self.takes_most());
         let mut ahead = VecDeque::new();
         for (at, one) in ordered.iter().enumerate() {
             let Ordered { candidate, most, .. } = one;
@@ -164,7 +165,9 @@ impl Search<'_> {
         let candidate = &one.candidate;
         let mut score = self.score(estimate);
         if found.counts_time && score.improves(found.now, self.min_step_saving(), self.tentative_rise()) {
-            score.cost = self.cost(candidate, estimate)?;
+            // Where what saves most is taken, time decides only among those that meet the budget.
+            let is_asked = self.time_policy.is_least() || self.fits_in(estimate);
+            score.cost = if is_asked { self.cost(candidate, estimate)? } else { u64::MAX };
         }
         if !self.is_small() && score.improves(found.now, self.min_step_saving(), Bytes::ZERO) {
             found.improving.push(candidate.clone());

@@ -35,7 +35,7 @@ impl Search<'_> {
         self.searches_left -= 1;
         self.searches += 1;
         let mut found = self.ask_kind(kind);
-        if kind == PassKind::Rewrite && self.time_policy.is_least() {
+        if kind == PassKind::Rewrite && (self.time_policy.is_least() || self.takes_most()) {
             let slow = found.iter().filter_map(|candidate| Some((candidate.pass, candidate.patch()?.clone())));
             let slow: Vec<(usize, Patch)> = slow.collect();
             let fast = self.offered_without_budget();

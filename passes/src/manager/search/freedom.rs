@@ -63,6 +63,11 @@ impl Freedom {
         self.time_policy != TimePolicy::NoTime
     }
 
+    /// Whether what meets a budget behind another search may take more time than this one finds: all ways to it in which time counts are compared.
+    fn may_be_faster_than(self, before: Self) -> bool {
+        self.time_policy.is_least() || self.recomputes_first() && before.time_policy.is_least()
+    }
+
     /// The options as passes see them.
     pub(super) fn of(self, options: &Options) -> Options {
         Options {
@@ -84,14 +89,17 @@ impl Freedom {
         let up_to = |most: bool| [false, true].into_iter().take(1 + usize::from(most));
         let mut ladder: Vec<Self> = Vec::new();
         for for_budget in up_to(options.goal().is_some()) {
+            let mut known = Vec::new();
             if for_budget && is_timed {
                 let fast = |(time_policy, asked)| Self { time_policy, asked, ..Self::full(options, true) };
                 let ways = [
                     (TimePolicy::LeastFromStart, Asked::Recomputing),
                     (TimePolicy::LeastFromFree, Asked::Recomputing),
+                    (TimePolicy::Any, Asked::Recomputing),
                     (TimePolicy::LeastFromStart, Asked::Offloading),
                 ];
-                ladder.extend(ways.into_iter().take(if options.host_memory > Bytes::ZERO { 3 } else { 2 }).map(fast));
+                known.extend(ways.into_iter().take(if options.host_memory > Bytes::ZERO { 4 } else { 3 }).map(fast));
+                ladder.extend(&known);
             }
             for promises in up_to(!options.assumptions.is_empty()) {
                 let plain = Self { exactness: exactness[0], promises, ..Self::full(options, for_budget) };
@@ -99,9 +107,9 @@ impl Freedom {
                     let first = Self { exactness, ..plain };
                     // Loops over sums that may be split reach most of what could be computed again; what they do not only a missed budget asks for.
                     let other = exactness == plain.exactness || for_budget;
-                    ladder.extend(
-                        [first, Self { asked: Asked::Recomputing, ..first }].into_iter().take(1 + usize::from(other)),
-                    );
+                    let both = [first, Self { asked: Asked::Recomputing, ..first }];
+                    let new = both.into_iter().take(1 + usize::from(other)).filter(|way| !known.contains(way));
+                    ladder.extend(new);
                 }
             }
         }
@@ -159,7 +167,7 @@ impl Search<'_> {
                 }
             }
             // What meets a budget at the price of time may take less of it on another way.
-            let may_be_faster = met.is_some() && ladder.peek().is_some_and(|next| next.time_policy.is_least());
+            let may_be_faster = met.is_some() && ladder.peek().is_some_and(|next| next.may_be_faster_than(freedom));
             let is_settled =
                 self.fits() || met.is_some() || self.options.goal().is_none() && !is_far_above_floor(&self.now);
             if is_settled && !may_be_faster {

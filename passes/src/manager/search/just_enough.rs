@@ -13,7 +13,6 @@ use hlo_ir::edit::Patch;
 use super::super::RunError;
 use super::restarts::Checkpoint;
 use super::{Candidate, Search};
-use crate::PassKind;
 use crate::objective::NEGLIGIBLE;
 
 /// The parts of a way that may be the least that fits: those behind `from`, up to `enough`, which does.
@@ -37,20 +36,17 @@ struct Least {
 }
 
 impl Search<'_> {
-    /// Makes the part of the last rewrite since `start` that meets a budget in least time.
+    /// Makes the part of the last rewrite since `start` of which there are parts that meets a budget in least time. What was made behind it is made before it.
     pub(super) fn keep_just_enough(&mut self, start: &Checkpoint) -> Result<(), RunError> {
-        let is_asked = self.asks_for_time() && self.fits() && self.steps.len() > start.step_count();
-        let last = self.made().last().filter(|made| is_asked && made.rewrite.kind == PassKind::Rewrite);
-        let Some(pass) = last.map(|made| made.pass) else { return Ok(()) };
-        let Some((now, input)) = self.estimator.seconds(self.module).zip(self.seconds_before) else { return Ok(()) };
-        let end = self.recorded();
-        self.roll_back(self.steps.len() - 1);
-        let mut least = None;
-        if let Ok(before) = self.measure() {
-            self.now = before;
-            self.commit();
-            least = self.least_part(pass, now - input / NEGLIGIBLE as f64)?;
+        if !self.asks_for_time() || !self.fits() {
+            return Ok(());
         }
+        let end = self.recorded();
+        let Some((now, input)) = self.estimator.seconds(self.module).zip(self.seconds_before) else { return Ok(()) };
+        let made: Vec<usize> = end.since(start).map(|made| made.pass).collect();
+        let Some(last) = made.iter().rposition(|&pass| self.passes[pass].has_parts()) else { return Ok(()) };
+        self.make_without(start, &end, last)?;
+        let least = self.least_part(made[last], now - input / NEGLIGIBLE as f64)?;
         let made = match least {
             Some(part) => self.take(part)?,
             None => false,

@@ -66,7 +66,12 @@ impl Search<'_> {
     }
 
     /// Makes the steps again without one of them: those before it as they were, those behind it as passes find them now, as far as they do.
-    fn make_without(&mut self, start: &Checkpoint, kept: &Recording, left_out: usize) -> Result<(), RunError> {
+    pub(super) fn make_without(
+        &mut self,
+        start: &Checkpoint,
+        kept: &Recording,
+        left_out: usize,
+    ) -> Result<(), RunError> {
         self.restore(start);
         self.put_back(kept.since(start).take(left_out).cloned())?;
         self.findings.forget();

@@ -9,6 +9,7 @@ use hlo_memory::{Estimate, Target};
 use super::super::RunError;
 use super::super::memoized::Memoized;
 use super::super::trial_record::Trial;
+use super::freedom::TimePolicy;
 use super::{Candidate, Search, trial};
 use crate::MAX_SLOWDOWN;
 use crate::Objective;
@@ -85,6 +86,11 @@ impl Search<'_> {
     pub(super) fn asks_for_time(&self) -> bool {
         let asks = self.options.budget.is_some() && self.options.objective != Objective::Memory;
         asks && self.seconds_before.is_some() && self.options.target != Target::Cpu
+    }
+
+    /// Whether what saves most is taken on the way to a budget, however much time it takes, and time is known.
+    pub(super) fn takes_most(&self) -> bool {
+        self.time_policy == TimePolicy::Any && self.asks_for_time()
     }
 
     /// Time that the candidate that was tried last takes for each byte that it brings the peak nearer to the budget, in 10^-21 seconds; a hundredth of the program's time
