@@ -489,3 +489,16 @@ fn large_values_in_calls_are_computed_in_blocks_wherever_they_are_called() {
         assert!(report.after.total < Bytes(4 << 20), "{} after {:?}", report.after.total, report.rewrites);
     }
 }
+
+/// In a module of more than 2,000 instructions there is no time to look behind each change.
+#[test]
+fn calls_of_a_large_module_are_inlined_at_once() {
+    let small = nested();
+    let others: String = (0..2000).map(|k| format!("  %other.{k} = f32[] constant({k})\n")).collect();
+    let large = small.replacen("  %t = ", &(others + "  %t = "), 1);
+    let [few, all] = [&small, &large].map(|source| inlined(source, 1 << 20));
+    assert_eq!(few, ["inlined wrap"]);
+    assert_eq!(all, ["inlined wrap, same"]);
+    let [few, all] = [&small, &large].map(|source| InlineCalls::where_needed().comes_first(&parse(source)));
+    assert!(!few && all);
+}

@@ -1,9 +1,10 @@
 //! Layers of a model, each of which holds as much as the peak: none of them is worth rewriting alone, all of them together are, and the search takes no longer
 //! for more layers.
 //!
-//! Pins `passes/src/manager.rs`, `passes/src/manager/search/bisection.rs`, `passes/src/manager/search/representatives.rs`.
+//! Pins `passes/src/manager.rs`, `passes/src/manager/search/bisection.rs`, `passes/src/manager/search/just_enough.rs`,
+//! `passes/src/manager/search/representatives.rs`.
 
-use hlo_memory::{ModelEstimator, Target};
+use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::manager::{RunReport, default_pipeline, run};
 use hlo_passes::rematerialize::Rematerialize;
 use hlo_passes::{Grade, Objective, Options};
@@ -166,4 +167,25 @@ fn of_ways_that_take_too_long_few_are_estimated() {
 fn what_takes_too_long_by_its_products_alone_is_not_estimated() {
     let (report, tried) = computed_again(&step(400, 4096, 2048), Objective::Time);
     assert!(report.rewrites.is_empty() && tried <= 3, "{tried} were tried: {:?}", report.remarks);
+}
+
+/// Each layer that is computed again takes a product and spares a value. All of them are offered, and half of what they spare is asked for.
+#[test]
+fn no_more_layers_are_computed_again_than_a_budget_asks_for() {
+    let source = step(64, 16384, 1024);
+    let within = |budget: Option<Bytes>, objective: Objective| {
+        let mut module = hlo_ir::text::parse(&source).expect("the test's module is legal");
+        let options = Options { advise: false, target: Target::Gpu, budget, objective, ..Options::default() };
+        let model = ModelEstimator { target: Target::Gpu };
+        let report = run(&mut module, &[Box::new(Rematerialize)], &options, &model).expect("the run is sound");
+        assert!(budget.is_none_or(|budget| options.peak(&report.after) <= budget), "{:?}", report.after.total);
+        let products = hlo_ir::text::print(&module).matches(" dot(").count();
+        (products - source.matches(" dot(").count(), report)
+    };
+    let (all, smallest) = within(None, Objective::Memory);
+    let (before, least) = (smallest.before.total.get(), smallest.after.total.get());
+    let (some, enough) = within(Some(Bytes(before - (before - least) / 3)), Objective::Balanced);
+    assert!(0 < some && some <= all / 2, "{some} of {all}");
+    let slowdown = |report: &RunReport| report.slowdown.expect("all kernels have a price") - 1.0;
+    assert!(slowdown(&enough) < 0.6 * slowdown(&smallest), "{:?} {:?}", enough.slowdown, smallest.slowdown);
 }

@@ -4,7 +4,7 @@
 //! rewrite of a search meets the budget, fewer layers may meet it too, in less time. Of each way that the pass offers the least part that fits is found by bisection,
 //! and of those the one that takes least time is made.
 
-// Tests: `passes/tests/budget.rs`.
+// Tests: `passes/tests/layers.rs`.
 
 use std::time::Instant;
 
