@@ -20,6 +20,8 @@
 //! - With a budget the search ends as soon as the peak fits; a peak that fits from the start is left alone. Where the end does not fit, the search
 //!   goes on from there, and passes may offer what costs run time: on devices what takes least time for each byte that it brings nearer is taken. If that does not
 //!   fit either, the search begins again, at last by what saves most.
+//! - Of layers that the last rewrite computes again only as many stay as a budget asks for (`search/just_enough.rs`).
+//! - On devices values computed again may take as long as loops that end higher do, since the loops would be taken otherwise.
 //! - A run that may do more than the default is searched with less as well, and the lowest end stays: more freedom never ends higher.
 //! - Where memory far above the floor is left, the input is searched again as if more were allowed, and a remark says what that would give.
 //! - With a limit on rewrites the search runs to its end, and all but the first so many rewrites are put back: those that are left are

@@ -494,7 +494,7 @@ fn large_values_in_calls_are_computed_in_blocks_wherever_they_are_called() {
 #[test]
 fn calls_of_a_large_module_are_inlined_at_once() {
     let small = nested();
-    let others: String = (0..2000).map(|k| format!("  %other.{k} = f32[] constant({k})\n")).collect();
+    let others = (0..2000).map(|k| format!("  %other.{k} = f32[] constant({k})\n")).collect::<Vec<_>>().concat();
     let large = small.replacen("  %t = ", &(others + "  %t = "), 1);
     let [few, all] = [&small, &large].map(|source| inlined(source, 1 << 20));
     assert_eq!(few, ["inlined wrap"]);

@@ -44,14 +44,14 @@ impl Search<'_> {
         let end = self.recorded();
         let Some((now, input)) = self.estimator.seconds(self.module).zip(self.seconds_before) else { return Ok(()) };
         let made: Vec<usize> = end.since(start).map(|made| made.pass).collect();
-        let Some(last) = made.iter().rposition(|&pass| self.passes[pass].has_parts()) else { return Ok(()) };
-        self.make_without(start, &end, last)?;
-        let least = self.least_part(made[last], now - input / NEGLIGIBLE as f64)?;
-        let made = match least {
+        let Some(step) = made.iter().rposition(|&pass| self.passes[pass].has_parts()) else { return Ok(()) };
+        self.make_without(start, &end, step)?;
+        let part = self.least_part(made[step], now - input / NEGLIGIBLE as f64)?;
+        let is_made = match part {
             Some(part) => self.take(part)?,
             None => false,
         };
-        if made { Ok(()) } else { self.restore_end(start, &end) }
+        if is_made { Ok(()) } else { self.restore_end(start, &end) }
     }
 
     /// Of the parts that a pass offers the one that meets the budget in least time, and in less than so many seconds.
