@@ -17,7 +17,7 @@
 //! Grade: bitwise.
 //!
 //! In the default pipeline a call is inlined in the operands of a large scatter or gather, or around one. It is also inlined if such calls together
-//! take or make a twentieth of all temporaries, or on the way from one large value to another. In modules of more than 2,000 instructions all calls are inlined at once, as
+//! take or make a twentieth of all temporaries, or on the way from one large value to another. In large modules all calls are inlined at once, as
 //! XLA does, because a search behind each takes long. All of this is kept only if a rewrite then gains.
 //! Named in `--passes`, it inlines every call it may.
 //!
