@@ -77,7 +77,7 @@ impl Pass for InlineCalls {
         PassKind::CleanUp
     }
     fn comes_first(&self, module: &Module) -> bool {
-        is_large(module)
+        inlines_at_once(module)
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
         let module = context.module;
@@ -90,7 +90,7 @@ impl Pass for InlineCalls {
                 calls.map(|(id, _)| inline_one(module, id)).collect()
             }
             Scope::WhereNeeded => {
-                let all = targets::everywhere(module).filter(|_| is_large(module));
+                let all = targets::everywhere(module).filter(|_| inlines_at_once(module));
                 match all.and_then(|all| all.finding(module)) {
                     Some(all) => vec![all],
                     None => targets::around_sinks(context).into_iter().filter_map(|t| t.finding(module)).collect(),
@@ -103,8 +103,8 @@ impl Pass for InlineCalls {
     }
 }
 
-/// Whether there is no time to look behind each change.
-fn is_large(module: &Module) -> bool {
+/// Whether all calls are inlined in one change, because the module is too large to look behind each of them.
+fn inlines_at_once(module: &Module) -> bool {
     module.live_instructions().count() > bounds::SMALL
 }
 

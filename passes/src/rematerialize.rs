@@ -37,6 +37,7 @@
 
 mod choose;
 mod emit;
+mod row_statistics;
 
 use hlo_memory::Bytes;
 

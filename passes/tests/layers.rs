@@ -169,7 +169,7 @@ fn what_takes_too_long_by_its_products_alone_is_not_estimated() {
     assert!(report.rewrites.is_empty() && tried <= 3, "{tried} were tried: {:?}", report.remarks);
 }
 
-/// Each layer that is computed again takes a product and spares a value. All of them are offered, and half of what they spare is asked for.
+/// Each layer that is computed again takes a product and spares a value. All of them are offered, and a third of what they spare is asked for.
 #[test]
 fn no_more_layers_are_computed_again_than_a_budget_asks_for() {
     let source = step(64, 16384, 1024);

@@ -46,6 +46,7 @@ use front::doubts;
 use crate::{EstimateError, Target};
 pub use front::tree_reduction::REDUCED_WINDOW;
 pub use fusion::duplication::MOST_COPIES;
+pub use fusion::fits_registers;
 use graph::{Graph, Origin};
 pub use tiles::{LANES, LONGEST_TILE};
 pub use ynn::support::FEWEST_ELEMENTS;

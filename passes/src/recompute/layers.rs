@@ -14,9 +14,6 @@ use crate::recompute::tie::can_wait_for;
 /// Parts of the segments, as divisors: what takes too long in all of them may not in a half or a quarter.
 pub(crate) const PARTS: [usize; 3] = [4, 2, 1];
 
-/// Parts that are offered where as little is to be done as meets a budget: each is less of all than estimates are off (docs/measured/scoreboard.md).
-pub(crate) const FINE_PARTS: u64 = 16;
-
 /// A computation in which many bytes wait across one place.
 pub(crate) struct Layers<'a> {
     module: &'a Module,

@@ -1,14 +1,16 @@
 //! Which early values are kept for their late users, and which are computed again.
 
 use crate::hash::{IndexMap, IndexSet};
-use hlo_ir::InstructionId;
 use hlo_ir::edit::has_side_effect;
+use hlo_ir::{InstructionId, Opcode};
 use hlo_memory::Bytes;
 
+use super::row_statistics::RowStatistics;
 use crate::Context;
 use crate::flow::is_product;
+use crate::objective::MATTERS;
 use crate::recompute::cut::{NEVER, Network};
-use crate::recompute::layers::{FINE_PARTS, Layers, bytes};
+use crate::recompute::layers::{Layers, bytes};
 
 /// What is computed again.
 pub(super) struct Plan {
@@ -29,12 +31,12 @@ impl Plan {
         Self { again, saved }
     }
 
-    /// Parts of the same, each of which does it in more segments than the one before: in the first ones, because their values wait longest. In all others they do what
+    /// Parts of the same, each of which does it in more segments than the one before, by what is worth time: in the first ones, because their values wait longest. In all others they do what
     /// `less` does.
     pub(super) fn parts(&self, context: &Context<'_>, layers: &Layers<'_>, less: Option<&Self>) -> Vec<Self> {
         let from = less.map_or(0, |less| less.saved.get());
         let more = self.saved.get() - from;
-        let wanted = (1..=FINE_PARTS).map(|part| Bytes(from + more * part / FINE_PARTS));
+        let wanted = (1..=MATTERS).map(|part| Bytes(from + more * part / MATTERS));
         let mut parts: Vec<Self> = wanted.map(|wanted| self.up_to(context, layers, less, wanted)).collect();
         parts.dedup_by(|later, earlier| later.again == earlier.again);
         parts
@@ -80,7 +82,8 @@ struct ValueInSegment {
 /// The cheapest choice where memory is worth so many times its usual price.
 pub(super) fn plan(context: &Context<'_>, layers: &Layers<'_>, worth: f64) -> Option<Plan> {
     let module = context.module;
-    let prices = Prices { context, layers, most: most(context, layers) };
+    let statistics = RowStatistics::of(context, layers.computation);
+    let prices = Prices { context, layers, statistics, most: most(context, layers) };
     let mut network = Network::new();
     let waiting: IndexSet<InstructionId> =
         module.instructions_of(layers.computation).map(|(id, _)| id).filter(|&id| layers.waits(context, id)).collect();
@@ -125,12 +128,13 @@ fn most(context: &Context<'_>, layers: &Layers<'_>) -> u64 {
 struct Prices<'a> {
     context: &'a Context<'a>,
     layers: &'a Layers<'a>,
+    statistics: RowStatistics,
     most: u64,
 }
 
 impl Prices<'_> {
     /// What keeping a value costs where memory is worth so many times its usual price: late kernels read it, and it is written if it does not stand in memory for
-    /// early products anyway.
+    /// early products anyway. A kept statistic of rows is written by a kernel that reads the rows.
     fn keeping(&self, id: InstructionId, worth: f64) -> u64 {
         let inst = self.context.module.instruction(id);
         if inst.array().is_none_or(hlo_ir::ArrayShape::is_dynamic) {
@@ -143,7 +147,8 @@ impl Prices<'_> {
         let by_products = self.has_user(id, |late, product| late && product);
         let by_kernels = !by_products || self.has_user(id, |late, product| late && !product);
         let moved = [!stands, by_products, by_kernels].map(u64::from).iter().sum::<u64>();
-        ((bytes(inst).saturating_mul(moved) as f64 * worth) as u64).min(self.most)
+        let rows = self.statistics.rows_of(id).map_or(0, |rows| bytes(self.context.module.instruction(rows)));
+        ((bytes(inst).saturating_mul(moved) as f64 * worth) as u64).saturating_add(rows).min(self.most)
     }
     /// What computing a value again costs, what keeping its operands costs apart. Kernels that read it compute it, but late products want it in memory: a kernel
     /// of its own reads what it is made of and writes it, and the product reads it. A product reads its operands and writes its result.
@@ -154,7 +159,11 @@ impl Prices<'_> {
         if is_bound || self.layers.is_late(id) {
             return NEVER;
         }
-        let Some(traffic) = self.layers.costs.of(id) else { return NEVER };
+        let Some(mut traffic) = self.layers.costs.of(id) else { return NEVER };
+        if inst.opcode == Opcode::Reduce && self.statistics.rows_of(id).is_some() {
+            // The rows are in registers.
+            traffic = 0.0;
+        }
         let is_stored = self.has_user(id, |late, product| late && product);
         let moved = if is_product(inst.opcode) {
             let operands = inst.operands.iter().map(|&operand| bytes(module.instruction(operand)));

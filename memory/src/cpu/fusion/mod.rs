@@ -27,6 +27,7 @@ use smol_str::format_smolstr;
 use super::graph::Graph;
 use super::traits;
 use crate::Target;
+pub use priority::fits_registers;
 use rules::Fuser;
 
 /// Fuses in every computation that is run by `call`, `while` or `conditional`, and in the entry.

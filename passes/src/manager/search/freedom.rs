@@ -20,8 +20,8 @@ pub(super) enum TimePolicy {
     NoTime,
     /// As little as can be: what takes least for what it brings is taken.
     LeastFromStart,
-    /// The same from the lowest end that cost no time.
-    LeastFromFree,
+    /// The same, behind what is done without a budget.
+    LeastFromDefault,
     /// Any: what saves most is taken.
     Any,
 }
@@ -29,7 +29,7 @@ pub(super) enum TimePolicy {
 impl TimePolicy {
     /// Whether the time that a rewrite takes decides.
     pub(super) fn is_least(self) -> bool {
-        matches!(self, Self::LeastFromStart | Self::LeastFromFree)
+        matches!(self, Self::LeastFromStart | Self::LeastFromDefault)
     }
 }
 
@@ -94,7 +94,7 @@ impl Freedom {
                 let fast = |(time_policy, asked)| Self { time_policy, asked, ..Self::full(options, true) };
                 let ways = [
                     (TimePolicy::LeastFromStart, Asked::Recomputing),
-                    (TimePolicy::LeastFromFree, Asked::Recomputing),
+                    (TimePolicy::LeastFromDefault, Asked::Recomputing),
                     (TimePolicy::Any, Asked::Recomputing),
                     (TimePolicy::LeastFromStart, Asked::Offloading),
                 ];
@@ -123,8 +123,8 @@ impl Search<'_> {
     pub(super) fn descend_freely(&mut self) -> Result<(), RunError> {
         let (start, trials) = (self.checkpoint(), self.trials_left);
         let mut lowest: Option<(Bytes, Recording)> = None;
-        // The lowest end that cost no time, and how long the program takes there.
-        let mut free: Option<(Recording, Option<f64>)> = None;
+        // The lowest end without a budget, and how long the program takes there.
+        let mut default_end: Option<(Recording, Option<f64>)> = None;
         let mut is_there = true;
         let mut order_counts = true;
         // The time of the end that meets the budget.
@@ -135,8 +135,8 @@ impl Search<'_> {
             if is_other_order && !order_counts {
                 continue;
             }
-            match &free {
-                Some((recording, time)) if freedom.time_policy == TimePolicy::LeastFromFree => {
+            match &default_end {
+                Some((recording, time)) if freedom.time_policy == TimePolicy::LeastFromDefault => {
                     // What is computed again in addition takes more.
                     if met.zip(*time).is_some_and(|(met, time)| time >= met) {
                         continue;
@@ -162,7 +162,7 @@ impl Search<'_> {
                 lowest = Some((end, self.recorded()));
                 met = self.time().filter(|_| self.fits());
                 if !freedom.for_budget() {
-                    free = Some((self.recorded(), self.time()));
+                    default_end = Some((self.recorded(), self.time()));
                     self.accept_slowdown();
                 }
             }
@@ -247,7 +247,7 @@ mod tests {
         let time_policy: Vec<TimePolicy> = timed.iter().skip(5).take(4).map(|freedom| freedom.time_policy).collect();
         assert_eq!(
             time_policy,
-            [TimePolicy::NoTime, TimePolicy::LeastFromStart, TimePolicy::LeastFromFree, TimePolicy::Any]
+            [TimePolicy::NoTime, TimePolicy::LeastFromStart, TimePolicy::LeastFromDefault, TimePolicy::Any]
         );
         assert_eq!(timed.len(), 16);
         let least = ladder[0].of(&more);

@@ -10,9 +10,7 @@ use smallvec::SmallVec;
 
 use super::super::super::graph::Graph;
 use super::super::super::traits;
-
-/// The largest row, padded to powers of two: four tenths of the 65,536 registers of a block (`DoesTileFitsInRegisters`).
-const LONGEST_ROW: u64 = 26_214;
+use super::rows;
 
 /// What is on the way.
 type Way = SmallVec<[InstructionId; 8]>;
@@ -85,5 +83,5 @@ fn reduces_rows(graph: &Graph, reduction: InstructionId, repeated: InstructionId
         && graph.inst(reduction).ints(&AttrKey::Dimensions) == [last]
         && !graph.inst(repeated).ints(&AttrKey::Dimensions).contains(&(result.rank() as i64 - 1))
         && array.dims.last() == result.dims.last()
-        && array.dims.last().is_some_and(|&row| (row.max(1) as u64).next_power_of_two() <= LONGEST_ROW)
+        && rows::fits_registers(array)
 }

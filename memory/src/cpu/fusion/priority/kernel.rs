@@ -17,7 +17,8 @@ use super::super::super::graph::{Graph, Order};
 use super::super::super::traffic::bytes;
 use super::super::super::traits;
 use super::facts::{self, Facts};
-use super::{cycles, places, reduction};
+use super::{cycles, places, reduction, rows};
+use crate::hash::IndexSet;
 
 /// Numbers of the values that others are computed beside.
 pub(super) type Beside = SmallVec<[u32; 4]>;
@@ -35,6 +36,10 @@ pub(super) struct Kernel {
     pub(super) blocks: f64,
     /// Whether a sum of more than a few numbers is inside.
     pub(super) reduces: bool,
+    /// Whether it keeps rows in registers: a [normalization](mod@super::diamonds) is inside.
+    pub(super) keeps_rows: bool,
+    /// Whether rows are all that it computes, and they fit into registers.
+    pub(super) is_of_rows: bool,
     /// Whether it reads neighbouring elements from places that are far from each other.
     pub(super) is_scattered: bool,
     pub(super) reads: SmallVec<[Read; 8]>,
@@ -77,8 +82,9 @@ pub(super) struct Kernels<'a> {
     facts: Facts,
     place: SideTable<InstructionId, u32>,
     made: SideTable<InstructionId, bool>,
-    /// What is computed once for each row.
+    /// What a normalization computes of the rows that its kernel keeps, and whether there is any.
     of_rows: SideTable<InstructionId, bool>,
+    has_rows: bool,
     /// The node of a value in the kernel that is looked at, and that kernel's number.
     node: SideTable<InstructionId, (u32, u32)>,
     looked_at: u32,
@@ -98,6 +104,7 @@ impl<'a> Kernels<'a> {
             place,
             made: SideTable::new(false),
             of_rows: SideTable::new(false),
+            has_rows: false,
             node: SideTable::new((0, 0)),
             looked_at: 0,
         }
@@ -120,6 +127,7 @@ impl<'a> Kernels<'a> {
     pub(super) fn make_of_rows(&mut self, id: InstructionId) {
         self.made.set(id, true);
         self.of_rows.set(id, true);
+        self.has_rows = true;
     }
 
     pub(super) fn is_made(&self, id: InstructionId) -> bool {
@@ -145,6 +153,8 @@ impl<'a> Kernels<'a> {
             written: written(self.graph, root) as f64,
             blocks: reduction::blocks(self.graph, root),
             reduces: false,
+            keeps_rows: self.has_rows && self.keeps_rows(root),
+            is_of_rows: true,
             is_scattered: false,
             reads: SmallVec::new(),
             times: Vec::new(),
@@ -166,23 +176,38 @@ impl<'a> Kernels<'a> {
             kernel.operations += times * fact.operations;
             kernel.code += code;
             kernel.reduces |= fact.is_long && !self.of_rows[id];
+            kernel.is_of_rows &= rows::is_computed_by_row(self.graph, id);
             kernel.is_scattered |= !moves && fact.is_scattered;
-            self.pass_on(id, (times, code), &mut nodes, &mut open);
+            let is_beside = kernel.keeps_rows || fact.keeps_places;
+            self.pass_on(id, is_beside, (times, code), &mut nodes, &mut open);
         }
         kernel.times = nodes.iter().map(|node| node.times).collect();
         kernel
+    }
+
+    /// Whether a normalization is inside of the kernel that writes `root`.
+    fn keeps_rows(&self, root: InstructionId) -> bool {
+        let mut open: SmallVec<[InstructionId; 16]> = SmallVec::from_slice(&[root]);
+        let mut seen: IndexSet<InstructionId> = IndexSet::default();
+        while let Some(id) = open.pop() {
+            if self.of_rows[id] {
+                return true;
+            }
+            open.extend(self.graph.operands(id).iter().copied().filter(|&of| self.made[of] && seen.insert(of)));
+        }
+        false
     }
 
     /// Counts what `id` asks of its operands.
     fn pass_on(
         &mut self,
         id: InstructionId,
+        is_beside: bool,
         (times, code): (f64, f64),
         nodes: &mut Vec<Node>,
         open: &mut BinaryHeap<u32>,
     ) {
         let at = self.node[id].1 as usize;
-        let is_beside = self.facts[id].keeps_places || self.of_rows[id];
         for (number, &operand) in self.graph.operands(id).iter().enumerate() {
             let other = self.node_of(operand, nodes, open);
             if is_beside {

@@ -13,6 +13,7 @@ mod kernel;
 mod places;
 mod price;
 mod reduction;
+mod rows;
 mod rules;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ use crate::hash::{IndexMap, IndexSet};
 use kernel::{Kernel, Kernels};
 pub(super) use places::moves_rows;
 pub(super) use reduction::{is_by_threads, shared_bytes};
+pub use rows::fits_registers;
 pub(super) use rules::takes_values;
 
 /// What is saved, in picoseconds, and the value that is made where it is read; of two that save the same the later one.

@@ -65,10 +65,13 @@ pub(super) fn may_join(
     (consumer, kernel): (InstructionId, &Kernel),
 ) -> bool {
     let Some(read) = kernel.read(value) else { return false };
-    if own.reduces && kernel.reduces
-        || own.code * read.code + kernel.code > MOST_CODE
-        || own.reads.len() + kernel.reads.len() > MOST_ARRAYS
-    {
+    if own.reads.len() + kernel.reads.len() > MOST_ARRAYS {
+        return false;
+    }
+    if own.keeps_rows || kernel.keeps_rows {
+        return own.is_of_rows && kernel.is_of_rows;
+    }
+    if own.reduces && kernel.reduces || own.code * read.code + kernel.code > MOST_CODE {
         return false;
     }
     if reduction::is_by_threads(graph, value) && !goes_on(graph, value, consumer, read.beside.contains(&0)) {
