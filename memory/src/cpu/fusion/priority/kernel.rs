@@ -85,6 +85,10 @@ pub(super) struct Kernels<'a> {
     /// What a normalization computes of the rows that its kernel keeps, and whether there is any.
     of_rows: SideTable<InstructionId, bool>,
     has_rows: bool,
+    /// Operations of a kernel that took in others, which may compute the same value several times: copies in one kernel are merged behind fusion.
+    ///
+    /// Source: `PriorityFusion::Fuse`, and the order of passes in xla/service/gpu/fusion_pipeline.cc.
+    copied: SideTable<InstructionId, f64>,
     /// The node of a value in the kernel that is looked at, and that kernel's number.
     node: SideTable<InstructionId, (u32, u32)>,
     looked_at: u32,
@@ -105,6 +109,7 @@ impl<'a> Kernels<'a> {
             made: SideTable::new(false),
             of_rows: SideTable::new(false),
             has_rows: false,
+            copied: SideTable::new(0.0),
             node: SideTable::new((0, 0)),
             looked_at: 0,
         }
@@ -128,6 +133,13 @@ impl<'a> Kernels<'a> {
         self.made.set(id, true);
         self.of_rows.set(id, true);
         self.has_rows = true;
+    }
+
+    /// Notes how many operations a kernel makes that takes in another.
+    pub(super) fn copy_into(&mut self, root: InstructionId, operations: f64) {
+        if self.has_rows {
+            self.copied.set(root, operations);
+        }
     }
 
     pub(super) fn is_made(&self, id: InstructionId) -> bool {
@@ -180,6 +192,9 @@ impl<'a> Kernels<'a> {
             kernel.is_scattered |= !moves && fact.is_scattered;
             let is_beside = kernel.keeps_rows || fact.keeps_places;
             self.pass_on(id, is_beside, (times, code), &mut nodes, &mut open);
+        }
+        if kernel.keeps_rows && self.copied[root] > 0.0 {
+            kernel.operations = self.copied[root];
         }
         kernel.times = nodes.iter().map(|node| node.times).collect();
         kernel

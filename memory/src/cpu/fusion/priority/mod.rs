@@ -116,6 +116,7 @@ impl<'a> Queue<'a> {
                 other.readers.swap_remove(&value);
             }
         }
+        self.copy_into(value, readers.keys().copied());
         self.kernels.make_where_read(value);
         self.known.set(value, None);
         let mut again: IndexSet<InstructionId> = IndexSet::default();
@@ -128,6 +129,16 @@ impl<'a> Queue<'a> {
         }
         again.into_iter().for_each(|id| self.place(id));
         readers.into_keys().for_each(|reader| self.ask_all(reader));
+    }
+
+    /// Notes what the readers of a value compute when they make it.
+    fn copy_into(&mut self, value: InstructionId, readers: impl Iterator<Item = InstructionId>) {
+        let own = self.kernel(value).operations;
+        for reader in readers {
+            let kernel = self.kernel(reader);
+            let times = kernel.read(value).map_or(0.0, |read| read.times);
+            self.kernels.copy_into(reader, kernel.operations + own * times);
+        }
     }
 
     /// Asks what every reader of a value would lose by making it.

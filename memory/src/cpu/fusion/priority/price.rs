@@ -42,6 +42,13 @@ pub(super) fn together(facts: &Facts, (value, own): (InstructionId, &Kernel), ke
     let Some(read) = kernel.read(value) else { return kernel.time };
     let operations = kernel.operations + own.operations * read.times;
     let size = |id| facts[id].bytes;
+    if own.keeps_rows || kernel.keeps_rows {
+        // What is in registers is read once, whatever it is for.
+        let others = kernel.reads.iter().filter(|other| other.of != value);
+        let more = own.reads.iter().filter(|inner| kernel.read(inner.of).is_none());
+        let reads = others.chain(more).map(|read| (read.of, read.times.min(1.0) * size(read.of)));
+        return time(facts, kernel, operations, kernel.is_scattered || own.is_scattered, reads);
+    }
     let of_kernel = kernel.reads.iter().filter(|other| other.of != value).map(|other| {
         let made =
             own.read(other.of).map_or(0.0, |inner| inner.times * read.times - common(kernel, read, other, inner));
