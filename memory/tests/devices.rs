@@ -5,7 +5,7 @@
 //! `memory/src/cpu/fusion/priority/diamonds.rs`, `memory/src/cpu/fusion/priority/facts.rs`,
 //! `memory/src/cpu/fusion/priority/kernel.rs`, `memory/src/cpu/fusion/priority/mod.rs`, `memory/src/cpu/fusion/priority/places.rs`,
 //! `memory/src/cpu/fusion/priority/price.rs`, `memory/src/cpu/fusion/priority/reduction.rs`,
-//! `memory/src/cpu/fusion/priority/rules.rs`, `memory/src/cpu/tiles/mod.rs`.
+//! `memory/src/cpu/fusion/priority/rows.rs`, `memory/src/cpu/fusion/priority/rules.rs`, `memory/src/cpu/tiles/mod.rs`.
 
 use hlo_memory::{Bytes, Estimate, Model, Stored, Target, estimate, estimate_and};
 
@@ -354,6 +354,21 @@ fn a_kernel_does_not_read_rows_only_to_reduce_them_again() {
   %t = f32[4096,4096]{1,0} dot(%q, %l), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n";
     let others = shares(4096, 4096, other, "%t");
     assert_eq!(temporaries(&others, Target::Gpu), 64, "sums of scores that are gone by then; XLA:GPU says 72");
+}
+
+/// A softmax and its gradient, as JAX writes them, of 128 MiB of scores. XLA:GPU makes one kernel of each, in which the sums of all rows are computed again; behind a mask
+/// of the scores, which takes longer to compute twice, it stores the sums.
+#[test]
+fn sums_of_rows_are_stored_where_computing_them_twice_takes_longer_on_gpu() {
+    let is_stored = |text: &str| {
+        let module = hlo_ir::text::parse(text).expect("it is legal");
+        let mut stored = Stored::new(false);
+        estimate_and(&module, Target::Gpu, &mut |compiled, _| stored = compiled.stored()).expect("it is modelled");
+        let is = |name: &str| module.live_instructions().any(|(id, inst)| inst.name == name && stored[id]);
+        ["reduce_max.7", "reduce_sum.21", "reduce_sum.22"].map(is)
+    };
+    assert_eq!(is_stored(include_str!("device_programs/softmax_gradient.hlo")), [false; 3]);
+    assert_eq!(is_stored(include_str!("device_programs/masked_softmax_gradient.hlo")), [false, true, false]);
 }
 
 /// Sums of columns of running sums of eight arrays.
