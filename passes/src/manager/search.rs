@@ -26,6 +26,7 @@ mod speed;
 mod steps;
 mod time;
 mod trial_cache;
+mod worth_its_time;
 
 use std::time::Instant;
 

@@ -201,6 +201,7 @@ impl Search<'_> {
         self.descend_with_last()?;
         self.keep_what_counts(&start);
         self.keep_just_enough(&start)?;
+        self.keep_what_is_worth_its_time(&start)?;
         self.clean_up()?;
         while self.speed_up()? {}
         Ok(made_loops)

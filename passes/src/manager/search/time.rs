@@ -126,11 +126,15 @@ impl Search<'_> {
         }
     }
 
+    /// Whether the input fits the memory of its device, as far as that is known.
+    pub(super) fn fits_device(&self) -> bool {
+        self.options.machine().memory.is_none_or(|memory| self.before.likely() <= memory)
+    }
+
     /// How many times as slow rewrites of a pass may make the program; any number where memory is asked for at the cost of time, and where the input does not fit
     /// its device.
     fn most_slowdown(&self, pass: usize) -> Option<f64> {
-        let fits_device = self.options.machine().memory.is_none_or(|memory| self.before.likely() <= memory);
-        if self.pass_options.goal().is_some() || !fits_device {
+        if self.pass_options.goal().is_some() || !self.fits_device() {
             return None;
         }
         if self.pass_options.objective == Objective::Time {
