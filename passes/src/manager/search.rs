@@ -54,6 +54,7 @@ pub use replay::Recording;
 use restarts::{Checkpoint, Restarts};
 use speed::Stage;
 use steps::{Made, Step};
+use time::Accepted;
 
 /// A rewrite that was made and is kept out of the result by [`Options::bisect_limit`].
 pub(super) struct LeftOut {
@@ -87,8 +88,8 @@ pub(super) struct Search<'a> {
     before: Estimate,
     /// Seconds of a run of the input, where something is timed.
     seconds_before: Option<f64>,
-    /// How many times as long as the input the program takes at the lowest end so far, on devices.
-    accepted_slowdown: f64,
+    /// The lowest end so far, where it takes longer than the input, on devices.
+    accepted: Option<Accepted>,
     /// Memory of the module as it is now.
     pub(super) now: Estimate,
     steps: Vec<Step>,
@@ -165,7 +166,7 @@ impl<'a> Search<'a> {
             committed_estimate: before.clone(),
             before,
             seconds_before,
-            accepted_slowdown: 1.0,
+            accepted: None,
             steps: Vec::new(),
             committed: 0,
             trials_left: trials,

@@ -178,7 +178,9 @@ impl Search<'_> {
         let improves = score.improves(found.now, self.min_step_saving(), self.tentative_rise()) && (better || next);
         let slowdown = if improves { self.excessive_slowdown(candidate)? } else { None };
         if let Some(slowdown) = slowdown {
-            found.too_slow.note(one, slowdown);
+            if self.most_slowdown(candidate.pass).is_some_and(|most| slowdown > most) {
+                found.too_slow.note(one, slowdown);
+            }
             found.without_gain += 1;
         } else if improves && better {
             found.fits = self.fits_in(estimate);

@@ -4,7 +4,7 @@
 //! stands behind a barrier only shows in the module as it is compiled, so the time of that decides.
 
 use hlo_ir::Module;
-use hlo_memory::{Estimate, Target};
+use hlo_memory::{Bytes, Estimate, Target};
 
 use super::super::RunError;
 use super::super::memoized::Memoized;
@@ -26,6 +26,12 @@ pub(super) struct TimeOfProducts {
     input: f64,
     now: f64,
     products: f64,
+}
+
+/// How many times as long as the input the program takes at an end of the search that may be taken, and what it needs there.
+pub(super) struct Accepted {
+    slowdown: f64,
+    peak: Bytes,
 }
 
 impl Search<'_> {
@@ -74,7 +80,16 @@ impl Search<'_> {
     /// How many times as long as the input the module takes as it is now, if that is more than rewrites of a pass may make of it.
     pub(super) fn slowdown_by(&mut self, pass: usize) -> Option<f64> {
         let most = self.most_slowdown(pass)?;
-        slowdown(self.estimator, self.module, self.seconds_before).filter(|slowdown| *slowdown > most)
+        let slowdown = slowdown(self.estimator, self.module, self.seconds_before)?;
+        let is_weighed = self.passes[pass].is_timed() && slowdown > MAX_SLOWDOWN;
+        (slowdown > most || is_weighed && !self.accepts(slowdown)).then_some(slowdown)
+    }
+
+    /// Whether the module as it is now may take so many times as long as the input, beside the lowest end so far.
+    fn accepts(&self, slowdown: f64) -> bool {
+        let Some(end) = &self.accepted else { return false };
+        let peak = self.estimator.estimate(self.module).map_or(end.peak, |estimate| estimate.total_with_scratch());
+        slowdown <= end.slowdown || slowdown * peak.get() as f64 <= end.slowdown * end.peak.get() as f64
     }
 
     /// Seconds that the module takes as it is now, where that is asked for and known.
@@ -119,11 +134,12 @@ impl Search<'_> {
         Ok(Some(answer))
     }
 
-    /// What is computed again may take as long as what is done instead of that, at the lowest end so far: if it ends lower, it is better in memory and no slower.
+    /// What is computed again may take as long as what is done instead of that, at the lowest end so far: if it ends lower, it is better in memory and no slower. It may take
+    /// even longer, as long as loops may, where it saves a larger part of the memory than it takes more of the time.
     pub(super) fn accept_slowdown(&mut self) {
-        if self.options.target != Target::Cpu {
-            self.accepted_slowdown = slowdown(self.estimator, self.module, self.seconds_before).unwrap_or(1.0);
-        }
+        let slowdown = slowdown(self.estimator, self.module, self.seconds_before);
+        let slowdown = slowdown.filter(|slowdown| self.options.target != Target::Cpu && *slowdown > MAX_SLOWDOWN);
+        self.accepted = slowdown.map(|slowdown| Accepted { slowdown, peak: self.now.total_with_scratch() });
     }
 
     /// Whether the input fits the memory of its device, as far as that is known.
@@ -141,7 +157,8 @@ impl Search<'_> {
             return Some(1.0);
         }
         match (self.passes[pass].is_timed(), self.options.target) {
-            (true, _) => Some(self.accepted_slowdown.max(MAX_SLOWDOWN)),
+            (true, _) if self.accepted.is_none() => Some(MAX_SLOWDOWN),
+            (true, _) => Some(1.0 + MAX_LAUNCH_OVERHEAD),
             // Blocks are as large as starting their kernels asks for. On CPU passes go by prices of their own, which were fitted to run times.
             (false, Target::Cpu) => None,
             (false, _) => self.options.chunk_bytes.is_none().then_some(1.0 + MAX_LAUNCH_OVERHEAD),
