@@ -4,7 +4,7 @@
 //! stands behind a barrier only shows in the module as it is compiled, so the time of that decides.
 
 use hlo_ir::Module;
-use hlo_memory::{Bytes, Estimate, Target};
+use hlo_memory::{Bytes, Estimate, Estimator as _, Target};
 
 use super::super::RunError;
 use super::super::memoized::Memoized;
@@ -149,7 +149,7 @@ impl Search<'_> {
 
     /// How many times as slow rewrites of a pass may make the program; any number where memory is asked for at the cost of time, and where the input does not fit
     /// its device.
-    fn most_slowdown(&self, pass: usize) -> Option<f64> {
+    pub(super) fn most_slowdown(&self, pass: usize) -> Option<f64> {
         if self.pass_options.goal().is_some() || !self.fits_device() {
             return None;
         }
