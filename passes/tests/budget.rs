@@ -1,6 +1,7 @@
 //! What is done for a budget: no more than it takes, and what costs run time only where nothing else fits.
 //!
-//! Pins `passes/src/manager.rs`, `passes/src/manager/search/needless_rewrites.rs`, `passes/src/objective.rs`.
+//! Pins `passes/src/manager.rs`, `passes/src/manager/search/freedom.rs`, `passes/src/manager/search/needless_rewrites.rs`,
+//! `passes/src/manager/search/time.rs`, `passes/src/objective.rs`.
 
 use hlo_ir::text;
 use hlo_memory::{Bytes, ModelEstimator, Target};
@@ -169,9 +170,22 @@ fn steps_that_later_ones_make_needless_are_taken_back() {
     assert!(slowdown < 1.6, "{slowdown}");
 }
 
-/// Going on from what costs no time takes 0.97 of the input's.
+/// Where each step takes what costs least time for what it brings, the program takes 1.72 times as long.
 #[test]
 fn of_two_ways_into_a_budget_the_faster_one_is_taken() {
-    let slowdown = slowdown_within(LONG_ATTENTION_GRADIENT, 156);
-    assert!(slowdown < 0.9, "{slowdown}");
+    let slowdown = slowdown_within(LAYERS, 112);
+    assert!(slowdown < 1.66, "{slowdown}");
+}
+
+/// Loops alone end at 1.46 GiB in 1.16 times the time.
+#[test]
+fn layers_are_computed_again_without_a_budget_where_that_saves_more_than_it_takes_beside_loops() {
+    let mut module = parse(include_str!("budget_programs/attention_layers.hlo"));
+    let options = Options { target: Target::Gpu, advise: false, ..Options::default() };
+    let report = run(&mut module, &default_pipeline(), &options, &ModelEstimator { target: Target::Gpu });
+    let report = report.expect("it has an estimate");
+    assert_eq!(report.rewrites[0].pass, "rematerialize", "{:?}", report.rewrites);
+    assert!(report.before.total > Bytes(2400 << 20), "XLA:GPU says 2.38 GiB: {:?}", report.before.total);
+    assert!(report.after.total < Bytes(1300 << 20), "XLA:GPU says 1.20 GiB: {:?}", report.after.total);
+    assert!(report.slowdown.is_some_and(|slowdown| slowdown <= 1.25), "{:?}", report.slowdown);
 }

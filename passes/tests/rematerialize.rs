@@ -1,6 +1,7 @@
 //! `rematerialize`: what of a step is computed again, and what is kept: layers that widen and narrow again, and one thing different at a time.
 //!
-//! Pins `passes/src/rematerialize.rs`, `passes/src/recompute.rs`, `passes/src/recompute/layers.rs`.
+//! Pins `passes/src/rematerialize.rs`, `passes/src/recompute.rs`, `passes/src/recompute/layers.rs`,
+//! `passes/src/rematerialize/row_statistics.rs`.
 
 use std::fmt::Write as _;
 
@@ -170,4 +171,24 @@ fn on_gpu_what_is_made_where_it_is_read_anyway_does_not_count_as_saved() {
     // A plan is offered in a quarter and in half of its segments first, then in all.
     assert!(saved[2] < known.temporaries, "of what stands in memory: {saved:?}");
     assert!(saved.iter().any(|&saved| saved > known.temporaries), "of all that waits, too: {saved:?}");
+}
+
+/// Two layers of attention and of a perceptron, and their gradients.
+const ATTENTION: &str = include_str!("budget_programs/attention_layers.hlo");
+
+/// How many sums and maxima of one layer are computed again where most is saved; the other is the last, and its values wait for nothing.
+fn reductions_again(target: Target) -> usize {
+    let module = text::parse(ATTENTION).expect("it is legal");
+    let options = Options { target, ..Options::default() };
+    let (users, known) = (Users::of(&module), hlo_memory::estimate(&module, target).expect("it has an estimate"));
+    let found = Rematerialize.find(&Context::of_input(&module, &users, &known, &options));
+    let most = found.into_iter().max_by_key(|finding| finding.wasted).expect("something waits");
+    let Outcome::Rewrite { patch, .. } = most.outcome else { panic!("a rewrite") };
+    patch.added().filter(|&id| patch.instruction(&module, id).opcode == Opcode::Reduce).count()
+}
+
+/// The kernel that computes the exponentials of a row again finds its largest number and its sum on the way.
+#[test]
+fn statistics_of_rows_are_computed_again_with_them_on_gpu() {
+    assert_eq!((reductions_again(Target::Gpu), reductions_again(Target::Tpu)), (2, 0));
 }

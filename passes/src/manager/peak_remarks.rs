@@ -147,6 +147,11 @@ fn unexplained(search: &Search<'_>, id: InstructionId, shape: &str) -> Reason {
     if search.is_cut_short() {
         return ("no-rewrite", format!("no rewrite within --opt-bisect-limit makes {shape} smaller"));
     }
+    if !search.taken_back.is_empty() {
+        let text =
+            "takes a larger part of the time than it saves of the memory; --objective=memory or a --budget asks for it";
+        return ("no-rewrite", format!("what was found to make {shape} smaller {text}"));
+    }
     // Loops make products again only where memory is short.
     let again = flow::exactness(search.module, search.module.instruction(id)) != Grade::Bitwise;
     let hint = if again && search.options.goal().is_none() {

@@ -6,7 +6,7 @@ use hlo_memory::Bytes;
 
 use super::candidate::{Candidate, allowed};
 use super::remark_site::{of_module, source};
-use super::search::{LeftOut, Search};
+use super::search::{LeftOut, Search, TakenBack};
 use super::trial_record::Trial;
 use super::{Remark, RemarkKind, Rewrite, peak_remarks};
 use crate::{Grade, Outcome, PassKind};
@@ -32,6 +32,7 @@ pub(super) fn collect(search: &mut Search<'_>) -> Vec<Remark> {
         remarks.push(scheduled(search));
     }
     remarks.extend(search.left_out.iter().map(|left| left_out(left, search.options.bisect_limit)));
+    remarks.extend(search.taken_back.iter().map(taken_back));
     remarks.extend(search.limited.then(|| limit(search)));
     let holders = peak_remarks::collect(search, search.estimator);
     remarks.extend(holders);
@@ -178,6 +179,15 @@ fn left_out(left: &LeftOut, limit: Option<usize>) -> Remark {
         bytes: saved,
         source,
     }
+}
+
+fn taken_back(rewrite: &TakenBack) -> Remark {
+    let TakenBack { rewrite: Rewrite { pass, instruction, note, saved, source, .. }, origin, slowdown } =
+        rewrite.clone();
+    let message = format!(
+        "would lower the peak by {saved}, but take more of the time than that is of the memory: {slowdown:.2} times as long as the input; --objective=memory or a --budget asks for it ({note})"
+    );
+    Remark { kind: RemarkKind::Missed, pass, instruction, id: origin, code: "slower", message, bytes: saved, source }
 }
 
 fn limit(search: &Search<'_>) -> Remark {

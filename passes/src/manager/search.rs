@@ -55,6 +55,7 @@ use restarts::{Checkpoint, Restarts};
 use speed::Stage;
 use steps::{Made, Step};
 use time::Accepted;
+pub(super) use worth_its_time::TakenBack;
 
 /// A rewrite that was made and is kept out of the result by [`Options::bisect_limit`].
 pub(super) struct LeftOut {
@@ -112,6 +113,8 @@ pub(super) struct Search<'a> {
     pub(super) limited: bool,
     /// What the user's limit on rewrites took away again.
     pub(super) left_out: Vec<LeftOut>,
+    /// Rewrites that were made, and took a larger part of the time than they saved of the memory.
+    pub(super) taken_back: Vec<TakenBack>,
     /// Ways that were not taken.
     restarts: Restarts,
     savings: PastSavings,
@@ -177,6 +180,7 @@ impl<'a> Search<'a> {
             committed_state: 0,
             limited: false,
             left_out: Vec::new(),
+            taken_back: Vec::new(),
             restarts: Restarts::default(),
             savings: PastSavings::default(),
             without_gain: IndexSet::default(),

@@ -63,9 +63,11 @@ impl Freedom {
         self.time_policy != TimePolicy::NoTime
     }
 
-    /// Whether what meets a budget behind another search may take more time than this one finds: all ways to it in which time counts are compared.
-    fn may_be_faster_than(self, before: Self) -> bool {
-        self.time_policy.is_least() || self.recomputes_first() && before.time_policy.is_least()
+    /// Whether what meets a budget behind another search may take more time than this one finds: all ways to it in which time counts are compared, and in small
+    /// modules the one that makes loops first.
+    fn may_be_faster_than(self, before: Self, is_small: bool) -> bool {
+        let is_loops_first = is_small && before.time_policy == TimePolicy::Any && before.recomputes_first();
+        self.time_policy.is_least() || self.recomputes_first() && before.time_policy.is_least() || is_loops_first
     }
 
     /// The options as passes see them.
@@ -167,7 +169,8 @@ impl Search<'_> {
                 }
             }
             // What meets a budget at the price of time may take less of it on another way.
-            let may_be_faster = met.is_some() && ladder.peek().is_some_and(|next| next.may_be_faster_than(freedom));
+            let may_be_faster =
+                met.is_some() && ladder.peek().is_some_and(|next| next.may_be_faster_than(freedom, self.is_small()));
             let is_settled =
                 self.fits() || met.is_some() || self.options.goal().is_none() && !is_far_above_floor(&self.now);
             if is_settled && !may_be_faster {
@@ -218,6 +221,7 @@ impl Search<'_> {
         self.time_policy = freedom.time_policy;
         self.asked = freedom.asked;
         (self.recompute_large, self.limited) = (false, false);
+        self.taken_back.clear();
         self.findings.forget();
     }
 }

@@ -10,6 +10,7 @@ use super::super::{RunError, RunReport};
 use super::recompute::Asked;
 use super::speed::Stage;
 use super::steps::Made;
+use super::worth_its_time::TakenBack;
 use super::{Checkpoint, Collect, Search};
 use crate::Options;
 
@@ -34,6 +35,7 @@ struct End {
     /// Whether a bound stopped the search.
     limited: bool,
     stage: Stage,
+    taken_back: Vec<TakenBack>,
 }
 
 impl Recording {
@@ -62,6 +64,7 @@ impl Search<'_> {
             tried: self.tried_here(),
             limited: self.limited,
             stage: self.stage,
+            taken_back: self.taken_back.clone(),
         };
         Recording { made: self.made().cloned().collect(), end: Some(end) }
     }
@@ -91,7 +94,7 @@ impl Search<'_> {
         self.findings.forget();
         (self.now, self.pass_options, self.recompute_large, self.asked) =
             (end.now, end.pass_options, end.recompute_large, end.asked);
-        (self.limited, self.stage) = (end.limited, end.stage);
+        (self.limited, self.stage, self.taken_back) = (end.limited, end.stage, end.taken_back);
         self.tried_again(end.tried);
         self.commit();
         Ok(())
