@@ -16,7 +16,6 @@ mod just_enough;
 mod libraries;
 mod limit;
 mod measure;
-mod needless_rewrites;
 mod pairs;
 mod recompute;
 mod replay;

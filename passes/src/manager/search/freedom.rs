@@ -149,7 +149,6 @@ impl Search<'_> {
             }
             (self.trials_left, self.searches) = (trials, 0);
             order_counts = self.descend_with(freedom)?;
-            self.drop_needless_rewrites(&start)?;
             let end = self.now.total;
             // Where loops end as low, but for a hundredth, no value is computed again in their place; nor is that worth time.
             let costs = freedom.recomputes_first() || freedom.for_budget();

@@ -11,7 +11,9 @@ use std::time::Instant;
 use hlo_ir::edit::Patch;
 
 use super::super::RunError;
+use super::replay::Recording;
 use super::restarts::Checkpoint;
+use super::steps::Made;
 use super::{Candidate, Search};
 use crate::objective::NEGLIGIBLE;
 
@@ -52,6 +54,34 @@ impl Search<'_> {
             None => false,
         };
         if is_made { Ok(()) } else { self.restore_end(start, &end) }
+    }
+
+    /// Makes the steps again without one of them: those before it as they were, those behind it as passes find them now, as far as they do.
+    fn make_without(&mut self, start: &Checkpoint, kept: &Recording, left_out: usize) -> Result<(), RunError> {
+        self.restore(start);
+        self.put_back(kept.since(start).take(left_out).cloned())?;
+        self.findings.forget();
+        // Behind an enabling change there may be no estimate; the steps do not count as meeting the budget then.
+        let Ok(now) = self.measure() else { return Ok(()) };
+        self.now = now;
+        self.commit();
+        for made in kept.since(start).skip(left_out + 1) {
+            if let Some(candidate) = self.found_again(made) {
+                self.take(candidate)?;
+            }
+        }
+        self.commit();
+        Ok(())
+    }
+
+    /// What a pass finds now where it made a step before, the same if it does.
+    fn found_again(&mut self, made: &Made) -> Option<Candidate> {
+        let mut found = self.gather(made.rewrite.kind);
+        found.retain(|candidate| candidate.pass == made.pass);
+        let claimed = |candidate: &Candidate| self.rewrite_of(candidate, self.claim(candidate));
+        let place = |candidate: &&Candidate| claimed(candidate).instruction == made.rewrite.instruction;
+        let same = |candidate: &&Candidate| place(candidate) && claimed(candidate).note == made.rewrite.note;
+        found.iter().find(same).or_else(|| found.iter().find(place)).cloned()
     }
 
     /// Of the parts that a pass offers the one that meets the budget in least time, and in less than so many seconds.
