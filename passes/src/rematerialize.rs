@@ -18,6 +18,9 @@
 //! a minimum cut (`recompute/cut.rs`) between the bytes kept and the time of computing again, both as memory traffic (`cost.rs`). What a segment computes again
 //! waits for the gradient that arrives there, by a tie as `tie` makes it, so that neither XLA's scheduler nor its merging of equal instructions undoes it.
 //!
+//! On GPU the largest number and the sum of a row are computed again with the row, as in a softmax. XLA's kernel keeps the row in registers, finds both on the way, and
+//! would read all rows once more to write them.
+//!
 //! A byte that is kept costs what reading it takes, and writing it if it does not stand in memory anyway. Where memory counts for more than its traffic, more values are
 //! computed again, up to products, layer by layer. Without a budget the search measures the time of each choice (`run_time`), and takes none with which the program
 //! takes longer than `--max-slowdown` promises, in all segments or in some. Where a budget is missed it takes what meets it.
