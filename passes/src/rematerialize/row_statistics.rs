@@ -55,12 +55,12 @@ impl RowStatistics {
         let mut applied: SideTable<InstructionId, bool> = SideTable::new(false);
         for &id in context.module.computation(computation).instructions.iter().rev() {
             let Some(rows) = self.rows[id] else { continue };
-            let applies = |&user: &InstructionId| {
+            let repeats = |&user: &InstructionId| {
                 let inst = context.module.instruction(user);
                 inst.opcode == Opcode::Broadcast && elements(context, user) == elements(context, rows)
                     || self.rows[user] == Some(rows) && applied[user]
             };
-            let is_applied = context.users.get(id).iter().any(applies);
+            let is_applied = context.users.get(id).iter().any(repeats);
             applied.set(id, is_applied);
         }
         for &id in &context.module.computation(computation).instructions {

@@ -3,6 +3,8 @@
 //! A search takes the best step of each state, so one that may do more can end higher than one that may do less. Where the options allow more than the
 //! default, the search is run with less first, and the lower end stays: more freedom never ends higher.
 
+// Tests: `passes/tests/budget.rs`.
+
 use hlo_memory::Bytes;
 
 use super::super::RunError;

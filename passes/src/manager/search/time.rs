@@ -3,6 +3,8 @@
 //! Passes that compute values again weigh that against the traffic it spares, one value at a time. What a kernel takes in, what it stores for others and what
 //! stands behind a barrier only shows in the module as it is compiled, so the time of that decides.
 
+// Tests: `passes/tests/budget.rs`.
+
 use hlo_ir::Module;
 use hlo_memory::{Bytes, Estimate, Estimator as _, Target};
 

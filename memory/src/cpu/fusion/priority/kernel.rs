@@ -38,8 +38,8 @@ pub(super) struct Kernel {
     pub(super) reduces: bool,
     /// Whether it keeps rows in registers: a [normalization](mod@super::diamonds) is inside.
     pub(super) keeps_rows: bool,
-    /// Whether rows are all that it computes, and they fit into registers.
-    pub(super) is_of_rows: bool,
+    /// Values that it computes otherwise than row by row, or of rows that do not fit into registers.
+    pub(super) others: u32,
     /// Whether it reads neighbouring elements from places that are far from each other.
     pub(super) is_scattered: bool,
     pub(super) reads: SmallVec<[Read; 8]>,
@@ -166,7 +166,7 @@ impl<'a> Kernels<'a> {
             blocks: reduction::blocks(self.graph, root),
             reduces: false,
             keeps_rows: self.has_rows && self.keeps_rows(root),
-            is_of_rows: true,
+            others: 0,
             is_scattered: false,
             reads: SmallVec::new(),
             times: Vec::new(),
@@ -188,7 +188,7 @@ impl<'a> Kernels<'a> {
             kernel.operations += times * fact.operations;
             kernel.code += code;
             kernel.reduces |= fact.is_long && !self.of_rows[id];
-            kernel.is_of_rows &= rows::is_computed_by_row(self.graph, id);
+            kernel.others += u32::from(!rows::is_computed_by_row(self.graph, id));
             kernel.is_scattered |= !moves && fact.is_scattered;
             let is_beside = kernel.keeps_rows || fact.keeps_places;
             self.pass_on(id, is_beside, (times, code), &mut nodes, &mut open);
