@@ -360,15 +360,32 @@ fn a_kernel_does_not_read_rows_only_to_reduce_them_again() {
 /// of the scores, which takes longer to compute twice, it stores the sums.
 #[test]
 fn sums_of_rows_are_stored_where_computing_them_twice_takes_longer_on_gpu() {
-    let is_stored = |text: &str| {
-        let module = hlo_ir::text::parse(text).expect("it is legal");
-        let mut stored = Stored::new(false);
-        estimate_and(&module, Target::Gpu, &mut |compiled, _| stored = compiled.stored()).expect("it is modelled");
-        let is = |name: &str| module.live_instructions().any(|(id, inst)| inst.name == name && stored[id]);
-        ["reduce_max.7", "reduce_sum.21", "reduce_sum.22"].map(is)
-    };
+    let is_stored = |text: &str| stored(text, ["reduce_max.7", "reduce_sum.21", "reduce_sum.22"]);
     assert_eq!(is_stored(include_str!("device_programs/softmax_gradient.hlo")), [false; 3]);
     assert_eq!(is_stored(include_str!("device_programs/masked_softmax_gradient.hlo")), [false, true, false]);
+}
+
+/// XLA:GPU makes one kernel that moves 384 MiB where it finds the sum of each row itself, and two that move 640 MiB where it is given.
+#[test]
+fn a_kernel_that_normalizes_rows_reduces_others_too_on_gpu() {
+    let is_stored = |total: &str| {
+        let lines = format!(
+            "  %x = f32[32768,1024] parameter(0)
+  %g = f32[32768,1024] parameter(1)
+  %zero = f32[] constant(0)
+  %total = f32[32768] {total}
+  %totals = f32[32768,1024] broadcast(%total), dimensions={{0}}
+  %e = f32[32768,1024] subtract(%x, %totals)
+  %p = f32[32768,1024] multiply(%g, %e)
+  %sum = f32[32768] reduce(%p, %zero), dimensions={{1}}, to_apply=%add
+  %sums = f32[32768,1024] broadcast(%sum), dimensions={{0}}
+  %d = f32[32768,1024] subtract(%g, %sums)
+  ROOT %y = f32[32768,1024] multiply(%d, %e)"
+        );
+        stored(&text_of(&lines), ["sum"])
+    };
+    assert_eq!(is_stored("reduce(%x, %zero), dimensions={1}, to_apply=%add"), [false]);
+    assert_eq!(is_stored("parameter(2)"), [true]);
 }
 
 /// Sums of columns of running sums of eight arrays.
@@ -446,16 +463,19 @@ const MASKED: &str = "  %x = f32[65536,64] parameter(0)
   %r = f32[64,64] dot(%g, %x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   ROOT %all = (f32[64], f32[64], f32[64,64]) tuple(%s, %u, %r)";
 
+/// Which of these values XLA:GPU writes to memory.
+fn stored<const N: usize>(text: &str, names: [&str; N]) -> [bool; N] {
+    let module = hlo_ir::text::parse(text).expect("it is legal");
+    let mut stored = Stored::new(false);
+    estimate_and(&module, Target::Gpu, &mut |compiled, _| stored = compiled.stored()).expect("it is modelled");
+    names.map(|name| module.live_instructions().any(|(id, inst)| inst.name == name && stored[id]))
+}
+
 /// XLA:GPU keeps the gradient behind a `relu` and the two products, 48 MiB, and no mask: making the mask where it is read saves more than making the gradient there.
 #[test]
 fn of_a_mask_and_a_gradient_the_gradient_is_stored_on_gpu() {
     assert_eq!(temporaries(MASKED, Target::Gpu), 48);
-    let module = hlo_ir::text::parse(&text_of(MASKED)).expect("it is legal");
-    let mut stored = Stored::new(false);
-    estimate_and(&module, Target::Gpu, &mut |compiled, _| stored = compiled.stored()).expect("it is modelled");
-    let is_stored =
-        |name: &str| module.live_instructions().any(|(id, instruction)| instruction.name == name && stored[id]);
-    assert_eq!(["h", "k", "g", "p", "m"].map(is_stored), [true, true, true, false, false]);
+    assert_eq!(stored(&text_of(MASKED), ["h", "k", "g", "p", "m"]), [true, true, true, false, false]);
 }
 
 /// Scores of 8192 words, scaled and joined with `other`, which are a result in `bf16`.

@@ -4,7 +4,8 @@
 
 use hlo_memory::Bytes;
 
-/// Largest slowdown of a program by default, without a budget: what `--max-slowdown` promises (docs/getting-started.md).
+/// Largest slowdown of a program by values that are computed again, by default and where loops in their place cost no more: what `--max-slowdown` promises
+/// (docs/getting-started.md).
 pub const MAX_SLOWDOWN: f64 = 1.05;
 
 /// A part of a peak, as a divisor, that is worth time: a twentieth, as much as a run may be slower for memory.
@@ -20,7 +21,7 @@ pub(crate) const ALWAYS_AVAILABLE: Bytes = Bytes(128 << 20);
 pub enum Objective {
     /// Minimum memory, whatever run time it costs.
     Memory,
-    /// Memory that costs little run time: up to [`MAX_SLOWDOWN`] where values are computed again, otherwise as each pass documents.
+    /// Memory that costs little run time: up to [`MAX_SLOWDOWN`] where values are computed again, or what loops in their place may cost, otherwise as each pass documents.
     #[default]
     Balanced,
     /// Memory that costs no run time: no step of the search makes the program slower, by estimate.

@@ -148,9 +148,8 @@ fn unexplained(search: &Search<'_>, id: InstructionId, shape: &str) -> Reason {
         return ("no-rewrite", format!("no rewrite within --opt-bisect-limit makes {shape} smaller"));
     }
     if !search.taken_back.is_empty() {
-        let text =
-            "takes a larger part of the time than it saves of the memory; --objective=memory or a --budget asks for it";
-        return ("no-rewrite", format!("what was found to make {shape} smaller {text}"));
+        let text = "saves a larger part of the memory than it takes of the time; --objective=memory or a --budget asks for what was taken back";
+        return ("no-rewrite", format!("nothing that was found to make {shape} smaller {text}"));
     }
     // Loops make products again only where memory is short.
     let again = flow::exactness(search.module, search.module.instruction(id)) != Grade::Bitwise;

@@ -58,6 +58,11 @@ fn scheduled(search: &Search<'_>) -> Remark {
 /// The remark about a finding that is not in the result; `None` if nothing is lost without it.
 fn missed(search: &Search<'_>, candidate: &Candidate) -> Option<Remark> {
     let finding = &candidate.finding;
+    let (pass, origin) = (search.passes[candidate.pass].name(), search.origins.of(finding.instruction));
+    if search.taken_back.iter().any(|taken| (taken.rewrite.pass, taken.origin) == (pass, origin)) {
+        // It was made; what became of it is a remark of its own.
+        return None;
+    }
     let (code, message, bytes) = match &finding.outcome {
         Outcome::Missed(reason) => (reason.code, reason.message.clone(), finding.wasted),
         Outcome::Withheld { reason, .. } => (reason.code, reason.message.clone(), would_save(search, candidate)?),
@@ -77,10 +82,9 @@ fn missed(search: &Search<'_>, candidate: &Candidate) -> Option<Remark> {
             (code, message, finding.wasted)
         }
     };
-    let origin = search.origins.of(finding.instruction);
     Some(Remark {
         kind: RemarkKind::Missed,
-        pass: search.passes[candidate.pass].name(),
+        pass,
         instruction: search.module.instruction(origin).name.clone(),
         id: origin,
         code,

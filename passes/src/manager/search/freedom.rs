@@ -126,7 +126,7 @@ impl Search<'_> {
     /// the one that needed least.
     pub(super) fn descend_freely(&mut self) -> Result<(), RunError> {
         let (start, trials) = (self.checkpoint(), self.trials_left);
-        let mut lowest: Option<(Bytes, Recording)> = None;
+        let mut lowest: Option<(Bytes, Option<f64>, Recording)> = None;
         // The lowest end without a budget, and how long the program takes there.
         let mut default_end: Option<(Recording, Option<f64>)> = None;
         let mut is_there = true;
@@ -156,13 +156,17 @@ impl Search<'_> {
             let costs = freedom.recomputes_first() || freedom.for_budget();
             let margin = |other: Bytes| Bytes(if costs { other.get() / NEGLIGIBLE } else { 0 });
             let is_lower = |other: Bytes| end + margin(other) < other;
-            let is_better = |other: Bytes| is_lower(other) || end == other && self.keeps_sums_whole();
+            let product = self.bytes_times_seconds();
+            let is_worth_it = |other: Option<f64>| product.zip(other).is_none_or(|(own, other)| own < other);
+            let is_better = |other: Bytes, of_other: Option<f64>| {
+                is_lower(other) && is_worth_it(of_other) || end == other && self.keeps_sums_whole()
+            };
             is_there = match met {
                 Some(time) => self.fits() && self.time().is_some_and(|own| own < time),
-                None => self.fits() || lowest.as_ref().is_none_or(|(other, _)| is_better(*other)),
+                None => self.fits() || lowest.as_ref().is_none_or(|(other, product, _)| is_better(*other, *product)),
             };
             if is_there {
-                lowest = Some((end, self.recorded()));
+                lowest = Some((end, product, self.recorded()));
                 met = self.time().filter(|_| self.fits());
                 if !freedom.for_budget() {
                     default_end = Some((self.recorded(), self.time()));
@@ -180,7 +184,7 @@ impl Search<'_> {
         }
         self.time_policy = TimePolicy::NoTime;
         match lowest {
-            Some((_, recording)) if !is_there => self.restore_end(&start, &recording),
+            Some((.., recording)) if !is_there => self.restore_end(&start, &recording),
             _ => Ok(()),
         }
     }

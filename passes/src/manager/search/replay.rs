@@ -47,6 +47,10 @@ impl Recording {
     pub const fn is_empty(&self) -> bool {
         self.made.is_empty()
     }
+    /// The first changes alone; what is known behind them is not recorded.
+    pub(super) fn first(&self, count: usize) -> Self {
+        Self { made: self.made[..count].to_vec(), end: None }
+    }
     /// The changes made since a search was there.
     pub(super) fn since(&self, start: &Checkpoint) -> impl Iterator<Item = &Made> {
         self.made[start.step_count()..].iter()

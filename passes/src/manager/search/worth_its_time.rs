@@ -27,38 +27,39 @@ pub(in crate::manager) struct TakenBack {
 }
 
 impl Search<'_> {
-    /// Keeps, of the steps made since `start`, the first ones up to where bytes times seconds are least.
+    /// Keeps, of the steps made since `start`, the first ones up to where bytes times seconds are least; all of them where that is a hundredth less at most.
     pub(super) fn keep_what_is_worth_its_time(&mut self, start: &Checkpoint) -> Result<(), RunError> {
-        if !self.weighs_time() {
-            return Ok(());
-        }
         let end = self.recorded();
         let Some(all) = self.bytes_times_seconds() else { return Ok(()) };
-        self.restore(start);
-        let (mut least, mut best) = (self.bytes_times_seconds().unwrap_or(f64::INFINITY), self.checkpoint());
-        let mut behind = Vec::new();
-        for made in end.since(start) {
-            self.put_back([made.clone()])?;
+        let (mut least, mut kept) = (all * (1.0 - 1.0 / NEGLIGIBLE as f64), end.len());
+        let (mut behind, mut taken_back) = (Vec::new(), Vec::new());
+        let steps: Vec<&Made> = end.since(start).collect();
+        for (at, made) in steps.iter().enumerate().rev() {
+            let before = start.step_count() + at;
+            behind.extend(self.taken_back(made));
+            self.roll_back(before);
             // Behind an enabling change there may be no estimate.
             let Ok(now) = self.measure() else { continue };
             self.now = now;
-            behind.extend(self.taken_back(made));
             if let Some(product) = self.bytes_times_seconds().filter(|product| *product < least) {
-                self.commit();
-                (least, best) = (product, self.checkpoint());
-                behind.clear();
+                // What was done for the rewrites that are taken back goes with them.
+                let of_rewrites = steps[..at].iter().rposition(|made| made.rewrite.kind == PassKind::Rewrite);
+                (least, kept) = (product, start.step_count() + of_rewrites.map_or(0, |last| last + 1));
+                taken_back.clone_from(&behind);
             }
         }
-        if all * (1.0 - 1.0 / NEGLIGIBLE as f64) <= least {
+        if kept == end.len() {
             return self.restore_end(start, &end);
         }
-        self.restore(&best);
+        self.restore_end(start, &end.first(kept))?;
+        self.now = self.measure()?;
+        self.commit();
         self.findings.forget();
-        self.taken_back = behind;
+        self.taken_back = taken_back.into_iter().rev().collect();
         Ok(())
     }
 
-    /// What is to be said of the rewrite that was made last, if it is taken back.
+    /// What is to be said of the step that was made last, if it is taken back.
     fn taken_back(&self, made: &Made) -> Option<TakenBack> {
         let slowdown = slowdown(self.estimator, self.module, self.seconds_before)?;
         let is_rewrite = made.rewrite.kind == PassKind::Rewrite;
@@ -72,7 +73,11 @@ impl Search<'_> {
         options.target != Target::Cpu && options.goal().is_none() && options.chunk_bytes.is_none() && self.fits_device()
     }
 
-    fn bytes_times_seconds(&self) -> Option<f64> {
+    /// What decides which of two ends is better, beside the bytes; `None` where time does not count.
+    pub(super) fn bytes_times_seconds(&self) -> Option<f64> {
+        if !self.weighs_time() {
+            return None;
+        }
         Some(self.now.total_with_scratch().get() as f64 * self.estimator.seconds(self.module)?)
     }
 }

@@ -38,8 +38,8 @@ pub(super) struct Kernel {
     pub(super) reduces: bool,
     /// Whether it keeps rows in registers: a [normalization](mod@super::diamonds) is inside.
     pub(super) keeps_rows: bool,
-    /// Values that it computes otherwise than row by row, or of rows that do not fit into registers.
-    pub(super) others: u32,
+    /// How many values it computes otherwise than row by row, or of rows that do not fit into registers.
+    pub(super) not_by_row: u32,
     /// Whether it reads neighbouring elements from places that are far from each other.
     pub(super) is_scattered: bool,
     pub(super) reads: SmallVec<[Read; 8]>,
@@ -82,13 +82,13 @@ pub(super) struct Kernels<'a> {
     facts: Facts,
     place: SideTable<InstructionId, u32>,
     made: SideTable<InstructionId, bool>,
-    /// What a normalization computes of the rows that its kernel keeps, and whether there is any.
+    /// What a normalization computes of the rows that its kernel keeps, and whether there is a normalization.
     of_rows: SideTable<InstructionId, bool>,
     has_rows: bool,
-    /// Operations of a kernel that took in others, which may compute the same value several times: copies in one kernel are merged behind fusion.
+    /// Operations of the kernels that took in others. Each brings its own copy of what several compute: XLA merges copies (`HloCSE`) only behind this fusion.
     ///
-    /// Source: `PriorityFusion::Fuse`, and the order of passes in xla/service/gpu/fusion_pipeline.cc.
-    copied: SideTable<InstructionId, f64>,
+    /// Source: `FusionPipeline` (xla/service/gpu/fusion_pipeline.cc).
+    taken_in: SideTable<InstructionId, Option<f64>>,
     /// The node of a value in the kernel that is looked at, and that kernel's number.
     node: SideTable<InstructionId, (u32, u32)>,
     looked_at: u32,
@@ -109,7 +109,7 @@ impl<'a> Kernels<'a> {
             made: SideTable::new(false),
             of_rows: SideTable::new(false),
             has_rows: false,
-            copied: SideTable::new(0.0),
+            taken_in: SideTable::new(None),
             node: SideTable::new((0, 0)),
             looked_at: 0,
         }
@@ -135,10 +135,10 @@ impl<'a> Kernels<'a> {
         self.has_rows = true;
     }
 
-    /// Notes how many operations a kernel makes that takes in another.
-    pub(super) fn copy_into(&mut self, root: InstructionId, operations: f64) {
+    /// Notes how many operations the kernel that writes `root` makes, now that it takes in another.
+    pub(super) fn take_in(&mut self, root: InstructionId, operations: f64) {
         if self.has_rows {
-            self.copied.set(root, operations);
+            self.taken_in.set(root, Some(operations));
         }
     }
 
@@ -166,7 +166,7 @@ impl<'a> Kernels<'a> {
             blocks: reduction::blocks(self.graph, root),
             reduces: false,
             keeps_rows: self.has_rows && self.keeps_rows(root),
-            others: 0,
+            not_by_row: 0,
             is_scattered: false,
             reads: SmallVec::new(),
             times: Vec::new(),
@@ -188,13 +188,13 @@ impl<'a> Kernels<'a> {
             kernel.operations += times * fact.operations;
             kernel.code += code;
             kernel.reduces |= fact.is_long && !self.of_rows[id];
-            kernel.others += u32::from(!rows::is_computed_by_row(self.graph, id));
+            kernel.not_by_row += u32::from(!rows::is_computed_by_row(self.graph, id));
             kernel.is_scattered |= !moves && fact.is_scattered;
             let is_beside = kernel.keeps_rows || fact.keeps_places;
             self.pass_on(id, is_beside, (times, code), &mut nodes, &mut open);
         }
-        if kernel.keeps_rows && self.copied[root] > 0.0 {
-            kernel.operations = self.copied[root];
+        if kernel.keeps_rows {
+            kernel.operations = self.taken_in[root].unwrap_or(kernel.operations);
         }
         kernel.times = nodes.iter().map(|node| node.times).collect();
         kernel

@@ -1,6 +1,6 @@
 //! Kernels that keep rows in registers: what they compute besides a normalization, and which rows fit.
 //!
-//! A kernel that normalizes rows takes in what else is computed of them, further reductions too, and computes each value once. It can take in nothing else.
+//! A kernel that normalizes rows takes in what else is computed row by row, further reductions too, and reads each array once. It can take in nothing else.
 //!
 //! Source: `GpuPriorityFusion::CanFuseTriton` (xla/backends/gpu/transforms/gpu_priority_fusion.cc), `IsTritonSupportedInstruction`
 //! (xla/backends/gpu/codegen/triton/support.cc).

@@ -69,7 +69,7 @@ pub(super) fn may_join(
         return false;
     }
     if own.keeps_rows || kernel.keeps_rows {
-        return own.others + kernel.others == 0;
+        return own.not_by_row + kernel.not_by_row == 0;
     }
     if own.reduces && kernel.reduces || own.code * read.code + kernel.code > MOST_CODE {
         return false;
