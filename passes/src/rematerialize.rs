@@ -23,8 +23,8 @@
 //!
 //! A byte that is kept costs what reading it takes, and writing it if it does not stand in memory anyway. Where memory counts for more than its traffic, more values are
 //! computed again, up to products, layer by layer. Without a budget the search measures the time of each choice (`run_time`), and takes none with which the program
-//! takes longer than `--max-slowdown` promises, in all segments or in some; on GPU and TPU none that takes longer than loops in its place may, where there are some. Where a budget is missed it takes what meets it.
-//! Of that no more segments stay than the budget asks for, the first ones.
+//! takes longer than `--max-slowdown` promises, in all segments or in some. On GPU and TPU, where loops would save the memory too, it takes none with which the program
+//! takes longer than loops may. Where a budget is missed it takes what meets it. Of that no more segments stay than the budget asks for, the first ones.
 //!
 //! Sound because a value that is computed again is made by the same operations from the same operands, none of which has a side effect, and because it
 //! waits only for values that are not computed from it. Grade: bitwise if no float operation is made again, else hlo-exact: a compiler may contract a multiply and an add
