@@ -57,11 +57,14 @@ pub(crate) struct Ties<'a> {
     never: IndexMap<InstructionId, InstructionId>,
     /// What waits, and for what.
     pairs: Vec<(InstructionId, InstructionId)>,
+    /// The last barrier that holds each value waited for, on a device.
+    barriers: IndexMap<InstructionId, InstructionId>,
 }
 
 impl<'a> Ties<'a> {
     pub(crate) fn new(module: &'a Module, target: Target) -> Self {
-        Self { module, target, patch: Patch::new(module), never: IndexMap::default(), pairs: Vec::new() }
+        let (never, barriers) = (IndexMap::default(), IndexMap::default());
+        Self { module, target, patch: Patch::new(module), never, pairs: Vec::new(), barriers }
     }
 
     /// `value`, but only when `after` is there.
@@ -126,11 +129,30 @@ impl<'a> Ties<'a> {
     }
     fn behind_barrier(&mut self, (value, inst): (InstructionId, &Instruction), after: InstructionId) -> Instruction {
         let both: ShapeRef = Shape::tuple([inst.shape.clone(), self.module.instruction(after).shape.clone()]);
-        let tuple = Instruction::new("tie_both", both.clone(), Opcode::Tuple, [value, after]);
+        let waited_for = self.passed_on(after).unwrap_or(after);
+        let tuple = Instruction::new("tie_both", both.clone(), Opcode::Tuple, [value, waited_for]);
         let tuple = self.patch.add(inst.parent, tuple);
         let barrier = self.patch.add(inst.parent, Instruction::new("tie_barrier", both, Opcode::OptBarrier, [tuple]));
+        self.barriers.insert(after, barrier);
         let first = Attribute::int(AttrKey::Index, 0);
         Instruction::new("", inst.shape.clone(), Opcode::GetTupleElement, [barrier]).with(first)
+    }
+
+    /// Values that barriers hold by now.
+    pub(crate) fn held(&self) -> Vec<InstructionId> {
+        self.barriers.keys().copied().collect()
+    }
+    /// A value that others wait for, as it comes out of the last barrier that holds it. XLA's algebraic simplifier drops operands of a barrier that are read neither behind
+    /// it nor elsewhere (`HandleOptimizationBarrier`), and once layouts are chosen, users may read another form of the value. What reads it behind the barrier keeps it.
+    pub(crate) fn passed_on(&mut self, after: InstructionId) -> Option<InstructionId> {
+        let barrier = *self.barriers.get(&after)?;
+        let inst = self.module.instruction(after);
+        let name = format!("{}.held", inst.name);
+        let held = Instruction::new(name, inst.shape.clone(), Opcode::GetTupleElement, [barrier])
+            .with(Attribute::int(AttrKey::Index, 1));
+        let held = self.patch.add(inst.parent, held);
+        self.patch.set_origin(held, after);
+        Some(held)
     }
 
     /// Whether the compiler may decide anew what it makes of a product and a sum, or of a scatter and a sum: the tie would stand between
@@ -142,6 +164,7 @@ impl<'a> Ties<'a> {
             feeds_sum(self.module, users, value)
                 || feeds_sum(self.module, users, after)
                 || is_rounded(self.module, value)
+                || self.barriers.contains_key(&after) && is_rounded(self.module, after)
                 || fp_contraction::reaches_reduce(self.module, users, after)
                 || sums.any(|&sum| fp_contraction::adds_scatter_into_zeros(self.module, sum))
         })

@@ -43,6 +43,7 @@ pub(super) fn patch(context: &Context<'_>, layers: &Layers<'_>, plan: &Plan) -> 
     for values in segments.values() {
         writer.write(values);
     }
+    writer.read_behind_barriers();
     let Writer { mut ties, users, values, segments, .. } = writer;
     let owner = plan.again.iter().copied().max_by_key(|&id| (bytes(module.instruction(id)), std::cmp::Reverse(id)))?;
     for (id, user) in users {
@@ -87,6 +88,19 @@ impl Writer<'_, '_> {
         }
         self.values += values.len();
         self.segments += 1;
+    }
+    /// Lets late users of what is waited for read it from behind the barriers, which hold only then. They follow on all that waits.
+    fn read_behind_barriers(&mut self) {
+        let module = self.context.module;
+        let root = module.computation(self.layers.computation).root;
+        for after in self.ties.held() {
+            let Some(held) = self.ties.passed_on(after) else { continue };
+            let users = self.layers.late_users(self.context, &[after]);
+            for user in users.into_iter().filter(|&user| user != root) {
+                let changed = self.users.entry(user).or_insert_with(|| module.instruction(user).clone());
+                changed.operands.iter_mut().filter(|operand| **operand == after).for_each(|operand| *operand = held);
+            }
+        }
     }
     /// Whether a value can be made to wait: by one it is computed from.
     fn can_wait(&self, id: InstructionId, values: &[InstructionId]) -> bool {

@@ -18,7 +18,7 @@ type Way = SmallVec<[InstructionId; 8]>;
 /// What the kernel that ends in `last` makes on the way, if that is a normalization of rows.
 pub(super) fn inside(graph: &Graph, last: InstructionId) -> Option<Way> {
     let &[rows, applied] = graph.operands(last) else { return None };
-    if !traits::is_elementwise_alone(graph, last) {
+    if !traits::is_elementwise_alone(graph, last) || !rows::is_computed_by_row(graph, last) {
         return None;
     }
     let mut way = Way::new();
@@ -57,7 +57,7 @@ fn follow(
 /// What a value is computed from that nothing else reads, numbers aside.
 fn behind(graph: &Graph, id: InstructionId) -> Option<InstructionId> {
     let is_passed = graph.opcode(id) == Opcode::Bitcast || traits::is_elementwise_alone(graph, id);
-    if !is_passed || graph.user_count(id) != 1 || graph.is_root(id) {
+    if !is_passed || !rows::is_computed_by_row(graph, id) || graph.user_count(id) != 1 || graph.is_root(id) {
         return None;
     }
     let mut others = graph.operands(id).iter().copied().filter(|&operand| !is_number(graph, operand));

@@ -7,10 +7,9 @@
 
 // Tests: `memory/tests/devices.rs`.
 
-use hlo_ir::{ArrayShape, AttrKey, InstructionId, Opcode};
+use hlo_ir::{ArrayShape, AttrKey, ElementType, InstructionId, Opcode};
 
 use super::super::super::graph::Graph;
-use super::super::super::traits;
 
 /// The largest row, padded to powers of two: four tenths of the 65,536 registers of a block (`DoesTileFitsInRegisters`).
 const LONGEST_ROW: u64 = 26_214;
@@ -23,6 +22,9 @@ pub fn fits_registers(array: &ArrayShape) -> bool {
 /// Whether a kernel computes an instruction from the rows that it keeps.
 pub(super) fn is_computed_by_row(graph: &Graph, id: InstructionId) -> bool {
     use Opcode as O;
+    if !graph.operands(id).iter().chain([&id]).all(|&value| graph.array(value).is_some_and(has_registers)) {
+        return false;
+    }
     match graph.opcode(id) {
         O::Reduce => {
             let Some(array) = graph.array(graph.operand(id, 0)) else { return false };
@@ -30,9 +32,43 @@ pub(super) fn is_computed_by_row(graph: &Graph, id: InstructionId) -> bool {
                 && graph.inst(id).ints(&AttrKey::Dimensions) == [array.rank() as i64 - 1]
                 && fits_registers(array)
         }
-        O::Bitcast | O::Reshape => row(graph, id).is_some() && row(graph, id) == row(graph, graph.operand(id, 0)),
+        O::Bitcast | O::BitcastConvert | O::Reshape => {
+            row(graph, id).is_some() && row(graph, id) == row(graph, graph.operand(id, 0))
+        }
         O::Broadcast | O::Iota | O::Constant => graph.array(id).is_some(),
-        _ => traits::is_elementwise_alone(graph, id),
+        O::Convert => true,
+        opcode => {
+            let of = graph.operands(id).last().and_then(|&operand| graph.array(operand));
+            of.is_some_and(|array| is_elementwise(opcode, array.element_type))
+        }
+    }
+}
+
+/// Whether such a kernel holds elements of this type: it knows no unsigned integers, those of which random numbers are made among them.
+fn has_registers(array: &ArrayShape) -> bool {
+    use ElementType as E;
+    matches!(
+        array.element_type,
+        E::Pred | E::S8 | E::S16 | E::S32 | E::S64 | E::F16 | E::Bf16 | E::F32 | E::F64 | E::F8e5m2 | E::F8e4m3fn
+    )
+}
+
+/// Whether such a kernel computes an operation on elements of this type.
+fn is_elementwise(opcode: Opcode, element: ElementType) -> bool {
+    use {ElementType as E, Opcode as O};
+    let is_wide = matches!(element, E::F32 | E::F64);
+    let is_float = is_wide || matches!(element, E::F16 | E::Bf16);
+    match opcode {
+        O::Select => true,
+        _ if matches!(element, E::F8e5m2 | E::F8e4m3fn) => false,
+        O::Abs | O::Add | O::Clamp | O::Compare | O::Copy | O::Maximum | O::Minimum | O::Multiply => true,
+        O::And | O::Or | O::Xor | O::Not => !is_float,
+        O::Negate | O::Subtract => element != E::Pred,
+        O::Divide => is_wide || element.is_integer(),
+        O::Acosh | O::Atan2 | O::Cbrt | O::Ceil | O::Cosine | O::Erf => is_float,
+        O::Exponential | O::ExponentialMinusOne | O::Floor | O::Log | O::LogPlusOne => is_float,
+        O::Power | O::ReducePrecision | O::Remainder | O::Rsqrt | O::Sine | O::Sqrt | O::Tan | O::Tanh => is_float,
+        _ => false,
     }
 }
 
