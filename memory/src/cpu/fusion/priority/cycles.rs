@@ -29,10 +29,45 @@ pub(super) fn operations(graph: &Graph, id: InstructionId) -> f64 {
         opcode if traits::is_elementwise_alone(graph, id) => {
             let from = graph.operands(id).first().copied().unwrap_or(id);
             let kind = if opcode == O::Compare { from } else { id };
-            elements(id) * traits::element_type(graph, kind).map_or(OTHER, |kind| of(opcode, kind))
+            elements(id) * traits::element_type(graph, kind).map_or(OTHER, |kind| of_element(graph, id, kind))
         }
         _ => 0.0,
     }
+}
+
+/// Operations of one element, conversions included: most of `bf16` is computed in `f32`.
+fn of_element(graph: &Graph, id: InstructionId, kind: ElementType) -> f64 {
+    let opcode = graph.opcode(id);
+    if kind != ElementType::Bf16 || computes_bf16(opcode) {
+        return of(opcode, kind);
+    }
+    let conversions = graph.operands(id).len() + 1;
+    of(opcode, ElementType::F32) + conversions as f64 * OTHER
+}
+
+/// Whether an H100 has the operation for `bf16`.
+///
+/// Source: `GpuFloatSupport::IsSupported` (xla/service/gpu/gpu_float_support.cc).
+fn computes_bf16(opcode: Opcode) -> bool {
+    use Opcode as O;
+    matches!(
+        opcode,
+        O::Abs
+            | O::Add
+            | O::BitcastConvert
+            | O::Compare
+            | O::Convert
+            | O::Exponential
+            | O::Log
+            | O::Maximum
+            | O::Minimum
+            | O::Multiply
+            | O::Negate
+            | O::ReducePrecision
+            | O::Select
+            | O::Subtract
+            | O::Xor
+    )
 }
 
 /// Operations of what a reduction calls for two elements.

@@ -9,6 +9,8 @@
 
 use hlo_ir::{ArrayShape, AttrKey, ElementType, InstructionId, Opcode};
 
+use smallvec::SmallVec;
+
 use super::super::super::graph::Graph;
 
 /// The largest row, padded to powers of two: four tenths of the 65,536 registers of a block (`DoesTileFitsInRegisters`).
@@ -32,9 +34,7 @@ pub(super) fn is_computed_by_row(graph: &Graph, id: InstructionId) -> bool {
                 && graph.inst(id).ints(&AttrKey::Dimensions) == [array.rank() as i64 - 1]
                 && fits_registers(array)
         }
-        O::Bitcast | O::BitcastConvert | O::Reshape => {
-            row(graph, id).is_some() && row(graph, id) == row(graph, graph.operand(id, 0))
-        }
+        O::Bitcast | O::BitcastConvert | O::Reshape => keeps_rows(graph, id),
         O::Broadcast | O::Iota | O::Constant => graph.array(id).is_some(),
         O::Convert => true,
         opcode => {
@@ -56,15 +56,15 @@ fn has_registers(array: &ArrayShape) -> bool {
 /// Whether such a kernel computes an operation on elements of this type.
 fn is_elementwise(opcode: Opcode, element: ElementType) -> bool {
     use {ElementType as E, Opcode as O};
-    let is_wide = matches!(element, E::F32 | E::F64);
-    let is_float = is_wide || matches!(element, E::F16 | E::Bf16);
+    let is_float = matches!(element, E::F16 | E::Bf16 | E::F32 | E::F64);
     match opcode {
         O::Select => true,
         _ if matches!(element, E::F8e5m2 | E::F8e4m3fn) => false,
         O::Abs | O::Add | O::Clamp | O::Compare | O::Copy | O::Maximum | O::Minimum | O::Multiply => true,
         O::And | O::Or | O::Xor | O::Not => !is_float,
         O::Negate | O::Subtract => element != E::Pred,
-        O::Divide => is_wide || element.is_integer(),
+        // `bf16` is divided in `f32`.
+        O::Divide => element != E::F16 && (is_float || element.is_integer()),
         O::Acosh | O::Atan2 | O::Cbrt | O::Ceil | O::Cosine | O::Erf => is_float,
         O::Exponential | O::ExponentialMinusOne | O::Floor | O::Log | O::LogPlusOne => is_float,
         O::Power | O::ReducePrecision | O::Remainder | O::Rsqrt | O::Sine | O::Sqrt | O::Tan | O::Tanh => is_float,
@@ -72,7 +72,9 @@ fn is_elementwise(opcode: Opcode, element: ElementType) -> bool {
     }
 }
 
-/// Elements of a row.
-fn row(graph: &Graph, id: InstructionId) -> Option<i64> {
-    graph.array(id).and_then(|array| array.dims.last().copied())
+/// Whether a change of the shape leaves rows whole, or only adds or drops dimensions of one element, as for numbers of rows.
+fn keeps_rows(graph: &Graph, id: InstructionId) -> bool {
+    let (Some(to), Some(from)) = (graph.array(id), graph.array(graph.operand(id, 0))) else { return false };
+    let dims = |array: &ArrayShape| array.dims.iter().copied().filter(|&dim| dim != 1).collect::<SmallVec<[i64; 6]>>();
+    to.dims.last().is_some_and(|row| from.dims.last() == Some(row)) || dims(to) == dims(from)
 }
