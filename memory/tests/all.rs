@@ -12,6 +12,7 @@ mod live_range;
 mod partitioned;
 mod predict;
 mod robust;
+mod row_kernels;
 mod rules;
 mod stages;
 mod tpu;

@@ -1,11 +1,10 @@
 //! The rough model of other compilers on programs of one kind each; the bytes are those that XLA:GPU (H100) and XLA:TPU (v5e) report.
 //!
 //! Pins `memory/src/cpu/copy_fusion.rs`, `memory/src/cpu/host_memory.rs`, `memory/src/cpu/fusion/device.rs`, `memory/src/cpu/fusion/gemm.rs`, `memory/src/cpu/fusion/repeated.rs`,
-//! `memory/src/cpu/fusion/multi_output/mod.rs`, `memory/src/cpu/fusion/multi_output/order.rs`, `memory/src/cpu/fusion/priority/cycles.rs`,
-//! `memory/src/cpu/fusion/priority/diamonds.rs`, `memory/src/cpu/fusion/priority/facts.rs`,
+//! `memory/src/cpu/fusion/multi_output/mod.rs`, `memory/src/cpu/fusion/multi_output/order.rs`, `memory/src/cpu/fusion/priority/cycles.rs`, `memory/src/cpu/fusion/priority/facts.rs`,
 //! `memory/src/cpu/fusion/priority/kernel.rs`, `memory/src/cpu/fusion/priority/mod.rs`, `memory/src/cpu/fusion/priority/places.rs`,
 //! `memory/src/cpu/fusion/priority/price.rs`, `memory/src/cpu/fusion/priority/reduction.rs`,
-//! `memory/src/cpu/fusion/priority/rows.rs`, `memory/src/cpu/fusion/priority/rules.rs`, `memory/src/cpu/tiles/mod.rs`.
+//! `memory/src/cpu/fusion/priority/rules.rs`, `memory/src/cpu/tiles/mod.rs`.
 
 use hlo_memory::{Bytes, Estimate, Model, Stored, Target, estimate, estimate_and};
 
@@ -33,7 +32,7 @@ const PRODUCT: &str = "%product (a: f32[], b: f32[]) -> f32[] {
 const MIB: u64 = 1 << 20;
 
 /// A module whose entry computation has these lines.
-fn text_of(lines: &str) -> String {
+pub(crate) fn text_of(lines: &str) -> String {
     format!("HloModule m\n\n{ADD}\n{GE}\n{PRODUCT}\nENTRY %main {{\n{lines}\n}}\n")
 }
 
@@ -85,7 +84,7 @@ fn values_on_the_host_come_back_and_others_stay_where_they_are() {
 }
 
 /// Temporaries in MiB.
-fn temporaries(lines: &str, target: Target) -> u64 {
+pub(crate) fn temporaries(lines: &str, target: Target) -> u64 {
     found(lines, target).temporaries.get() / MIB
 }
 
@@ -321,73 +320,6 @@ fn positions_of_a_pool_are_not_written_on_gpu() {
     assert_eq!(temporaries(pool, Target::Gpu), 30, "XLA:GPU says 30.6: the largest of each window, and where they are");
 }
 
-/// Rows of scores, their shares of the sum of their row, and a sum of values by those; 64 MiB of scores in all tests.
-fn softmax(rows: u32, length: u32) -> String {
-    shares(rows, length, "", "%e")
-}
-
-/// The same of another array, which these lines make.
-fn shares(rows: u32, length: u32, lines: &str, other: &str) -> String {
-    format!(
-        "  %q = f32[{rows},64]{{1,0}} parameter(0)
-  %k = f32[64,{length}]{{1,0}} parameter(1)
-  %s = f32[{rows},{length}]{{1,0}} dot(%q, %k), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-  %e = f32[{rows},{length}]{{1,0}} exponential(%s)
-  %zero = f32[] constant(0)
-  %sum = f32[{rows}]{{0}} reduce(%e, %zero), dimensions={{1}}, to_apply=%add
-  %sums = f32[{rows},{length}]{{1,0}} broadcast(%sum), dimensions={{0}}
-{lines}  %p = f32[{rows},{length}]{{1,0}} divide({other}, %sums)
-  %v = f32[{length},64]{{1,0}} parameter(2)
-  ROOT %y = f32[{rows},64]{{1,0}} dot(%p, %v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
-    )
-}
-
-#[test]
-fn rows_that_fit_into_registers_are_reduced_and_read_by_one_kernel_on_gpu() {
-    assert_eq!(temporaries(&softmax(4096, 4096), Target::Gpu), 128, "scores and probabilities: XLA:GPU says 128");
-    assert_eq!(temporaries(&softmax(256, 65536), Target::Gpu), 64, "written over the scores; XLA:GPU says 72");
-}
-
-#[test]
-fn a_kernel_does_not_read_rows_only_to_reduce_them_again() {
-    let other = "  %l = f32[64,4096]{1,0} parameter(3)
-  %t = f32[4096,4096]{1,0} dot(%q, %l), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n";
-    let others = shares(4096, 4096, other, "%t");
-    assert_eq!(temporaries(&others, Target::Gpu), 64, "sums of scores that are gone by then; XLA:GPU says 72");
-}
-
-/// A softmax and its gradient, as JAX writes them, of 128 MiB of scores. XLA:GPU makes one kernel of each, in which the sums of all rows are computed again; behind a mask
-/// of the scores, which takes longer to compute twice, it stores the sums.
-#[test]
-fn sums_of_rows_are_stored_where_computing_them_twice_takes_longer_on_gpu() {
-    let is_stored = |text: &str| stored(text, ["reduce_max.7", "reduce_sum.21", "reduce_sum.22"]);
-    assert_eq!(is_stored(include_str!("device_programs/softmax_gradient.hlo")), [false; 3]);
-    assert_eq!(is_stored(include_str!("device_programs/masked_softmax_gradient.hlo")), [false, true, false]);
-}
-
-/// XLA:GPU makes one kernel that moves 384 MiB where it finds the sum of each row itself, and two that move 640 MiB where it is given.
-#[test]
-fn a_kernel_that_normalizes_rows_reduces_others_too_on_gpu() {
-    let is_stored = |total: &str| {
-        let lines = format!(
-            "  %x = f32[32768,1024] parameter(0)
-  %g = f32[32768,1024] parameter(1)
-  %zero = f32[] constant(0)
-  %total = f32[32768] {total}
-  %totals = f32[32768,1024] broadcast(%total), dimensions={{0}}
-  %e = f32[32768,1024] subtract(%x, %totals)
-  %p = f32[32768,1024] multiply(%g, %e)
-  %sum = f32[32768] reduce(%p, %zero), dimensions={{1}}, to_apply=%add
-  %sums = f32[32768,1024] broadcast(%sum), dimensions={{0}}
-  %d = f32[32768,1024] subtract(%g, %sums)
-  ROOT %y = f32[32768,1024] multiply(%d, %e)"
-        );
-        stored(&text_of(&lines), ["sum"])
-    };
-    assert_eq!(is_stored("reduce(%x, %zero), dimensions={1}, to_apply=%add"), [false]);
-    assert_eq!(is_stored("parameter(2)"), [true]);
-}
-
 /// Sums of columns of running sums of eight arrays.
 fn running_sums() -> String {
     let mut lines: Vec<String> = (0..8).map(|k| format!("  %c{k} = f32[16384,1024]{{1,0}} parameter({k})")).collect();
@@ -464,7 +396,7 @@ const MASKED: &str = "  %x = f32[65536,64] parameter(0)
   ROOT %all = (f32[64], f32[64], f32[64,64]) tuple(%s, %u, %r)";
 
 /// Which of these values XLA:GPU writes to memory.
-fn stored<const N: usize>(text: &str, names: [&str; N]) -> [bool; N] {
+pub(crate) fn stored<const N: usize>(text: &str, names: [&str; N]) -> [bool; N] {
     let module = hlo_ir::text::parse(text).expect("it is legal");
     let mut stored = Stored::new(false);
     estimate_and(&module, Target::Gpu, &mut |compiled, _| stored = compiled.stored()).expect("it is modelled");
@@ -545,4 +477,23 @@ fn a_product_of_a_gpu_joins_columns_in_pieces_of_64() {
         temporaries(&lines, Target::Gpu)
     };
     assert_eq!([joined(128), joined(40)], [0, 20], "XLA keeps 8 and 2.5 more, of sums over parts of the rows");
+}
+
+/// The product of a number and its `tanh` as `bf16`, and the slope of that behind two products. XLA:GPU computes `tanh` in `f32`, which takes too long to do it twice.
+#[test]
+fn what_takes_long_in_a_wider_type_is_stored_on_gpu() {
+    let lines = "  %h = bf16[32768,3072] parameter(0)
+  %w = bf16[3072,64] parameter(1)
+  %one = bf16[] constant(1)
+  %ones = bf16[32768,3072] broadcast(%one), dimensions={}
+  %t = bf16[32768,3072] tanh(%h)
+  %up = bf16[32768,3072] add(%t, %ones)
+  %y = bf16[32768,3072] multiply(%h, %up)
+  %o = bf16[32768,64] dot(%y, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %g = bf16[32768,3072] dot(%o, %w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %down = bf16[32768,3072] subtract(%ones, %t)
+  ROOT %d = bf16[32768,3072] multiply(%g, %down)";
+    assert_eq!(temporaries(lines, Target::Gpu), 196, "XLA:GPU says 196");
+    let short = lines.replacen("tanh", "negate", 1);
+    assert_eq!(temporaries(&short, Target::Gpu), 4, "XLA:GPU says 4");
 }

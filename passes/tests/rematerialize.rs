@@ -1,13 +1,14 @@
 //! `rematerialize`: what of a step is computed again, and what is kept: layers that widen and narrow again, and one thing different at a time.
 //!
 //! Pins `passes/src/rematerialize.rs`, `passes/src/recompute.rs`, `passes/src/recompute/layers.rs`,
-//! `passes/src/rematerialize/row_statistics.rs`.
+//! `passes/src/recompute/tie.rs`, `passes/src/rematerialize/row_statistics.rs`.
 
 use std::fmt::Write as _;
 
 use crate::common::estimate;
+use hlo_ir::edit::Patch;
 use hlo_ir::graph::Users;
-use hlo_ir::{Instruction, Opcode, text, verify};
+use hlo_ir::{AttrKey, Instruction, Module, Opcode, text, verify};
 use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::manager::{default_pipeline, run};
 use hlo_passes::rematerialize::Rematerialize;
@@ -176,15 +177,48 @@ fn on_gpu_what_is_made_where_it_is_read_anyway_does_not_count_as_saved() {
 /// Two layers of attention and of a perceptron, and their gradients.
 const ATTENTION: &str = include_str!("budget_programs/attention_layers.hlo");
 
-/// How many sums and maxima of one layer are computed again where most is saved; the other is the last, and its values wait for nothing.
-fn reductions_again(target: Target) -> usize {
+/// The attention layers, and the change of them by which most is saved.
+fn most_is_saved(target: Target) -> (Module, Patch) {
     let module = text::parse(ATTENTION).expect("it is legal");
     let options = Options { target, ..Options::default() };
     let (users, known) = (Users::of(&module), hlo_memory::estimate(&module, target).expect("it has an estimate"));
     let found = Rematerialize.find(&Context::of_input(&module, &users, &known, &options));
     let most = found.into_iter().max_by_key(|finding| finding.wasted).expect("something waits");
     let Outcome::Rewrite { patch, .. } = most.outcome else { panic!("a rewrite") };
+    (module, patch)
+}
+
+/// How many sums and maxima of one layer are computed again where most is saved; the other is the last, and its values wait for nothing.
+fn reductions_again(target: Target) -> usize {
+    let (module, patch) = most_is_saved(target);
     patch.added().filter(|&id| patch.instruction(&module, id).opcode == Opcode::Reduce).count()
+}
+
+/// What is waited for is read behind the last barrier by all late instructions that read it, so that no simplification takes it out of the barriers.
+#[test]
+fn what_is_waited_for_is_read_behind_the_barriers_on_devices() {
+    for target in [Target::Gpu, Target::Tpu] {
+        let (mut module, patch) = most_is_saved(target);
+        let _ = patch.apply(&mut module).expect("it is legal");
+        let users = Users::of(&module);
+        let barriers: Vec<_> = module
+            .live_instructions()
+            .filter(|(_, inst)| inst.opcode == Opcode::OptBarrier)
+            .map(|(id, _)| id)
+            .collect();
+        assert!(!barriers.is_empty());
+        for barrier in barriers {
+            let elements = users.get(barrier).iter().map(|&id| (module.instruction(id).int(&AttrKey::Index), id));
+            let read: Vec<_> = elements.filter(|&(_, id)| !users.get(id).is_empty()).map(|(index, _)| index).collect();
+            assert!(
+                read.contains(&Some(0)) && read.contains(&Some(1)),
+                "{}: {read:?}",
+                module.instruction(barrier).name
+            );
+            let tuple = module.instruction(module.instruction(barrier).operands[0]);
+            assert_eq!(users.get(tuple.operands[1]).len(), 1, "nothing else reads it");
+        }
+    }
 }
 
 /// The kernel that computes the exponentials of a row again finds its largest number and its sum on the way.

@@ -3,7 +3,7 @@
 //! XLA:GPU and XLA:TPU schedule in front of the pass that removes optimization barriers (`cse_barrier_expander` behind scheduling in XLA:GPU's dumps), and a
 //! barrier moves no data. XLA:CPU removes them before it schedules, so that a `select` stands there, by a predicate that is never true.
 
-// Tests: `passes/tests/loop_starts.rs`, `passes/tests/tie.rs`.
+// Tests: `passes/tests/loop_starts.rs`, `passes/tests/rematerialize.rs`, `passes/tests/tie.rs`.
 
 use crate::hash::IndexMap;
 use hlo_ir::arena::SideTable;

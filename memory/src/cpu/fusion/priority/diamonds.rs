@@ -3,7 +3,7 @@
 //!
 //! Source: `SoftmaxRewriterTriton` (xla/service/gpu/transforms/softmax_rewriter_triton.cc).
 
-// Tests: `memory/tests/devices.rs`.
+// Tests: `memory/tests/row_kernels.rs`.
 
 use hlo_ir::{AttrKey, InstructionId, Opcode};
 use smallvec::SmallVec;

@@ -5,7 +5,7 @@
 //! Source: `GpuPriorityFusion::CanFuseTriton` (xla/backends/gpu/transforms/gpu_priority_fusion.cc), `IsTritonSupportedInstruction`
 //! (xla/backends/gpu/codegen/triton/support.cc).
 
-// Tests: `memory/tests/devices.rs`.
+// Tests: `memory/tests/row_kernels.rs`.
 
 use hlo_ir::{ArrayShape, AttrKey, ElementType, InstructionId, Opcode};
 
