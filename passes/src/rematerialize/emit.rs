@@ -89,14 +89,14 @@ impl Writer<'_, '_> {
         self.values += values.len();
         self.segments += 1;
     }
-    /// Lets late users of what is waited for read it from behind the barriers, which hold only then. They follow on all that waits.
+    /// Lets the first late user of what is waited for read it from behind the barriers, which hold only then. Others go on to be fused with what makes it.
     fn read_behind_barriers(&mut self) {
         let module = self.context.module;
         let root = module.computation(self.layers.computation).root;
         for after in self.ties.held() {
             let Some(held) = self.ties.passed_on(after) else { continue };
             let users = self.layers.late_users(self.context, &[after]);
-            for user in users.into_iter().filter(|&user| user != root) {
+            if let Some(user) = users.into_iter().find(|&user| user != root) {
                 let changed = self.users.entry(user).or_insert_with(|| module.instruction(user).clone());
                 changed.operands.iter_mut().filter(|operand| **operand == after).for_each(|operand| *operand = held);
             }
