@@ -16,7 +16,8 @@
 //! by the length of the longest chain of operands. What is early is cut into segments where few bytes go from one operation to the next: between layers.
 //! For each value of a segment that is used late there are two ways: it is kept, or computed again from values of its segment and kept ones. The cheapest choice is
 //! a minimum cut (`recompute/cut.rs`) between the bytes kept and the time of computing again, both as memory traffic (`cost.rs`). What a segment computes again
-//! waits for the gradient that arrives there, by a tie as `tie` makes it, so that neither XLA's scheduler nor its merging of equal instructions undoes it.
+//! waits for the gradient that arrives there, by a tie as `tie` makes it, so that neither XLA's scheduler nor its merging of equal instructions undoes it. On GPU and TPU
+//! the first that uses the gradient reads it behind that barrier: XLA's algebraic simplifier drops operands of a barrier that nothing reads behind it.
 //!
 //! On GPU the largest number and the sum of a row are computed again with the row, as in a softmax. XLA's kernel keeps the row in registers, finds both on the way, and
 //! would read all rows once more to write them.
