@@ -65,9 +65,25 @@ fn is_elementwise(opcode: Opcode, element: ElementType) -> bool {
         O::Negate | O::Subtract => element != E::Pred,
         // `bf16` is divided in `f32`.
         O::Divide => element != E::F16 && (is_float || element.is_integer()),
-        O::Acosh | O::Atan2 | O::Cbrt | O::Ceil | O::Cosine | O::Erf => is_float,
-        O::Exponential | O::ExponentialMinusOne | O::Floor | O::Log | O::LogPlusOne => is_float,
-        O::Power | O::ReducePrecision | O::Remainder | O::Rsqrt | O::Sine | O::Sqrt | O::Tan | O::Tanh => is_float,
+        O::Acosh
+        | O::Atan2
+        | O::Cbrt
+        | O::Ceil
+        | O::Cosine
+        | O::Erf
+        | O::Exponential
+        | O::ExponentialMinusOne
+        | O::Floor
+        | O::Log
+        | O::LogPlusOne
+        | O::Power
+        | O::ReducePrecision
+        | O::Remainder
+        | O::Rsqrt
+        | O::Sine
+        | O::Sqrt
+        | O::Tan
+        | O::Tanh => is_float,
         _ => false,
     }
 }
