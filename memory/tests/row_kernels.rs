@@ -96,6 +96,23 @@ fn a_kernel_of_rows_holds_no_unsigned_integers_on_gpu() {
     assert_eq!(temporaries(&masked("s32"), Target::Gpu), 0, "XLA:GPU says 0");
 }
 
+#[test]
+fn a_kernel_of_rows_computes_what_triton_does_on_gpu() {
+    let normalized = |opcode: &str| {
+        let lines = format!(
+            "  %x = f32[32768,1024] parameter(0)
+  %zero = f32[] constant(0)
+  %r = f32[32768,1024] {opcode}(%x)
+  %sum = f32[32768] reduce(%r, %zero), dimensions={{1}}, to_apply=%add
+  %sums = f32[32768,1024] broadcast(%sum), dimensions={{0}}
+  ROOT %n = f32[32768,1024] divide(%r, %sums)"
+        );
+        temporaries(&lines, Target::Gpu)
+    };
+    assert_eq!(normalized("abs"), 0, "XLA:GPU says 0");
+    assert_eq!(normalized("sign"), 128, "a kernel of its own; XLA:GPU says 128");
+}
+
 /// The gradient of a layer normalization between two products keeps numbers of rows in dimensions of one element. Beside what products write, one array of 128 MiB
 /// stands in memory, whose columns are summed, not the numbers less their mean.
 #[test]

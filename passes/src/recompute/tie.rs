@@ -57,7 +57,7 @@ pub(crate) struct Ties<'a> {
     never: IndexMap<InstructionId, InstructionId>,
     /// What waits, and for what.
     pairs: Vec<(InstructionId, InstructionId)>,
-    /// The last barrier that holds each value waited for, on a device.
+    /// The last barrier that each value waited for goes through, where it is passed on, on a device.
     barriers: IndexMap<InstructionId, InstructionId>,
 }
 
@@ -69,15 +69,45 @@ impl<'a> Ties<'a> {
 
     /// `value`, but only when `after` is there.
     pub(crate) fn tie(&mut self, value: InstructionId, after: InstructionId) -> InstructionId {
+        self.tie_behind(value, after, after)
+    }
+    /// The same, where on a device the value waited for is to be read behind the barrier ([`Self::passed_on`]). One that several wait for goes through all barriers.
+    ///
+    /// XLA's algebraic simplifier drops operands of a barrier that are read neither behind it nor elsewhere (`HandleOptimizationBarrier` in
+    /// xla/hlo/transforms/simplifiers/algebraic_simplifier.cc), and once layouts are chosen, other users may read another form of the value.
+    pub(crate) fn tie_and_pass_on(&mut self, value: InstructionId, after: InstructionId) -> InstructionId {
+        let now = self.behind_last(after).unwrap_or(after);
+        let tied = self.tie_behind(value, after, now);
+        if self.target != Target::Cpu {
+            self.barriers.insert(after, self.patch.instruction(self.module, tied).operands[0]);
+        }
+        tied
+    }
+    /// Values that others wait for, each with what is to be read in its place. Readers follow on all that waits.
+    pub(crate) fn passed_on(&mut self) -> Vec<(InstructionId, InstructionId)> {
+        let waited_for: Vec<InstructionId> = self.barriers.keys().copied().collect();
+        waited_for.into_iter().filter_map(|after| Some((after, self.behind_last(after)?))).collect()
+    }
+    /// A value that others wait for, as the last barrier forwards it.
+    fn behind_last(&mut self, after: InstructionId) -> Option<InstructionId> {
+        let barrier = *self.barriers.get(&after)?;
+        let inst = self.module.instruction(after);
+        let mut held = element(barrier, 1, inst.shape.clone());
+        held.name = format!("{}.held", inst.name).into();
+        held.attributes.extend(staying(inst));
+        let held = self.patch.add(inst.parent, held);
+        self.patch.set_origin(held, after);
+        Some(held)
+    }
+    /// `value`, but only when `after` is there, which is `now` by now.
+    fn tie_behind(&mut self, value: InstructionId, after: InstructionId, now: InstructionId) -> InstructionId {
         let inst = self.module.instruction(value);
         let mut tied = match self.target {
             Target::Cpu => self.select(value, after),
-            Target::Gpu | Target::Tpu => self.behind_barrier((value, inst), after),
+            Target::Gpu | Target::Tpu => self.behind_barrier((value, inst), now),
         };
         tied.name = format!("{}.tied", inst.name).into();
-        // A value that lies across devices keeps doing so.
-        let stays = [AttrKey::Metadata, AttrKey::Sharding, AttrKey::FrontendAttributes];
-        tied.attributes.extend(inst.attributes.iter().filter(|attribute| stays.contains(&attribute.key)).cloned());
+        tied.attributes.extend(staying(inst));
         self.pairs.push((value, after));
         let tied = self.patch.add(inst.parent, tied);
         self.patch.set_origin(tied, value);
@@ -100,16 +130,10 @@ impl<'a> Ties<'a> {
     /// `original`, or what stands for it by now, but only when a value that the patch adds is there, on a device.
     pub(crate) fn wait(&mut self, now: InstructionId, original: InstructionId, after: InstructionId) -> InstructionId {
         let inst = self.module.instruction(original);
-        let both: ShapeRef =
-            Shape::tuple([inst.shape.clone(), self.patch.instruction(self.module, after).shape.clone()]);
-        let tuple =
-            self.patch.add(inst.parent, Instruction::new("tie_both", both.clone(), Opcode::Tuple, [now, after]));
-        let barrier = self.patch.add(inst.parent, Instruction::new("tie_barrier", both, Opcode::OptBarrier, [tuple]));
-        let first = Attribute::int(AttrKey::Index, 0);
-        let tied =
-            Instruction::new(format!("{}.tied", inst.name), inst.shape.clone(), Opcode::GetTupleElement, [barrier]);
+        let mut tied = self.behind_barrier((now, inst), after);
+        tied.name = format!("{}.tied", inst.name).into();
         self.pairs.push((original, original));
-        let tied = self.patch.add(inst.parent, tied.with(first));
+        let tied = self.patch.add(inst.parent, tied);
         self.patch.set_origin(tied, original);
         tied
     }
@@ -128,31 +152,12 @@ impl<'a> Ties<'a> {
         Instruction::new("", shape, Opcode::Select, [never, other, value])
     }
     fn behind_barrier(&mut self, (value, inst): (InstructionId, &Instruction), after: InstructionId) -> Instruction {
-        let both: ShapeRef = Shape::tuple([inst.shape.clone(), self.module.instruction(after).shape.clone()]);
-        let waited_for = self.passed_on(after).unwrap_or(after);
-        let tuple = Instruction::new("tie_both", both.clone(), Opcode::Tuple, [value, waited_for]);
+        let both: ShapeRef =
+            Shape::tuple([inst.shape.clone(), self.patch.instruction(self.module, after).shape.clone()]);
+        let tuple = Instruction::new("tie_both", both.clone(), Opcode::Tuple, [value, after]);
         let tuple = self.patch.add(inst.parent, tuple);
         let barrier = self.patch.add(inst.parent, Instruction::new("tie_barrier", both, Opcode::OptBarrier, [tuple]));
-        self.barriers.insert(after, barrier);
-        let first = Attribute::int(AttrKey::Index, 0);
-        Instruction::new("", inst.shape.clone(), Opcode::GetTupleElement, [barrier]).with(first)
-    }
-
-    /// Values that barriers hold by now.
-    pub(crate) fn held(&self) -> Vec<InstructionId> {
-        self.barriers.keys().copied().collect()
-    }
-    /// A value that others wait for, as it comes out of the last barrier that holds it. XLA's algebraic simplifier drops operands of a barrier that are read neither behind
-    /// it nor elsewhere (`HandleOptimizationBarrier`), and once layouts are chosen, users may read another form of the value. What reads it behind the barrier keeps it.
-    pub(crate) fn passed_on(&mut self, after: InstructionId) -> Option<InstructionId> {
-        let barrier = *self.barriers.get(&after)?;
-        let inst = self.module.instruction(after);
-        let name = format!("{}.held", inst.name);
-        let held = Instruction::new(name, inst.shape.clone(), Opcode::GetTupleElement, [barrier])
-            .with(Attribute::int(AttrKey::Index, 1));
-        let held = self.patch.add(inst.parent, held);
-        self.patch.set_origin(held, after);
-        Some(held)
+        element(barrier, 0, inst.shape.clone())
     }
 
     /// Whether the compiler may decide anew what it makes of a product and a sum, or of a scatter and a sum: the tie would stand between
@@ -229,6 +234,17 @@ impl<'a> Ties<'a> {
         let spread = Instruction::new("tie_spread", shape, Opcode::Broadcast, [scalar]);
         self.patch.add(to, spread.with(Attribute::ints(AttrKey::Dimensions, [])))
     }
+}
+
+/// An element of what a barrier forwards.
+fn element(barrier: InstructionId, index: i64, shape: ShapeRef) -> Instruction {
+    Instruction::new("", shape, Opcode::GetTupleElement, [barrier]).with(Attribute::int(AttrKey::Index, index))
+}
+
+/// What a value keeps that is forwarded: its lines, and how it lies across devices.
+fn staying(inst: &Instruction) -> impl Iterator<Item = Attribute> + '_ {
+    let stays = [AttrKey::Metadata, AttrKey::Sharding, AttrKey::FrontendAttributes];
+    inst.attributes.iter().filter(move |attribute| stays.contains(&attribute.key)).cloned()
 }
 
 /// A finding that applies these ties.

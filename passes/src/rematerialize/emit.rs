@@ -93,8 +93,7 @@ impl Writer<'_, '_> {
     fn read_behind_barriers(&mut self) {
         let module = self.context.module;
         let root = module.computation(self.layers.computation).root;
-        for after in self.ties.held() {
-            let Some(held) = self.ties.passed_on(after) else { continue };
+        for (after, held) in self.ties.passed_on() {
             let users = self.layers.late_users(self.context, &[after]);
             if let Some(user) = users.into_iter().find(|&user| user != root) {
                 let changed = self.users.entry(user).or_insert_with(|| module.instruction(user).clone());
@@ -143,7 +142,7 @@ impl Emit for Segment<'_, '_> {
                 Some(&again) => again,
                 None if self.layers.is_free(at) && !is_first => at,
                 None if !can_tie(self.module, at) => at,
-                None => *self.tied.entry(at).or_insert_with(|| self.ties.tie(at, self.after)),
+                None => *self.tied.entry(at).or_insert_with(|| self.ties.tie_and_pass_on(at, self.after)),
             };
         }
         let new = self.ties.patch.add(self.layers.computation, copy);

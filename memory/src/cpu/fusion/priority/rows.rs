@@ -8,7 +8,6 @@
 // Tests: `memory/tests/row_kernels.rs`.
 
 use hlo_ir::{ArrayShape, AttrKey, ElementType, InstructionId, Opcode};
-
 use smallvec::SmallVec;
 
 use super::super::super::graph::Graph;
@@ -24,28 +23,25 @@ pub fn fits_registers(array: &ArrayShape) -> bool {
 /// Whether a kernel computes an instruction from the rows that it keeps.
 pub(super) fn is_computed_by_row(graph: &Graph, id: InstructionId) -> bool {
     use Opcode as O;
-    if !graph.operands(id).iter().chain([&id]).all(|&value| graph.array(value).is_some_and(has_registers)) {
+    if !graph.operands(id).iter().chain([&id]).all(|&value| graph.array(value).is_some_and(has_supported_type)) {
         return false;
     }
     match graph.opcode(id) {
         O::Reduce => {
             let Some(array) = graph.array(graph.operand(id, 0)) else { return false };
-            graph.array(id).is_some()
-                && graph.inst(id).ints(&AttrKey::Dimensions) == [array.rank() as i64 - 1]
-                && fits_registers(array)
+            graph.inst(id).ints(&AttrKey::Dimensions) == [array.rank() as i64 - 1] && fits_registers(array)
         }
         O::Bitcast | O::BitcastConvert | O::Reshape => keeps_rows(graph, id),
-        O::Broadcast | O::Iota | O::Constant => graph.array(id).is_some(),
-        O::Convert => true,
+        O::Broadcast | O::Iota | O::Constant | O::Convert => true,
         opcode => {
             let of = graph.operands(id).last().and_then(|&operand| graph.array(operand));
-            of.is_some_and(|array| is_elementwise(opcode, array.element_type))
+            of.is_some_and(|array| is_supported_elementwise(opcode, array.element_type))
         }
     }
 }
 
-/// Whether such a kernel holds elements of this type: it knows no unsigned integers, those of which random numbers are made among them.
-fn has_registers(array: &ArrayShape) -> bool {
+/// Whether Triton has the type of these elements. It has no unsigned integers, of which random numbers are made.
+fn has_supported_type(array: &ArrayShape) -> bool {
     use ElementType as E;
     matches!(
         array.element_type,
@@ -53,8 +49,8 @@ fn has_registers(array: &ArrayShape) -> bool {
     )
 }
 
-/// Whether such a kernel computes an operation on elements of this type.
-fn is_elementwise(opcode: Opcode, element: ElementType) -> bool {
+/// Whether Triton has an elementwise operation on this type.
+fn is_supported_elementwise(opcode: Opcode, element: ElementType) -> bool {
     use {ElementType as E, Opcode as O};
     let is_float = matches!(element, E::F16 | E::Bf16 | E::F32 | E::F64);
     match opcode {
