@@ -96,21 +96,29 @@ fn a_kernel_of_rows_holds_no_unsigned_integers_on_gpu() {
     assert_eq!(temporaries(&masked("s32"), Target::Gpu), 0, "XLA:GPU says 0");
 }
 
-#[test]
-fn a_kernel_of_rows_computes_what_triton_does_on_gpu() {
-    let normalized = |opcode: &str| {
-        let lines = format!(
-            "  %x = f32[32768,1024] parameter(0)
+/// What an operation `last` gives of rows `%x`, or of `%r` made from them, and of the sums of the rows `%r`.
+fn with_sums(last: &str, of: &str, opcode: &str) -> String {
+    format!(
+        "  %x = f32[32768,1024] parameter(0)
   %zero = f32[] constant(0)
   %r = f32[32768,1024] {opcode}(%x)
   %sum = f32[32768] reduce(%r, %zero), dimensions={{1}}, to_apply=%add
   %sums = f32[32768,1024] broadcast(%sum), dimensions={{0}}
-  ROOT %n = f32[32768,1024] divide(%r, %sums)"
-        );
-        temporaries(&lines, Target::Gpu)
-    };
-    assert_eq!(normalized("abs"), 0, "XLA:GPU says 0");
-    assert_eq!(normalized("sign"), 128, "a kernel of its own; XLA:GPU says 128");
+  ROOT %n = f32[32768,1024] {last}({of}, %sums)"
+    )
+}
+
+#[test]
+fn a_kernel_of_rows_computes_what_triton_does_on_gpu() {
+    assert_eq!(temporaries(&with_sums("divide", "%r", "abs"), Target::Gpu), 0, "XLA:GPU says 0");
+    assert_eq!(
+        temporaries(&with_sums("divide", "%r", "sign"), Target::Gpu),
+        128,
+        "a kernel of its own; XLA:GPU says 128"
+    );
+    // Nor is there a normalization with such an operation inside.
+    let is_stored = |opcode: &str| stored(&text_of(&with_sums("subtract", "%x", opcode)), ["sum"]);
+    assert_eq!((is_stored("abs"), is_stored("sign")), ([false], [true]));
 }
 
 /// The gradient of a layer normalization between two products keeps numbers of rows in dimensions of one element. Beside what products write, one array of 128 MiB
