@@ -89,6 +89,20 @@ def a_polynomial(steps, rows):
     return run, (shape((rows,)), shape((steps, rows)))
 
 
+@twins("loop-inputs", "fires-shuffled", big=dict(examples=1 << 16, size=84, batches=16), small=dict(examples=12, size=4, batches=3))
+def an_epoch_in_random_order(examples, size, batches):
+    """Images in the order of a random permutation, in batches, as a loop over an epoch takes them."""
+    def run(total, images, order):
+        shuffled = jnp.take(images, order, axis=0).reshape(batches, -1, size, size)
+
+        def step(total, batch):
+            return total * 3 + batch.astype("int32").sum(0), None
+
+        return lax.scan(step, total, shuffled)[0]
+
+    return run, (shape((size, size), "int32"), shape((examples, size, size), "uint8"), shape((examples,), "int32"))
+
+
 @inputs("keeps-read-whole")
 def more_than_rows(steps, rows):
     """Every step reads a row and the largest of all."""

@@ -35,7 +35,7 @@
 //! - values of less than a hundredth of all memory;
 //! - loops whose value anything else reads, and loops that share their bodies or carry shardings.
 
-// Tests: `passes/tests/loop_inputs.rs`, `passes/tests/loop_inputs_once.rs`.
+// Tests: `passes/tests/loop_inputs.rs`, `passes/tests/loop_inputs_gathered.rs`, `passes/tests/loop_inputs_once.rs`.
 
 mod cone;
 mod emit;

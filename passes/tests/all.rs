@@ -30,6 +30,7 @@ mod layout_constraints;
 mod legal;
 mod loop_checkpoints;
 mod loop_inputs;
+mod loop_inputs_gathered;
 mod loop_inputs_once;
 mod loop_residuals;
 mod loop_starts;

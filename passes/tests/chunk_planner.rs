@@ -98,6 +98,33 @@ fn a_sum_behind_a_scatter_that_is_written_in_columns_stays() {
     assert_eq!(inside(Grade::Bitwise), 0, "XLA would have scattered into the sum");
 }
 
+/// A loop would copy an argument if it wrote what the argument is reshaped to, for a sort that needs all of it.
+#[test]
+fn a_loop_does_not_write_what_an_argument_is_reshaped_to() {
+    let lines = "  %a = f32[8,8,128] parameter(0)
+  %r = f32[64,128] reshape(%a)
+  %e = f32[64,128] exponential(%r)
+  %t = f32[64,128] transpose(%e), dimensions={0,1}
+  %c = f32[64,128] sort(%t), dimensions={1}, to_apply=%less
+  %nought = f32[] constant(-inf)
+  %s = f32[64] reduce(%c, %nought), dimensions={1}, to_apply=%most
+  %all = f32[64,128] sort(%VIEW), dimensions={0}, to_apply=%less
+  %o = f32[64] reduce(%all, %nought), dimensions={1}, to_apply=%most
+  ROOT %both = f32[64] add(%s, %o)";
+    let less = "%less (p: f32[], q: f32[]) -> pred[] {
+  %p = f32[] parameter(0)
+  %q = f32[] parameter(1)
+  ROOT %l = pred[] compare(%p, %q), direction=LT
+}";
+    let notes = |view: &str| {
+        let lines = lines.replace("VIEW", view);
+        notes(&parse(&format!("HloModule m\n{COMBINERS}\n{less}\nENTRY %main {{\n{lines}\n}}\n")), Grade::HloExact)
+    };
+    assert!(notes("r").contains(&"64 blocks of 1 rows [hlo-exact]".to_owned()), "{:?}", notes("r"));
+    let both = "8 blocks of 8 rows, 2 results in one loop [hlo-exact]".to_owned();
+    assert!(notes("e").contains(&both), "what is computed is written: {:?}", notes("e"));
+}
+
 /// Groups of `width` numbers, made of a row, are reduced.
 fn groups(width: i64, t: &str, init: &str, combiner: &str) -> Vec<String> {
     let rows = 4096 / width;

@@ -11,6 +11,7 @@ use crate::Context;
 use crate::bounds;
 use crate::flow::{OperandFlow, Rows, is_rounded, is_slow, pull};
 use crate::machine::LINE;
+use crate::objective::NEGLIGIBLE;
 
 /// Most elements of something that is computed again as a whole for every row.
 const MOST_WHOLE: u64 = 64;
@@ -24,6 +25,16 @@ pub(super) enum Form {
     Whole,
     /// Rows of a dimension.
     Part(usize, Rows),
+}
+
+impl Form {
+    /// Bytes of this much of an array, where a step takes rows of the value.
+    fn bytes(self, array: &ArrayShape, taken: RowSlice) -> Option<Bytes> {
+        match self {
+            Self::Whole => size::array_size(array),
+            Self::Part(dim, rows) => size::array_size(&array.with_dim(dim, rows.len(taken.rows))),
+        }
+    }
 }
 
 /// Where it comes from.
@@ -94,38 +105,41 @@ impl Cone {
         self.nodes.iter().filter(|(_, node)| **node != Node::Leaf).map(|(&key, _)| key)
     }
 
-    /// Whether no more bytes are read for a block than the block itself has.
+    /// Whether no more bytes are read for a block than the block itself has, but for what is [`NEGLIGIBLE`].
     pub(super) fn reads_no_more(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
-        let bytes = |id: InstructionId, form: Form| {
-            let array = module.instruction(id).array()?;
-            match form {
-                Form::Whole => size::array_size(array),
-                Form::Part(dim, _) => size::array_size(&array.with_dim(dim, taken.rows)),
-            }
-        };
+        let bytes = |id: InstructionId, form: Form| form.bytes(module.instruction(id).array()?, taken);
         let row = bytes(value, Form::Part(taken.dim, Rows::IDENTITY));
         let scalar = |id: InstructionId| module.instruction(id).array().is_some_and(|array| array.rank() == 0);
-        let mut seen = Vec::new();
-        for (leaf, form) in self.leaves().filter(|&(leaf, _)| !scalar(leaf)) {
+        // A gather reads what it picks.
+        let picks: Vec<_> = self.gathers(module).collect();
+        let is_picked = |leaf: &(InstructionId, Form)| picks.iter().any(|(_, from)| from == leaf);
+        let read = self.leaves().filter(|leaf| !scalar(leaf.0) && !is_picked(leaf));
+        let mut seen: IndexMap<(InstructionId, Option<usize>), Option<Bytes>> = IndexMap::default();
+        for (id, form) in read.chain(picks.iter().map(|(gather, _)| *gather)) {
             // Rows beside each other, of one array, lie in the same lines of memory.
             let dim = if let Form::Part(dim, _) = form { Some(dim) } else { None };
-            if !seen.contains(&(leaf, dim)) {
-                seen.push((leaf, dim));
-            }
+            let most = seen.entry((id, dim)).or_default();
+            *most = bytes(id, form).max(*most);
         }
-        let form = |dim: Option<usize>| dim.map_or(Form::Whole, |dim| Form::Part(dim, Rows::IDENTITY));
-        let read: Option<Bytes> = seen.into_iter().map(|(leaf, dim)| bytes(leaf, form(dim))).sum();
-        matches!((read, row), (Some(read), Some(row)) if read <= row)
+        let read: Option<Bytes> = seen.into_values().sum();
+        matches!((read, row), (Some(read), Some(row)) if read.get() <= row.get() + row.get() / NEGLIGIBLE)
+    }
+
+    /// The gathers, and what each picks its elements from.
+    fn gathers(&self, module: &Module) -> impl Iterator<Item = ((InstructionId, Form), (InstructionId, Form))> {
+        self.nodes.iter().filter_map(|(&key, node)| {
+            let Node::Operation(forms) = node else { return None };
+            let inst = module.instruction(key.0);
+            (inst.opcode == Opcode::Gather).then(|| (key, (inst.operands[0], forms[0])))
+        })
     }
 }
 
 impl Cone {
     /// Bytes of the largest block that a step computes, the rows themselves or something that they are made of.
     pub(super) fn largest_part(&self, module: &Module, taken: RowSlice) -> Bytes {
-        let parts = self.anew().filter_map(|(id, form)| match form {
-            Form::Part(dim, _) => part_size(module, id, dim, taken),
-            Form::Whole => None,
-        });
+        let parts = self.anew().filter(|(_, form)| *form != Form::Whole);
+        let parts = parts.filter_map(|(id, form)| form.bytes(module.instruction(id).array()?, taken));
         parts.max().unwrap_or(Bytes::ZERO)
     }
 
@@ -133,44 +147,46 @@ impl Cone {
     pub(super) fn has_small_wholes(&self, context: &Context<'_>, taken: RowSlice) -> bool {
         let (module, machine) = (context.module, context.options.machine());
         self.nodes.iter().all(|(&(id, form), node)| {
-            let (Node::Operation(forms), Form::Part(dim, _)) = (node, form) else { return true };
+            let (Node::Operation(forms), Form::Part(dim, rows)) = (node, form) else { return true };
             let inst = module.instruction(id);
             let wholes = inst.operands.iter().zip(forms).enumerate().filter(|(_, (_, form))| **form == Form::Whole);
             wholes.into_iter().all(|(side, (&whole, _))| {
                 if inst.opcode == Opcode::Dot {
-                    return rows_of_product(module, inst, (side, dim), taken)
+                    return rows_of_product(module, inst, (side, dim), rows.len(taken.rows))
                         .is_some_and(|rows| rows >= 2 * machine.few_rows);
                 }
-                let made = part_size(module, id, dim, taken);
+                let made = inst.array().and_then(|array| form.bytes(array, taken));
                 size::shape_size(module.shape(whole)).is_some_and(|read| read <= machine.cache || Some(read) <= made)
             })
         })
     }
 
-    /// Whether rows of the leaves lie together as rows of the value do, or well enough to be read many times.
+    /// Whether rows of the leaves lie together as rows of the value do, or well enough to be read many times, but for leaves that are [`NEGLIGIBLE`].
     pub(super) fn reads_in_runs(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
         let array = |id: InstructionId| module.instruction(id).array();
         // Before XLA assigns layouts, that of a value in between says nothing.
         let descending = |array: &ArrayShape| Layout::descending(array.rank()).minor_to_major;
         let own = array(value).map_or(0, |array| run(array, &descending(array), taken.dim, taken.rows));
-        self.leaves().all(|(leaf, form)| match (form, array(leaf)) {
-            (Form::Part(dim, _), Some(array)) => {
-                run(array, &array.minor_to_major(), dim, taken.rows) >= own.min(SHORTEST_RUN)
+        let least = own.min(SHORTEST_RUN);
+        let row = array(value).and_then(|array| Form::Part(taken.dim, Rows::IDENTITY).bytes(array, taken));
+        let few = row.unwrap_or(Bytes::ZERO).get() / NEGLIGIBLE;
+        let leaves_lie_together = self.leaves().all(|(leaf, form)| match (form, array(leaf)) {
+            (Form::Part(dim, rows), Some(array)) => {
+                let is_small = form.bytes(array, taken).is_some_and(|bytes| bytes.get() <= few);
+                is_small || run(array, &array.minor_to_major(), dim, rows.len(taken.rows)) >= least
             }
             _ => true,
-        })
+        });
+        let mut gathers = self.gathers(module);
+        let run_of = |gather, from| gathered_run(module, gather, from, taken).unwrap_or(0);
+        leaves_lie_together && gathers.all(|((gather, _), (_, from))| run_of(gather, from) >= least)
     }
 }
 
-/// Bytes of the rows of dimension `dim` that a step computes.
-fn part_size(module: &Module, id: InstructionId, dim: usize, taken: RowSlice) -> Option<Bytes> {
-    size::array_size(&module.instruction(id).array()?.with_dim(dim, taken.rows))
-}
-
 /// How many rows of the other side meet the whole operand on `side` in a block of dimension `dim` of a product.
-fn rows_of_product(module: &Module, inst: &Instruction, (side, dim): (usize, usize), taken: RowSlice) -> Option<u64> {
+fn rows_of_product(module: &Module, inst: &Instruction, (side, dim): (usize, usize), rows: i64) -> Option<u64> {
     let dims = DotDims::of(inst)?;
-    let block = inst.array()?.with_dim(dim, taken.rows).elements()?;
+    let block = inst.array()?.with_dim(dim, rows).elements()?;
     let whole = module.instruction(inst.operands[side]).array()?;
     let contracted = [dims.lhs_contracting, dims.rhs_contracting][side];
     let inner: i64 = contracted.iter().map(|&dim| whole.dims[dim as usize]).product();
@@ -183,6 +199,24 @@ fn run(array: &ArrayShape, order: &[i64], dim: usize, rows: i64) -> i64 {
     let inner = order.iter().take_while(|&&other| other != dim as i64);
     let elements: i64 = inner.map(|&other| array.dims[other as usize]).product();
     elements.saturating_mul(rows).saturating_mul(i64::from(array.element_type.bits())) / 8
+}
+
+/// Bytes beside each other that a gather takes from this much of what it picks from.
+fn gathered_run(module: &Module, gather: InstructionId, form: Form, taken: RowSlice) -> Option<i64> {
+    let inst = module.instruction(gather);
+    let (from, mut sizes) = (module.instruction(inst.operands[0]).array()?, inst.ints(&AttrKey::SliceSizes).to_vec());
+    if let Form::Part(dim, rows) = form {
+        let size = sizes.get_mut(dim)?;
+        *size = rows.len(taken.rows).min(*size);
+    }
+    let mut elements: i64 = 1;
+    for dim in from.minor_to_major().iter().map(|&dim| dim as usize) {
+        elements = elements.saturating_mul(*sizes.get(dim)?);
+        if sizes[dim] != from.dims[dim] {
+            break;
+        }
+    }
+    Some(elements.saturating_mul(i64::from(from.element_type.bits())) / 8)
 }
 
 /// What may be computed in a loop.
@@ -239,7 +273,7 @@ fn part(module: &Module, id: InstructionId, inst: &Instruction, dim: usize, rows
         OperandFlow::Whole => Some(Form::Whole),
         OperandFlow::Block { dim, step } => {
             let rows = rows.then(step)?;
-            let straight = rows.granule() == 1 && rows.len(1) == 1 && !rows.is_reversed();
+            let straight = rows.granule() == 1 && !rows.is_reversed();
             straight.then_some(Form::Part(dim, rows))
         }
     };
@@ -252,6 +286,7 @@ fn is_cheap(module: &Module, id: InstructionId, inst: &Instruction) -> bool {
         inst.opcode,
         Opcode::Broadcast
             | Opcode::Concatenate
+            | Opcode::Gather
             | Opcode::Iota
             | Opcode::Pad
             | Opcode::Reshape

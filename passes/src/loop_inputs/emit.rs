@@ -215,13 +215,13 @@ impl Emit for Rebuilt<'_> {
         match (self.cone.nodes.get(&(id, form))?, form) {
             (Node::Leaf, Form::Whole) => Some(self.carried[&id]),
             (Node::Leaf, Form::Part(dim, part)) => {
-                let first = self.offset(part.start(0, 1));
+                let first = self.first_of(part);
                 let leaf = (self.carried[&id], inst.array()?);
-                Some(self.point.rows(self.patch, "rows", leaf, (dim, first, self.rows)))
+                Some(self.point.rows(self.patch, "rows", leaf, (dim, first, part.len(self.rows))))
             }
             (Node::Operation(_), _) => {
                 let again = match form {
-                    Form::Part(dim, _) => restrict(inst, dim, self.rows, operands.to_vec()),
+                    Form::Part(dim, part) => restrict(inst, dim, part.len(self.rows), operands.to_vec()),
                     Form::Whole => {
                         Instruction { operands: operands.iter().copied().collect(), span: None, ..inst.clone() }
                     }
@@ -231,8 +231,8 @@ impl Emit for Rebuilt<'_> {
                 Some(new)
             }
             (Node::Counted, Form::Part(dim, part)) => {
-                let first = self.offset(part.start(0, 1));
-                let new = self.point.counted(self.patch, inst, (dim, first, self.rows))?;
+                let first = self.first_of(part);
+                let new = self.point.counted(self.patch, inst, (dim, first, part.len(self.rows)))?;
                 self.patch.set_origin(new, id);
                 Some(new)
             }
@@ -242,12 +242,16 @@ impl Emit for Rebuilt<'_> {
 }
 
 impl Rebuilt<'_> {
-    /// The first row, so many rows further on.
-    fn offset(&mut self, offset: i64) -> InstructionId {
-        if offset == 0 {
-            return self.first;
+    /// The first of the rows that belong to the rows of the value, as many for each and so many rows further on.
+    fn first_of(&mut self, rows: Rows) -> InstructionId {
+        let (offset, each) = rows.stride(1);
+        let mut first = self.first;
+        for (opcode, number, neutral) in [(Opcode::Multiply, each, 1), (Opcode::Add, offset, 0)] {
+            if number != neutral {
+                let number = self.point.constant(self.patch, number);
+                first = self.point.scalar(self.patch, opcode, [first, number]);
+            }
         }
-        let offset = self.point.constant(self.patch, offset);
-        self.point.scalar(self.patch, Opcode::Add, [self.first, offset])
+        first
     }
 }

@@ -83,7 +83,7 @@ fn only_moves(module: &Module, id: InstructionId, form: Form, rows: i64) -> bool
     else {
         return false;
     };
-    let one = |dim: usize| to.dims[dim] == 1 || (matches!(form, Form::Part(cut, _) if cut == dim) && rows == 1);
+    let one = |dim: usize| to.dims[dim] == 1 || matches!(form, Form::Part(cut, part) if cut == dim && part.len(rows) == 1);
     match inst.opcode {
         Opcode::Copy | Opcode::Slice => true,
         Opcode::Reshape => long(&from.dims) == long(&to.dims),

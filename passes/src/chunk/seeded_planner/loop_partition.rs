@@ -11,6 +11,7 @@ use super::dim_propagation::{Cut, Flow, PropagatedDims};
 #[cfg(doc)]
 use super::graph::Graph;
 use crate::Grade;
+use crate::chunk::savings::is_view;
 use crate::chunk::sink::{Kind, Sink};
 use crate::flow::{OperandFlow, exactness, is_transparent};
 
@@ -35,6 +36,13 @@ pub(super) struct LiveOut {
     outside_loops: bool,
     /// These instructions, which another plan could compute on other blocks.
     by: IndexSet<InstructionId>,
+}
+
+impl LiveOut {
+    /// Whether a loop has to write the member.
+    fn is_written(&self) -> bool {
+        self.outside_loops || !self.by.is_empty()
+    }
 }
 
 impl Plan {
@@ -305,15 +313,39 @@ impl Closure<'_, '_, '_> {
         places > cut
     }
 
+    /// Members that others need, too, and that only rename memory that stands outside of the loops: nothing has to write them.
+    fn views_of_inputs(&self, wanted: &IndexMap<InstructionId, LiveOut>) -> IndexSet<InstructionId> {
+        let graph = self.flow.graph;
+        let mut views: Vec<InstructionId> = Vec::new();
+        let mut members: Vec<InstructionId> = self.members.keys().copied().collect();
+        members.sort_unstable_by_key(|&value| graph.place(value));
+        for value in members {
+            let &[of, ..] = graph.operands(graph.op(value)) else { continue };
+            if is_view(graph.module, graph.op(value)) && (!self.members.contains_key(&of) || views.contains(&of)) {
+                views.push(value);
+            }
+        }
+        let mut there = IndexSet::default();
+        for &value in views.iter().rev() {
+            let is_shown = graph.uses(value).iter().flat_map(|&(user, _)| graph.results(user)).any(|user| there.contains(user));
+            if is_shown || wanted[&value].is_written() {
+                there.insert(value);
+            }
+        }
+        there
+    }
+
     /// The plan; none if it would be empty, or write what a loop could go on with if a call were inlined.
     fn plan(&self) -> Result<Option<Plan>, TooManyLoops> {
         let graph = self.flow.graph;
-        let wanted: IndexMap<InstructionId, LiveOut> =
-            self.members.keys().map(|&value| (value, self.wanted(value))).collect();
-        let is_written = |(&value, wanted): (&InstructionId, &LiveOut)| {
-            (wanted.outside_loops || !wanted.by.is_empty()).then_some(value)
-        };
-        let written: IndexSet<InstructionId> = wanted.iter().filter_map(is_written).collect();
+        let mut members = self.members.clone();
+        let mut wanted: IndexMap<InstructionId, LiveOut> =
+            members.keys().map(|&value| (value, self.wanted(value))).collect();
+        let there = self.views_of_inputs(&wanted);
+        members.retain(|value, _| !there.contains(value));
+        wanted.retain(|value, _| !there.contains(value));
+        let written: IndexSet<InstructionId> =
+            wanted.iter().filter(|(_, wanted)| wanted.is_written()).map(|(&value, _)| value).collect();
         let ends = written.iter().map(|&value| graph.op(value)).chain(self.sinks.keys().copied());
         let levels: BTreeSet<usize> = ends.map(|op| self.level[op]).collect();
         if levels.is_empty() {
@@ -322,17 +354,16 @@ impl Closure<'_, '_, '_> {
         if levels.len() > MOST_LOOPS {
             return Err(TooManyLoops);
         }
-        let members = self.members.clone();
         let mut plan = Plan { members, loops: Vec::new(), allowed: Vec::new(), wanted, repeats_shape: false };
         for level in levels {
             let here = |op: InstructionId| self.level[op] == level;
             let writes = written.iter().filter(|&&value| here(graph.op(value))).map(|&value| {
-                let Cut { dim, rows } = self.members[&value];
+                let Cut { dim, rows } = plan.members[&value];
                 Sink::plain(value, self.reach.total, rows, Kind::Write { dim })
             });
             let sinks: Vec<Sink> = self.sinks.values().filter(|sink| here(sink.inst)).cloned().chain(writes).collect();
             let mut allowed = self.flow.free.clone();
-            for &value in self.members.keys() {
+            for &value in plan.members.keys() {
                 let op = graph.op(value);
                 let done = written.contains(&value) && self.level[op] < level;
                 allowed.set(op, self.level[op] <= level && !done);
