@@ -5,7 +5,7 @@
 
 // Tests: `tests/silence.rs`.
 
-use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 use hlo_memory::attribution::{Holder, Role};
 use hlo_memory::{Bytes, Estimator, LiveBuffer};
 
@@ -176,6 +176,7 @@ fn takes_blocks(module: &Module, user: InstructionId, operand: InstructionId) ->
     match inst.opcode {
         Opcode::Tuple | Opcode::GetTupleElement | Opcode::OptBarrier | Opcode::Reduce | Opcode::Dot => return true,
         Opcode::Scatter | Opcode::DynamicUpdateSlice if inst.operands.first() != Some(&operand) => return true,
+        Opcode::Call if flow::is_transparent(module, user) => return called_takes_blocks(module, inst, operand),
         _ => {}
     }
     let rank = inst.array().map_or(0, hlo_ir::ArrayShape::rank);
@@ -184,4 +185,11 @@ fn takes_blocks(module: &Module, user: InstructionId, operand: InstructionId) ->
         inst.operands.iter().zip(flows).any(|(&id, flow)| id == operand && matches!(flow, OperandFlow::Block { .. }))
     };
     (0..rank).any(blocks)
+}
+
+/// Whether the computation that a call runs can read an operand in blocks.
+fn called_takes_blocks(module: &Module, call: &Instruction, operand: InstructionId) -> bool {
+    let parameters = call.called_computations().flat_map(|called| module.parameters(called));
+    let mut given = call.operands.iter().zip(parameters).filter(|(given, _)| **given == operand);
+    given.all(|(_, parameter)| whole_user(module, parameter).is_none())
 }
