@@ -131,10 +131,10 @@ fn ways(
 ) -> Vec<Found> {
     let module = context.module;
     let Some(reader) = loops.reader(site, element) else { return Vec::new() };
-    let cheap = cheap(context, &reader, value);
+    let cheap = cheap(context, loops, &reader, value);
     let anew = |cones: &BTreeMap<usize, Cone>| cones.values().map(|cone| cone.anew().count()).sum::<usize>();
     let same = |once: &BTreeMap<usize, Cone>| cheap.as_ref().is_some_and(|cheap| anew(cheap) == anew(once));
-    let once = once(context, &reader, value).filter(|once| !same(once));
+    let once = once(context, loops, &reader, value).filter(|once| !same(once));
     let found = |cones| {
         let reader = loops.reader(site, element)?;
         let grade = grade::grade(module, context.users, value, (&cones, &reader.all_slices()));
@@ -144,7 +144,12 @@ fn ways(
 }
 
 /// How rows are computed that cost no more than to read them, by the dimension that is cut.
-fn cheap(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
+fn cheap(
+    context: &Context<'_>,
+    loops: &Loops<'_>,
+    reader: &Reader,
+    value: InstructionId,
+) -> Option<BTreeMap<usize, Cone>> {
     let (module, most) = (context.module, context.options.machine().operations_of_a_float());
     let mut cones: BTreeMap<usize, Cone> = BTreeMap::new();
     for taken in reader.all_slices() {
@@ -152,10 +157,13 @@ fn cheap(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option
             place.insert(Cone::of(Recomputable { module, once: None }, value, taken.dim)?);
         }
         let cone = &cones[&taken.dim];
-        let quick = reader.reads_once(module, value, taken) || cone.reads_in_runs(module, value, taken);
+        // What changes from one iteration of an enclosing loop to the next is computed in each of them, as the rows are.
+        let is_read_once = reader.takes_each_once(module, value, taken);
+        let is_made_as_often = |id| is_read_once && (reader.once || loops.changes(id));
+        let quick = cone.reads_in_runs(module, value, taken, is_made_as_often);
         // Rows that are read again and again are computed as often.
-        let few = cone.anew().count() <= most;
-        if !quick || !few || !cone.reads_no_more(module, value, taken) {
+        let few = cone.operations(module, value, taken).is_some_and(|operations| operations <= most as f64);
+        if !quick || !few || !cone.reads_no_more(module, value, taken, is_made_as_often(value)) {
             return None;
         }
     }
@@ -163,11 +171,19 @@ fn cheap(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option
 }
 
 /// How rows are computed that cost more, if each is taken once, in one place of a loop whose steps take long, by what they do or for the row alone.
-fn once(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<BTreeMap<usize, Cone>> {
+fn once(
+    context: &Context<'_>,
+    loops: &Loops<'_>,
+    reader: &Reader,
+    value: InstructionId,
+) -> Option<BTreeMap<usize, Cone>> {
     let module = context.module;
     let [taken] = reader.all_slices()[..] else { return None };
     let row = size::shape_size(module.shape(taken.slice))?;
-    let alone = context.users.get(value).len() == 1 && reader.reads_once(module, value, taken);
+    let is_made_as_often = |id| reader.once || loops.changes(id);
+    let alone = context.users.get(value).len() == 1
+        && reader.takes_each_once(module, value, taken)
+        && is_made_as_often(value);
     // Kernels that compute it alone are started for each row; steps that take long anyway hide most of that. What a row is summed up from takes twice as much to hide it.
     // Measured on one machine only: docs/measured/log.md, "Figures behind constants".
     let machine = Machine::of(Target::Cpu);
@@ -175,7 +191,7 @@ fn once(context: &Context<'_>, reader: &Reader, value: InstructionId) -> Option<
     if !alone {
         return None;
     }
-    let cone = Cone::once(module, context.users, value, taken.dim)?;
+    let cone = Cone::once(context, value, taken.dim, is_made_as_often)?;
     let large = row >= least
         || cone.largest_part(module, taken) >= machine.moved_while_starting() + machine.moved_while_starting();
     (large && cone.has_small_wholes(context, taken)).then(|| BTreeMap::from([(taken.dim, cone)]))

@@ -1,7 +1,6 @@
 //! How rows of a value follow from rows of what stands in memory.
 
 use crate::hash::{IndexMap, IndexSet};
-use hlo_ir::graph::Users;
 use hlo_ir::shape::Layout;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
@@ -76,8 +75,14 @@ impl Cone {
         (makes && !rounded && cone.anew().count() <= bounds::CONE).then_some(cone)
     }
 
-    /// The same where each row is computed once: what is costly and read by something else too stays in memory.
-    pub(super) fn once(module: &Module, users: &Users, value: InstructionId, dim: usize) -> Option<Self> {
+    /// The same where each row is computed once: what is costly and read by something else too stays in memory, and so does what is not made `as_often` in front of the loop.
+    pub(super) fn once(
+        context: &Context<'_>,
+        value: InstructionId,
+        dim: usize,
+        as_often: impl Fn(InstructionId) -> bool,
+    ) -> Option<Self> {
+        let (module, users) = (context.module, context.users);
         let mut shared = IndexSet::default();
         loop {
             let cone = Self::of(Recomputable { module, once: Some(&shared) }, value, dim)?;
@@ -85,7 +90,7 @@ impl Cone {
             let is_cheap = |id| is_cheap(module, id, module.instruction(id));
             let is_shared = |id: &InstructionId| {
                 let costly = *id != value && !is_cheap(*id) && !shared.contains(id);
-                costly && users.get(*id).iter().any(|user| !here.contains(user))
+                costly && (users.get(*id).iter().any(|user| !here.contains(user)) || !as_often(*id))
             };
             let more: Vec<InstructionId> = here.iter().copied().filter(is_shared).collect();
             if more.is_empty() {
@@ -105,8 +110,9 @@ impl Cone {
         self.nodes.iter().filter(|(_, node)| **node != Node::Leaf).map(|(&key, _)| key)
     }
 
-    /// Whether no more bytes are read for a block than the block itself has, but for what is [`NEGLIGIBLE`].
-    pub(super) fn reads_no_more(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
+    /// Whether no more bytes are read for a block than the block itself has, but for what is [`NEGLIGIBLE`]. Where it is computed once in either place, it is neither written nor read, so
+    /// that less than twice as much may be read for it.
+    pub(super) fn reads_no_more(&self, module: &Module, value: InstructionId, taken: RowSlice, once: bool) -> bool {
         let bytes = |id: InstructionId, form: Form| form.bytes(module.instruction(id).array()?, taken);
         let row = bytes(value, Form::Part(taken.dim, Rows::IDENTITY));
         let scalar = |id: InstructionId| module.instruction(id).array().is_some_and(|array| array.rank() == 0);
@@ -122,7 +128,22 @@ impl Cone {
             *most = bytes(id, form).max(*most);
         }
         let read: Option<Bytes> = seen.into_values().sum();
-        matches!((read, row), (Some(read), Some(row)) if read.get() <= row.get() + row.get() / NEGLIGIBLE)
+        let (Some(Bytes(read)), Some(Bytes(row))) = (read, row) else { return false };
+        read <= row + row / NEGLIGIBLE || once && read < row.saturating_add(row)
+    }
+
+    /// Operations for each number of a block.
+    pub(super) fn operations(&self, module: &Module, value: InstructionId, taken: RowSlice) -> Option<f64> {
+        let elements = |id: InstructionId, form: Form| {
+            let array = module.instruction(id).array()?;
+            let array = match form {
+                Form::Whole => array.clone(),
+                Form::Part(dim, rows) => array.with_dim(dim, rows.len(taken.rows)),
+            };
+            Some(array.elements()? as f64)
+        };
+        let all = self.anew().map(|(id, form)| elements(id, form)).sum::<Option<f64>>()?;
+        Some(all / elements(value, Form::Part(taken.dim, Rows::IDENTITY))?)
     }
 
     /// The gathers, and what each picks its elements from.
@@ -151,6 +172,9 @@ impl Cone {
             let inst = module.instruction(id);
             let wholes = inst.operands.iter().zip(forms).enumerate().filter(|(_, (_, form))| **form == Form::Whole);
             wholes.into_iter().all(|(side, (&whole, _))| {
+                if inst.opcode == Opcode::Gather && side == 0 {
+                    return true;
+                }
                 if inst.opcode == Opcode::Dot {
                     return rows_of_product(module, inst, (side, dim), rows.len(taken.rows))
                         .is_some_and(|rows| rows >= 2 * machine.few_rows);
@@ -161,8 +185,15 @@ impl Cone {
         })
     }
 
-    /// Whether rows of the leaves lie together as rows of the value do, or well enough to be read many times, but for leaves that are [`NEGLIGIBLE`].
-    pub(super) fn reads_in_runs(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
+    /// Whether rows of the leaves lie together as rows of the value do, or well enough to be read many times, but for leaves that are [`NEGLIGIBLE`] and those that
+    /// are read `as_often` in either place.
+    pub(super) fn reads_in_runs(
+        &self,
+        module: &Module,
+        value: InstructionId,
+        taken: RowSlice,
+        as_often: impl Fn(InstructionId) -> bool,
+    ) -> bool {
         let array = |id: InstructionId| module.instruction(id).array();
         // Before XLA assigns layouts, that of a value in between says nothing.
         let descending = |array: &ArrayShape| Layout::descending(array.rank()).minor_to_major;
@@ -173,13 +204,13 @@ impl Cone {
         let leaves_lie_together = self.leaves().all(|(leaf, form)| match (form, array(leaf)) {
             (Form::Part(dim, rows), Some(array)) => {
                 let is_small = form.bytes(array, taken).is_some_and(|bytes| bytes.get() <= few);
-                is_small || run(array, &array.minor_to_major(), dim, rows.len(taken.rows)) >= least
+                is_small || run(array, &array.minor_to_major(), dim, rows.len(taken.rows)) >= least || as_often(leaf)
             }
             _ => true,
         });
         let mut gathers = self.gathers(module);
         let run_of = |gather, from| gathered_run(module, gather, from, taken).unwrap_or(0);
-        leaves_lie_together && gathers.all(|((gather, _), (_, from))| run_of(gather, from) >= least)
+        leaves_lie_together && gathers.all(|((gather, _), (_, from))| run_of(gather, from) >= least || as_often(gather))
     }
 }
 
@@ -290,6 +321,7 @@ fn is_cheap(module: &Module, id: InstructionId, inst: &Instruction) -> bool {
             | Opcode::Iota
             | Opcode::Pad
             | Opcode::Reshape
+            | Opcode::Reverse
             | Opcode::Slice
             | Opcode::Transpose
     );

@@ -2,7 +2,7 @@
 
 use hlo_ir::graph::Callers;
 use hlo_ir::graph::Users;
-use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode};
+use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, graph};
 
 /// A `dynamic-slice` that takes `rows` rows of dimension `dim`.
 #[derive(Clone, Copy, Debug)]
@@ -37,12 +37,12 @@ impl Reader {
         self.taken.iter().copied().chain(inner).collect()
     }
 
-    /// Whether each row of `value` is taken once, as far as the loop's bound says; that decides on speed alone.
-    pub(super) fn reads_once(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
+    /// Whether a loop takes each row of `value` once, as far as the loop's bound says; that decides on speed alone.
+    pub(super) fn takes_each_once(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
         let extent = module.instruction(value).array().map_or(0, |array| array.dims[taken.dim]);
         let steps = crate::loops::bound(module, self.condition);
         let few = steps.is_some_and(|(_, steps)| steps.saturating_mul(taken.rows) <= extent);
-        self.once && self.inner.is_empty() && few
+        self.inner.is_empty() && few
     }
 }
 
@@ -132,6 +132,24 @@ impl Loops<'_> {
     fn runs_once(&self, site: InstructionId) -> bool {
         let callers = &self.callers[self.module.instruction(site).parent];
         callers.iter().all(|&caller| self.module.instruction(caller).opcode != Opcode::While && self.runs_once(caller))
+    }
+
+    /// Whether an instruction is in a loop that hands something on changed from which it is computed: XLA computes it in every iteration.
+    pub(super) fn changes(&self, id: InstructionId) -> bool {
+        let module = self.module;
+        let parent = module.instruction(id).parent;
+        let [caller] = self.callers[parent][..] else { return false };
+        let is_body = module.instruction(caller).computation(&AttrKey::Body) == Some(parent);
+        let (Some(&state), true) = (module.parameters(parent).first(), is_body) else { return false };
+        let handed = &module.instruction(module.computation(parent).root).operands;
+        let element = |id: InstructionId| {
+            let inst = module.instruction(id);
+            let is_element = inst.opcode == Opcode::GetTupleElement && inst.operands[0] == state;
+            is_element.then(|| usize::try_from(inst.int(&AttrKey::Index)?).ok()).flatten()
+        };
+        let changes = |at: usize| handed.get(at).is_some_and(|&next| element(next) != Some(at));
+        let below = graph::cone(module, [id]);
+        module.instructions_of(parent).any(|(id, _)| below[id] && element(id).is_some_and(changes))
     }
 
     /// What takes an element out of a state; `None` if the state is used as a whole.
