@@ -20,6 +20,7 @@ mod hash;
 #[doc(hidden)]
 pub mod header;
 pub mod host_offload;
+pub mod in_place_stacks;
 pub mod inline_calls;
 mod kernel_functions;
 pub mod layout_constraints;
@@ -74,6 +75,7 @@ fn registry() -> Vec<Box<dyn Pass>> {
         // Behind those that compute only parts of a step again.
         Box::new(loop_checkpoints::LoopCheckpoints),
         Box::new(loop_inputs::LoopInputs),
+        Box::new(in_place_stacks::InPlaceStacks),
         // After the block loops: where both gain the same, no loop around all copies is needed.
         Box::new(roll::Roll),
         // Behind roll: a loop also makes the module smaller.

@@ -40,18 +40,17 @@
 mod cone;
 mod emit;
 mod grade;
-mod readers;
 
 use std::collections::BTreeMap;
 
 use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode, graph};
 use hlo_memory::{Bytes, Target, size};
 
+use crate::loops::row_slices::{Loops, Reader};
 use crate::objective::NEGLIGIBLE;
 use crate::{Condition, Context, Finding, Grade, Machine, Outcome, Pass, PassKind};
 use cone::{Cone, Recomputable};
 use emit::Input;
-use readers::{Loops, Reader};
 
 /// The pass.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,6 +7,7 @@ mod counters;
 mod readers;
 pub(crate) mod row_form;
 mod row_loop;
+pub(crate) mod row_slices;
 mod row_sums;
 mod row_trace;
 mod stacks;

@@ -5,7 +5,7 @@ use hlo_ir::shape::Layout;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
-use super::readers::RowSlice;
+use crate::loops::row_slices::RowSlice;
 use crate::Context;
 use crate::bounds;
 use crate::flow::{OperandFlow, Rows, is_rounded, is_slow, pull};

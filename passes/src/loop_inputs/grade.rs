@@ -11,7 +11,7 @@ use hlo_ir::shape::Dims;
 use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
 
 use super::cone::{Cone, Form, Node};
-use super::readers::RowSlice;
+use crate::loops::row_slices::RowSlice;
 use crate::Grade;
 use crate::flow::{exactness, exactness_on_blocks, is_fusible, is_real};
 

@@ -6,39 +6,39 @@ use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode,
 
 /// A `dynamic-slice` that takes `rows` rows of dimension `dim`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RowSlice {
-    pub(super) slice: InstructionId,
-    pub(super) dim: usize,
-    pub(super) rows: i64,
+pub(crate) struct RowSlice {
+    pub(crate) slice: InstructionId,
+    pub(crate) dim: usize,
+    pub(crate) rows: i64,
 }
 
 /// A loop that hands an element of its state on, and all reads of it.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     /// The `while`.
-    pub(super) site: InstructionId,
+    pub(crate) site: InstructionId,
     /// The tuple it begins with.
-    pub(super) initial: InstructionId,
+    pub(crate) initial: InstructionId,
     /// Index of the element.
-    pub(super) element: usize,
-    pub(super) body: ComputationId,
-    pub(super) condition: ComputationId,
+    pub(crate) element: usize,
+    pub(crate) body: ComputationId,
+    pub(crate) condition: ComputationId,
     /// Slices in the body itself.
-    pub(super) taken: Vec<RowSlice>,
+    pub(crate) taken: Vec<RowSlice>,
     /// Loops in the body.
-    pub(super) inner: Vec<Reader>,
+    pub(crate) inner: Vec<Reader>,
     /// Whether the loop itself runs once.
-    pub(super) once: bool,
+    pub(crate) once: bool,
 }
 
 impl Reader {
     /// The slices of the loop and of those in it.
-    pub(super) fn all_slices(&self) -> Vec<RowSlice> {
+    pub(crate) fn all_slices(&self) -> Vec<RowSlice> {
         let inner = self.inner.iter().flat_map(Self::all_slices);
         self.taken.iter().copied().chain(inner).collect()
     }
 
     /// Whether a loop takes each row of `value` once, as far as the loop's bound says; that decides on speed alone.
-    pub(super) fn takes_each_once(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
+    pub(crate) fn takes_each_once(&self, module: &Module, value: InstructionId, taken: RowSlice) -> bool {
         let extent = module.instruction(value).array().map_or(0, |array| array.dims[taken.dim]);
         let steps = crate::loops::bound(module, self.condition);
         let few = steps.is_some_and(|(_, steps)| steps.saturating_mul(taken.rows) <= extent);
@@ -47,15 +47,15 @@ impl Reader {
 }
 
 /// Where loops are looked up.
-pub(super) struct Loops<'a> {
-    pub(super) module: &'a Module,
-    pub(super) users: &'a Users,
-    pub(super) callers: Callers,
+pub(crate) struct Loops<'a> {
+    pub(crate) module: &'a Module,
+    pub(crate) users: &'a Users,
+    pub(crate) callers: Callers,
 }
 
 impl Loops<'_> {
     /// The reads of an element, if the loop can be changed and they are all there is; recursion is as deep as loops are nested.
-    pub(super) fn reader(&self, site: InstructionId, element: usize) -> Option<Reader> {
+    pub(crate) fn reader(&self, site: InstructionId, element: usize) -> Option<Reader> {
         let module = self.module;
         let looping = module.instruction(site);
         let initial = *looping.operands.first()?;
@@ -135,7 +135,7 @@ impl Loops<'_> {
     }
 
     /// Whether an instruction is in a loop that hands something on changed from which it is computed: XLA computes it in every iteration.
-    pub(super) fn changes(&self, id: InstructionId) -> bool {
+    pub(crate) fn changes(&self, id: InstructionId) -> bool {
         let module = self.module;
         let parent = module.instruction(id).parent;
         let [caller] = self.callers[parent][..] else { return false };
@@ -153,7 +153,7 @@ impl Loops<'_> {
     }
 
     /// What takes an element out of a state; `None` if the state is used as a whole.
-    pub(super) fn elements(&self, state: InstructionId, element: usize) -> Option<Vec<InstructionId>> {
+    pub(crate) fn elements(&self, state: InstructionId, element: usize) -> Option<Vec<InstructionId>> {
         let module = self.module;
         let users = self.users.get(state);
         let is_root = |id: InstructionId| module.computation(module.instruction(id).parent).root == id;
@@ -166,7 +166,7 @@ impl Loops<'_> {
     }
 
     /// Whether nothing reads an element of a state.
-    fn is_unused_behind(&self, state: InstructionId, element: usize) -> bool {
+    pub(crate) fn is_unused_behind(&self, state: InstructionId, element: usize) -> bool {
         let module = self.module;
         let unused = |id: &InstructionId| {
             self.users.get(*id).is_empty() && module.computation(module.instruction(*id).parent).root != *id
