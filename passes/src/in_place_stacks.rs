@@ -146,9 +146,10 @@ fn reads_what_it_writes(
         value.inst == slice && order == Some(stacks.order)
     };
     reader.inner.is_empty()
-        && reader.taken.iter().all(|taken| {
-            taken.dim == 0 && taken.rows == 1 && feeds[taken.slice] && is_row_of_step(stacks, taken.slice)
-        })
+        && reader
+            .taken
+            .iter()
+            .all(|taken| taken.dim == 0 && taken.rows == 1 && feeds[taken.slice] && is_row_of_step(stacks, taken.slice))
 }
 
 fn finding(module: &Module, pairs: &[Pair]) -> Option<Finding> {
@@ -171,9 +172,10 @@ fn finding(module: &Module, pairs: &[Pair]) -> Option<Finding> {
 
 fn listed(names: &[&str]) -> String {
     match names {
-        [one] => format!("`{one}`"),
-        [one, others @ ..] => format!("`{one}` and {} more arrays that it reads", others.len()),
         [] => String::new(),
+        [one] => format!("`{one}`, which it reads"),
+        [one, _] => format!("`{one}` and 1 more array that it reads"),
+        [one, others @ ..] => format!("`{one}` and {} more arrays that it reads", others.len()),
     }
 }
 

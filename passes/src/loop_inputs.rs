@@ -180,9 +180,8 @@ fn once(
     let [taken] = reader.all_slices()[..] else { return None };
     let row = size::shape_size(module.shape(taken.slice))?;
     let is_made_as_often = |id| reader.once || loops.changes(id);
-    let alone = context.users.get(value).len() == 1
-        && reader.takes_each_once(module, value, taken)
-        && is_made_as_often(value);
+    let alone =
+        context.users.get(value).len() == 1 && reader.takes_each_once(module, value, taken) && is_made_as_often(value);
     // Kernels that compute it alone are started for each row; steps that take long anyway hide most of that. What a row is summed up from takes twice as much to hide it.
     // Measured on one machine only: docs/measured/log.md, "Figures behind constants".
     let machine = Machine::of(Target::Cpu);

@@ -1,6 +1,6 @@
 //! Facts about loops: what they count, which arrays they write row by row, and who reads these.
 
-// Tests: `passes/tests/chunk_loops.rs`, `passes/tests/flat_state.rs`, `passes/tests/loop_checkpoints.rs`, `passes/tests/loop_inputs.rs`, `passes/tests/loop_residuals.rs`.
+// Tests: `passes/tests/chunk_loops.rs`, `passes/tests/flat_state.rs`, `passes/tests/in_place_stacks.rs`, `passes/tests/loop_checkpoints.rs`, `passes/tests/loop_inputs.rs`, `passes/tests/loop_residuals.rs`.
 
 mod body;
 mod counters;

@@ -23,6 +23,7 @@ mod flat_state;
 mod flow;
 mod flow_cases;
 mod host_offload;
+mod in_place_stacks;
 mod inline_calls;
 mod interpreter;
 mod layers;

@@ -87,7 +87,10 @@ fn long_runs_are_gathered_again_and_again() {
     let turned = [
         ("examples: s32[64,256]", "examples: s32[256,64]"),
         ("%examples = s32[64,256] parameter(0)", "%examples = s32[256,64] parameter(0)"),
-        ("offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}", "offset_dims={1}, collapsed_slice_dims={1}, start_index_map={1}"),
+        (
+            "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}",
+            "offset_dims={1}, collapsed_slice_dims={1}, start_index_map={1}",
+        ),
         ("slice_sizes={1,256}", "slice_sizes={256,1}"),
     ];
     assert_eq!(find(&with(&turned)).len(), 1, "each of them once");
@@ -106,16 +109,44 @@ fn long_runs_are_gathered_again_and_again() {
     assert_eq!(find(&with(&[&columns[..], &[TWICE]].concat())).len(), 1, "1 KiB of each example");
 }
 
-/// Numbers that say what is picked are read with it: they may be a hundredth of it, not more.
+/// Numbers that say what is picked are read with it. Where that is done again and again they may be a hundredth of it; where each batch is written and read only for the loop, they are
+/// less than that takes.
 #[test]
 fn short_examples_stay() {
-    let narrow = |width: usize| {
+    let found = |width: i64, changes: &[(&str, &str)]| {
         let source = SHUFFLED.replace("256", &width.to_string());
-        let module = parse(&source);
-        assert_eq!(verify::verify(&module), [], "{source}");
+        let module = replaced(&source, changes);
+        assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
         find(&module).len()
     };
-    assert_eq!([100, 99].map(narrow), [1, 0]);
+    assert_eq!([100, 99].map(|width| found(width, &[TWICE])), [1, 0]);
+    assert_eq!([2, 1].map(|width| found(width, &[])), [1, 0]);
+}
+
+/// An epoch of several: examples are shuffled in each iteration of an outer loop, by an order that it changes, and XLA moves nothing out of it. What does not change it would move.
+#[test]
+fn what_changes_from_epoch_to_epoch_is_made_as_often_in_the_inner_loop() {
+    let epochs = |order: &str, width: i64| {
+        let state = "(s32[], s32[2,256], s32[64,256], s32[8,1])";
+        let (inner, entry) = SHUFFLED.split_once("ENTRY").expect("it has an entry");
+        let body = entry
+            .replace("%main (examples: s32[64,256], order: s32[8,1], b: s32[2,256]) -> s32[2,256] {", &format!("%epoch (e: {state}) -> {state} {{\n  %e = {state} parameter(0)"))
+            .replace("%examples = s32[64,256] parameter(0)", "%examples = s32[64,256] get-tuple-element(%e), index=2")
+            .replace("%order = s32[8,1] parameter(1)", "%order = s32[8,1] get-tuple-element(%e), index=3\n  %other = s32[8,1] negate(%order)")
+            .replace("%b = s32[2,256] parameter(2)", "%b = s32[2,256] get-tuple-element(%e), index=1\n  %number = s32[] get-tuple-element(%e), index=0\n  %one.e = s32[] constant(1)\n  %more.e = s32[] add(%number, %one.e)")
+            .replace("ROOT %sums = s32[2,256] get-tuple-element(%loop), index=1", &format!("%sums = s32[2,256] get-tuple-element(%loop), index=1\n  ROOT %after = {state} tuple(%more.e, %sums, %examples, {order})"));
+        let source = format!(
+            "{inner}{}\n%few (f: {state}) -> pred[] {{\n  %f = {state} parameter(0)\n  %n = s32[] get-tuple-element(%f), index=0\n  %last = s32[] constant(5)\n  ROOT %d = pred[] compare(%n, %last), direction=LT\n}}\n\nENTRY %main (x: s32[64,256], y: s32[8,1], z: s32[2,256]) -> s32[2,256] {{\n  %x = s32[64,256] parameter(0)\n  %y = s32[8,1] parameter(1)\n  %z = s32[2,256] parameter(2)\n  %none = s32[] constant(0)\n  %first = {state} tuple(%none, %z, %x, %y)\n  %all = {state} while(%first), condition=%few, body=%epoch\n  ROOT %done = s32[2,256] get-tuple-element(%all), index=1\n}}\n",
+            body.trim_start()
+        );
+        let module = parse(&source.replace("256", &width.to_string()));
+        assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+        find(&module).len()
+    };
+    // Examples too short to be gathered again and again.
+    assert_eq!(epochs("%other", 8), 1);
+    assert_eq!(epochs("%order", 8), 0);
+    assert_eq!(epochs("%order", 256), 1, "long ones may be");
 }
 
 /// For shuffled images of 441 MiB that a loop takes in 16 batches XLA:GPU (H100) needs 883 MiB, and 441 where the loop gathers them; XLA:TPU (v5e) 1,871 and 1,166.

@@ -5,10 +5,10 @@ use hlo_ir::shape::Layout;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, size};
 
-use crate::loops::row_slices::RowSlice;
 use crate::Context;
 use crate::bounds;
 use crate::flow::{OperandFlow, Rows, is_rounded, is_slow, pull};
+use crate::loops::row_slices::RowSlice;
 use crate::machine::LINE;
 use crate::objective::NEGLIGIBLE;
 

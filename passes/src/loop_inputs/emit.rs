@@ -8,8 +8,8 @@ use hlo_ir::shape::ShapeRef;
 use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, InstructionId, Module, Opcode, Shape};
 
 use super::cone::{Cone, Form, Node};
-use crate::loops::row_slices::{Reader, RowSlice};
 use crate::flow::{Rows, add_anew, restrict};
+use crate::loops::row_slices::{Reader, RowSlice};
 use crate::recompute::emit::Emit;
 use crate::recompute::insertion_point::{InsertionPoint, number};
 

@@ -11,9 +11,9 @@ use hlo_ir::shape::Dims;
 use hlo_ir::{AttrKey, InstructionId, Module, Opcode};
 
 use super::cone::{Cone, Form, Node};
-use crate::loops::row_slices::RowSlice;
 use crate::Grade;
 use crate::flow::{exactness, exactness_on_blocks, is_fusible, is_real};
+use crate::loops::row_slices::RowSlice;
 
 /// The grade of computing these `cones` of `value` where rows are `taken`.
 pub(super) fn grade(
@@ -83,7 +83,8 @@ fn only_moves(module: &Module, id: InstructionId, form: Form, rows: i64) -> bool
     else {
         return false;
     };
-    let one = |dim: usize| to.dims[dim] == 1 || matches!(form, Form::Part(cut, part) if cut == dim && part.len(rows) == 1);
+    let one =
+        |dim: usize| to.dims[dim] == 1 || matches!(form, Form::Part(cut, part) if cut == dim && part.len(rows) == 1);
     match inst.opcode {
         Opcode::Copy | Opcode::Slice => true,
         Opcode::Reshape => long(&from.dims) == long(&to.dims),

@@ -327,7 +327,8 @@ impl Closure<'_, '_, '_> {
         }
         let mut there = IndexSet::default();
         for &value in views.iter().rev() {
-            let is_shown = graph.uses(value).iter().flat_map(|&(user, _)| graph.results(user)).any(|user| there.contains(user));
+            let is_shown =
+                graph.uses(value).iter().flat_map(|&(user, _)| graph.results(user)).any(|user| there.contains(user));
             if is_shown || wanted[&value].is_written() {
                 there.insert(value);
             }
