@@ -547,14 +547,15 @@ def pointnet():
     return with_adam(loss, weights, array(64, 2048, 3), array(64, of=s32))
 
 
-def main():
+def write(programs):
+    """Writes the programs that the command line names, or all, into its folder."""
     folder, *names = sys.argv[1:]
-    for name in names or PROGRAMS:
-        build, donated = PROGRAMS[name]
+    for name in names or programs:
+        build, donated = programs[name]
         step, shapes = build()
         lowered = jax.jit(step, donate_argnums=donated).lower(*shapes)
         pathlib.Path(folder, f"{name}.hlo").write_text(lowered.compiler_ir("hlo").as_hlo_text(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    write(PROGRAMS)
