@@ -25,8 +25,8 @@
 //! row has, but for a hundredth: the loop then moves no more memory than before. Rows that are taken once, as often as they are made in front of the loop, are neither written nor read
 //! any more, and less than twice their bytes may be read for them.
 //!
-//! A gather moves data, too: an epoch that shuffles its examples, and a loop over its batches, need no copy of all examples in the new order. In an epoch that is a step of another loop, what
-//! that loop hands on changed is made in each epoch; the rest XLA moves out of it, and only long rows of that are read again and again.
+//! A gather moves data, too: an epoch that shuffles its examples, and a loop over its batches, need no copy of all examples in the new order. In an epoch that is a step of another
+//! loop, what follows from values that this loop changes is made in each epoch. XLA moves the rest out of it, and only long rows of that are read again and again.
 //!
 //! A row may be taken once, in one place, and be large, made of much or beside products or loops of the step. Then sums, products of many rows and
 //! costly functions are computed there too, if nothing else reads them: each of them is made once as before. Rows that lie scattered in memory, less

@@ -51,9 +51,7 @@ ENTRY %main (a: f32[4,8], b: f32[8]) -> f32[4,8] {
 ";
 
 fn with(changes: &[(&str, &str)]) -> Module {
-    let module = replaced(SCAN, changes);
-    assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
-    module
+    replaced(SCAN, changes)
 }
 
 fn find(module: &Module) -> Vec<Finding> {
