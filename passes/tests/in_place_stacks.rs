@@ -164,6 +164,46 @@ fn arrays_stay_apart_when_a_condition_fails() {
     }
 }
 
+/// Keys and values: each is written over itself, in one change or alone.
+#[test]
+fn each_array_is_written_over_the_one_that_it_follows_from() {
+    let module = with(&[
+        ("s32[], f32[8], f32[4,8], f32[4,8])", "s32[], f32[8], f32[4,8], f32[4,8], f32[4,8], f32[4,8])"),
+        (
+            "%old = f32[4,8] get-tuple-element(%p), index=3",
+            "%old = f32[4,8] get-tuple-element(%p), index=3
+  %first = f32[4,8] get-tuple-element(%p), index=4
+  %values = f32[4,8] get-tuple-element(%p), index=5",
+        ),
+        (
+            "  ROOT %r = ",
+            "  %value = f32[1,8] dynamic-slice(%first, %i, %zero), dynamic_slice_sizes={1,8}
+  %less.v = f32[1,8] negate(%value)
+  %written.v = f32[4,8] dynamic-update-slice(%values, %less.v, %i, %zero)
+  ROOT %r = ",
+        ),
+        ("%written, %old)", "%written, %old, %first, %written.v)"),
+        ("%zeros, %computed)", "%zeros, %computed, %others, %zeros)"),
+        ("%state =", "%others = f32[4,8] cosine(%a)\n  %state ="),
+        (
+            "ROOT %sums = f32[4,8] get-tuple-element(%loop), index=2",
+            "%sums = f32[4,8] get-tuple-element(%loop), index=2
+  %last = f32[4,8] get-tuple-element(%loop), index=5
+  ROOT %both = f32[4,8] add(%sums, %last)",
+        ),
+    ]);
+    let of = |mut module: Module, finding: Finding| {
+        let Outcome::Rewrite { patch, note, .. } = finding.outcome else { panic!("it is a rewrite") };
+        patch.apply(&mut module).expect("the patch fits");
+        assert_eq!(verify::verify(&module), [], "{}", text::print(&module));
+        let printed = text::print(&module);
+        let state = printed.lines().find(|line| line.contains("%state =")).expect("the loop begins").trim().to_owned();
+        (note, state)
+    };
+    let found: Vec<(String, String)> = find(&module).into_iter().map(|finding| of(module.clone(), finding)).collect();
+    insta::assert_debug_snapshot!(found);
+}
+
 /// A cache that each layer of a network reads and gives back for each token. XLA:GPU (H100) needs 1,553 and 1,072 MiB, XLA:TPU (v5e) 1,560 and 1,048.
 #[test]
 fn a_cache_stands_in_memory_once() {

@@ -185,6 +185,25 @@ fn what_changes_from_epoch_to_epoch_is_made_as_often_in_the_inner_loop() {
     assert_eq!(found("%order", "256"), 1, "long ones are");
 }
 
+/// Roots cost more than to read them: they are made in the inner loop where that is as often as before, of examples that are gathered there too, and mirrored.
+#[test]
+fn what_costs_time_moves_into_the_inner_loop_if_the_outer_one_changes_it() {
+    let root = "%turned = s32[8,256] reverse(%picked), dimensions={1}
+  %wide = f32[8,256] convert(%turned)
+  %root = f32[8,256] sqrt(%wide)
+  %whole = s32[8,256] convert(%root)
+  %shuffled = s32[4,2,256] reshape(%whole)";
+    let made = |next: &str| {
+        let changes = [("%shuffled = s32[4,2,256] reshape(%picked)", root), ("NEXT", next), ("256", "1048576")];
+        let of = |finding: Finding| match finding.outcome {
+            Outcome::Rewrite { note, .. } => note,
+            Outcome::Withheld { reason, .. } | Outcome::Missed(reason) => reason.message,
+        };
+        find(&replaced(EPOCHS, &changes)).into_iter().map(of).collect::<Vec<_>>()
+    };
+    insta::assert_debug_snapshot!([made("%other"), made("%order")]);
+}
+
 /// For shuffled images of 441 MiB that a loop takes in 16 batches XLA:GPU (H100) needs 883 MiB, and 441 where the loop gathers them; XLA:TPU (v5e) 1,871 and 1,166.
 #[test]
 fn shuffled_examples_are_not_copied_on_devices() {
