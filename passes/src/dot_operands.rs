@@ -29,7 +29,7 @@ use hlo_ir::edit::Patch;
 use hlo_ir::{DotDims, Instruction, InstructionId, Module};
 use hlo_memory::{Bytes, Target, size};
 
-use crate::objective::NEGLIGIBLE;
+use crate::objective::least_saving;
 use crate::swapped_dot::{self, MUCH_LARGER, Side};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 
@@ -58,8 +58,7 @@ impl Pass for DotOperands {
         if stays || options.exactness < Grade::HloExact {
             return Vec::new();
         }
-        let least =
-            options.min_saving.max(Bytes(context.estimate.total_with_scratch().get() / NEGLIGIBLE)).max(Bytes(1));
+        let least = least_saving(context);
         let copied = |(id, inst): (InstructionId, &Instruction)| Some((id, copied_bytes(module, inst)?));
         let products = module.live_instructions().filter_map(copied).filter(|(_, bytes)| *bytes >= least);
         finding(module, &products.collect::<Vec<_>>()).into_iter().collect()

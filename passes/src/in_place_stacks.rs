@@ -26,12 +26,12 @@
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::edit::Patch;
-use hlo_ir::{AttrKey, ElementType, Instruction, InstructionId, Module, Opcode, Shape, graph};
+use hlo_ir::{AttrKey, ElementType, InstructionId, Module, Opcode, Shape, graph};
 use hlo_memory::{Bytes, size};
 
-use crate::loops::row_slices::{Loops, Reader};
-use crate::loops::{Stack, Stacks};
-use crate::objective::NEGLIGIBLE;
+use crate::loops::row_slices::{Loops, RowReader, in_each_loop};
+use crate::loops::{Stack, Stacks, replace_state};
+use crate::objective::least_saving;
 use crate::recompute::insertion_point::number;
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
 
@@ -51,19 +51,13 @@ impl Pass for InPlaceStacks {
         PassKind::Rewrite
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        let module = context.module;
-        if module.is_scheduled() {
-            return Vec::new();
-        }
-        let loops = Loops { module, users: context.users, callers: graph::callers(module) };
-        let sites = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
-        sites.flat_map(|(site, _)| of_loop(context, &loops, site)).collect()
+        in_each_loop(context, of_loop)
     }
 }
 
 /// An array that a loop reads, and the one that it can write over it.
 struct Pair {
-    reader: Reader,
+    reader: RowReader,
     /// The element of the state that is filled.
     filled: usize,
     /// That element inside of the body.
@@ -81,24 +75,25 @@ fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec
 fn pairs(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec<Pair> {
     let module = context.module;
     let Some(mut stacks) = Stacks::of(module, site) else { return Vec::new() };
-    let least = (context.estimate.total_with_scratch().get() / NEGLIGIBLE).max(context.options.min_saving.get()).max(1);
-    let before = graph::cone(module, [module.instruction(site).operands[0]]);
+    let least = least_saving(context);
     let mut pairs: Vec<Pair> = Vec::new();
     for number in 0..stacks.list.len() {
-        let Stack { element, ref array, .. } = stacks.list[number];
-        let Some(bytes) = size::array_size(array).filter(|bytes| bytes.get() >= least) else { continue };
-        let Some(write) = sole_write(loops, &stacks, element) else { continue };
-        let array = array.clone();
+        let Stack { element: filled, ref array, .. } = stacks.list[number];
+        let is_alike = |&at: &usize| at != filled && module.instruction(stacks.initial[at]).array() == Some(array);
+        let alike: Vec<usize> = (0..stacks.initial.len()).filter(is_alike).collect();
+        let Some(bytes) = size::array_size(array).filter(|&bytes| bytes >= least && !alike.is_empty()) else {
+            continue;
+        };
+        let Some(write) = sole_write(loops, &stacks, filled) else { continue };
         let feeds = graph::cone(module, [module.instruction(write).operands[1]]);
-        let reader = (0..stacks.initial.len()).find_map(|at| {
-            let value = stacks.initial[at];
-            let is_known = at == element || pairs.iter().any(|pair| pair.reader.element == at);
-            let is_alike = !is_known && module.instruction(value).array() == Some(&array);
-            let reader = loops.reader(site, at).filter(|_| is_alike && can_be_overwritten(context, value, &before))?;
-            reads_what_it_writes(module, &mut stacks, &reader, &feeds).then_some(reader)
+        let reader = alike.into_iter().find_map(|at| {
+            let is_free = pairs.iter().all(|pair| pair.reader.element != at);
+            let reader = loops.reader(site, at).filter(|_| is_free)?;
+            let fits =
+                can_be_overwritten(context, &stacks, at) && reads_what_it_writes(module, &mut stacks, &reader, &feeds);
+            fits.then_some(reader)
         });
-        let taken = module.instruction(write).operands[0];
-        pairs.extend(reader.map(|reader| Pair { reader, filled: element, taken, bytes }));
+        pairs.extend(reader.map(|reader| Pair { reader, filled, taken: module.instruction(write).operands[0], bytes }));
     }
     pairs
 }
@@ -122,13 +117,14 @@ fn sole_write(loops: &Loops<'_>, stacks: &Stacks, element: usize) -> Option<Inst
     (alone && loops.is_unused_behind(*asked, element)).then_some(write)
 }
 
-/// Whether a loop may write over the value that it begins with: it stands in memory of its own, and what else reads it runs before the loop.
-fn can_be_overwritten(context: &Context<'_>, value: InstructionId, before: &SideTable<InstructionId, bool>) -> bool {
+/// Whether a loop may write over what an element begins with: it stands in memory of its own, and what else reads it runs before the loop.
+fn can_be_overwritten(context: &Context<'_>, stacks: &Stacks, element: usize) -> bool {
     let module = context.module;
+    let value = stacks.initial[element];
     let inst = module.instruction(value);
-    let of_entry = inst.parent == module.entry();
-    let kept = |number: i64| !module.input_output_aliases().iter().any(|alias| alias.operand == number);
-    let is_kept = of_entry && inst.parameter_number().is_some_and(kept);
+    let is_donated = |number: i64| module.input_output_aliases().iter().any(|alias| alias.operand == number);
+    let is_kept = inst.parent == module.entry() && inst.parameter_number().is_some_and(|number| !is_donated(number));
+    let before = graph::cone(module, [module.instruction(stacks.site).operands[0]]);
     !is_kept && context.users.get(value).iter().all(|&user| before[user])
 }
 
@@ -136,7 +132,7 @@ fn can_be_overwritten(context: &Context<'_>, value: InstructionId, before: &Side
 fn reads_what_it_writes(
     module: &Module,
     stacks: &mut Stacks,
-    reader: &Reader,
+    reader: &RowReader,
     feeds: &SideTable<InstructionId, bool>,
 ) -> bool {
     let is_row_of_step = |stacks: &mut Stacks, slice: InstructionId| {
@@ -191,19 +187,9 @@ fn patch(module: &Module, pairs: &[Pair]) -> Option<Patch> {
         operands[reader.element] = patch.add(initial.parent, number("row_constant", ElementType::S32, 0));
         shapes[reader.element] = Shape::array(ElementType::S32, []);
     }
-    let whole = Shape::tuple(shapes.iter().cloned());
-    let states = [reader.site, module.parameters(reader.body)[0], module.parameters(reader.condition)[0]];
-    for id in states.into_iter().chain([reader.initial, module.computation(reader.body).root]) {
-        let mut inst = Instruction { shape: whole.clone(), ..module.instruction(id).clone() };
-        if id == reader.initial {
-            inst.operands = operands.iter().copied().collect();
-        }
-        patch.rewrite(id, inst);
-    }
+    let results = module.instruction(module.computation(reader.body).root).operands.to_vec();
+    replace_state(module, &mut patch, reader.site, (&shapes, &operands, &results));
     for Pair { reader, taken, .. } in pairs {
-        for (id, inst) in states.iter().flat_map(|&state| elements(module, state, reader.element)) {
-            patch.rewrite(id, Instruction { shape: shapes[reader.element].clone(), ..inst.clone() });
-        }
         for slice in &reader.taken {
             let mut inst = module.instruction(slice.slice).clone();
             inst.operands[0] = *taken;
@@ -211,17 +197,4 @@ fn patch(module: &Module, pairs: &[Pair]) -> Option<Patch> {
         }
     }
     Some(patch)
-}
-
-/// What takes an element out of a state.
-fn elements(
-    module: &Module,
-    state: InstructionId,
-    element: usize,
-) -> impl Iterator<Item = (InstructionId, &Instruction)> {
-    module.instructions_of(module.instruction(state).parent).filter(move |(_, inst)| {
-        inst.opcode == Opcode::GetTupleElement
-            && inst.operands[0] == state
-            && inst.int(&AttrKey::Index) == i64::try_from(element).ok()
-    })
 }

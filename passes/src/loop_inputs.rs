@@ -47,11 +47,11 @@ mod grade;
 
 use std::collections::BTreeMap;
 
-use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode, graph};
+use hlo_ir::{ComputationId, Instruction, InstructionId, Module, Opcode};
 use hlo_memory::{Bytes, Target, size};
 
-use crate::loops::row_slices::{Loops, Reader};
-use crate::objective::NEGLIGIBLE;
+use crate::loops::row_slices::{Loops, RowReader, in_each_loop};
+use crate::objective::least_saving;
 use crate::{Condition, Context, Finding, Grade, Machine, Outcome, Pass, PassKind};
 use cone::{Cone, Recomputable};
 use emit::Input;
@@ -72,13 +72,7 @@ impl Pass for LoopInputs {
         PassKind::Rewrite
     }
     fn find(&self, context: &Context<'_>) -> Vec<Finding> {
-        let module = context.module;
-        if module.is_scheduled() {
-            return Vec::new();
-        }
-        let loops = Loops { module, users: context.users, callers: graph::callers(module) };
-        let sites = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
-        sites.flat_map(|(site, _)| of_loop(context, &loops, site)).collect()
+        in_each_loop(context, of_loop)
     }
 }
 
@@ -92,8 +86,7 @@ fn of_loop(context: &Context<'_>, loops: &Loops<'_>, site: InstructionId) -> Vec
         return Vec::new();
     }
     // Real models hand a loop dozens of small arrays, and each would be a step of the search of its own.
-    let least =
-        Bytes(context.estimate.total_with_scratch().get() / NEGLIGIBLE).max(context.options.min_saving).max(Bytes(1));
+    let least = least_saving(context);
     let worth = |bytes: &Bytes| *bytes >= least;
     let elements = initial.operands.iter().enumerate();
     let (mut found, mut others) = (Vec::new(), Vec::new());
@@ -150,7 +143,7 @@ fn ways(
 fn cheap(
     context: &Context<'_>,
     loops: &Loops<'_>,
-    reader: &Reader,
+    reader: &RowReader,
     value: InstructionId,
 ) -> Option<BTreeMap<usize, Cone>> {
     let (module, most) = (context.module, context.options.machine().operations_of_a_float());
@@ -177,7 +170,7 @@ fn cheap(
 fn once(
     context: &Context<'_>,
     loops: &Loops<'_>,
-    reader: &Reader,
+    reader: &RowReader,
     value: InstructionId,
 ) -> Option<BTreeMap<usize, Cone>> {
     let module = context.module;

@@ -19,4 +19,4 @@ pub(crate) use readers::{Read, Reader, Readers, readers};
 pub(crate) use row_form::{Role, RowLoop};
 pub use row_loop::RowLoops;
 pub(crate) use stacks::{Stack, Stacks};
-pub(crate) use state::{is_free, is_sharded, is_taken_apart, state};
+pub(crate) use state::{is_free, is_sharded, is_taken_apart, replace_state, state};

@@ -4,6 +4,8 @@
 
 use hlo_memory::Bytes;
 
+use crate::Context;
+
 /// Largest slowdown of a program by values that are computed again, by default and where loops in their place cost no more: what `--max-slowdown` promises
 /// (docs/getting-started.md).
 pub const MAX_SLOWDOWN: f64 = 1.05;
@@ -12,6 +14,12 @@ pub const MAX_SLOWDOWN: f64 = 1.05;
 pub(crate) const MATTERS: u64 = 20;
 /// A part of a peak, as a divisor, below which differences are ignored. Estimates are off by about as much (docs/measured/scoreboard.md).
 pub(crate) const NEGLIGIBLE: u64 = 100;
+
+/// Fewest bytes that are worth a change: no [`NEGLIGIBLE`] part of all memory, and no less than the user asks for.
+pub(crate) fn least_saving(context: &Context<'_>) -> Bytes {
+    let all = context.estimate.total_with_scratch().get();
+    Bytes(all / NEGLIGIBLE).max(context.options.min_saving).max(Bytes(1))
+}
 
 /// Memory that every machine has to spare. Programs that need less are not made slower, unless the user asks for less memory.
 pub(crate) const ALWAYS_AVAILABLE: Bytes = Bytes(128 << 20);

@@ -45,7 +45,7 @@ mod row_statistics;
 
 use hlo_memory::Bytes;
 
-use crate::objective::NEGLIGIBLE;
+use crate::objective::least_saving;
 use crate::recompute::cut::MEMORY_PRICES;
 use crate::recompute::layers::{Layers, PARTS};
 use crate::{Condition, Context, Finding, Grade, Outcome, Pass, PassKind};
@@ -83,7 +83,7 @@ impl Pass for Rematerialize {
 /// What is found in each computation, among what is stored and among all.
 fn in_all<T>(context: &Context<'_>, find: fn(&Context<'_>, &Layers<'_>, Bytes) -> T) -> impl Iterator<Item = T> {
     let computations = if context.module.is_scheduled() { Vec::new() } else { crate::roll::local(context.module) };
-    let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / NEGLIGIBLE));
+    let least = least_saving(context);
     // What is not stored is computed again anyway. But it may be stored where others are computed again, so that a choice among all may be better.
     let views = context.stored().map(Some).into_iter().chain([None]);
     let asked = views.flat_map(move |stored| computations.clone().into_iter().map(move |at| (at, stored)));

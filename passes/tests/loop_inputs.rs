@@ -2,7 +2,7 @@
 //!
 //! Pins `passes/src/loop_inputs.rs`, `passes/src/loops.rs`.
 
-use crate::common::{diff, estimate, parse, replaced};
+use crate::common::{diff, estimate, parse, peaks, replaced};
 use hlo_ir::graph::Users;
 use hlo_ir::{Module, text, verify};
 use hlo_memory::{Bytes, ModelEstimator, Target};
@@ -264,12 +264,7 @@ fn rows_stay_when_a_condition_fails() {
 fn devices_compute_rows_in_the_loop_too() {
     let source = include_str!("../../corpus/loop-inputs/fires-widened.before.hlo");
     for target in [Target::Gpu, Target::Tpu] {
-        let mut module = parse(source);
-        let options = Options { target, ..Options::default() };
-        let report =
-            run(&mut module, &default_pipeline(), &options, &ModelEstimator { target }).expect("it has an estimate");
-        let mib = |bytes: Bytes| bytes.get() >> 20;
-        assert_eq!([report.before.total, report.after.total].map(mib), [328, 72], "{target:?}");
+        assert_eq!(peaks(source, target), [328, 72], "{target:?}");
     }
 }
 

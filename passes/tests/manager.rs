@@ -2,7 +2,7 @@
 //!
 //! Pins `passes/src/manager.rs`, `passes/src/pass.rs`.
 
-use crate::common::{self, Fake, LargestArray, module};
+use crate::common::{self, Fake, LargestArray, module, parse};
 use hlo_ir::edit::Patch;
 use hlo_ir::{AttrKey, Attribute, Instruction, InstructionId, Module, Opcode, Shape, text};
 use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, ModelEstimator, Target};
@@ -574,6 +574,32 @@ fn buffers_that_hold_the_peak_are_accounted_for() {
   ROOT %r = f32[16]{0} gather(%c, %i), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={1,1}";
     assert_eq!(held(table, 1), [("c".to_owned(), "needed-whole")]);
     assert_eq!(held(table, 1 << 30), [("c".to_owned(), "small")]);
+}
+
+/// XLA inlines the call: what reads the argument inside of it decides.
+#[test]
+fn calls_need_all_of_an_argument_only_if_something_inside_does() {
+    let called = |inside: &str| {
+        let source = format!(
+            "HloModule m
+
+%called (x: f32[256,256]) -> f32[256,256] {{
+  %x = f32[256,256]{{1,0}} parameter(0)
+  ROOT %y = f32[256,256]{{1,0}} {inside}
+}}
+
+ENTRY %main (p: f32[256,256]) -> f32[256,256] {{
+  %p = f32[256,256]{{1,0}} parameter(0)
+  %c = f32[256,256]{{1,0}} dot(%p, %p), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT %r = f32[256,256]{{1,0}} call(%c), to_apply=%called
+}}
+"
+        );
+        let report = run(&mut parse(&source), &[], &options(1), &MODEL).expect("the model knows these opcodes");
+        report.remarks.into_iter().find(|remark| remark.instruction == "c").map(|remark| remark.code)
+    };
+    assert_eq!(called("cholesky(%x)"), Some("needed-whole"));
+    assert_eq!(called("reverse(%x), dimensions={0}"), Some("no-rewrite"));
 }
 
 #[test]

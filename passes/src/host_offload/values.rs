@@ -11,7 +11,7 @@ use hlo_memory::{Bytes, Stored};
 
 use super::{Offloaded, condition, moved};
 use crate::hash::{IndexMap, IndexSet};
-use crate::objective::NEGLIGIBLE;
+use crate::objective::least_saving;
 use crate::recompute::layers::{Layers, PARTS, bytes};
 use crate::recompute::tie::{Ties, can_wait_for};
 use crate::{Context, Finding, Grade};
@@ -24,7 +24,7 @@ pub(super) fn find(context: &Context<'_>) -> Vec<Finding> {
 }
 
 fn in_computation(context: &Context<'_>, computation: ComputationId, stored: Option<&Stored>) -> Vec<Finding> {
-    let least = Bytes(context.options.min_saving.get().max(context.estimate.total_with_scratch().get() / NEGLIGIBLE));
+    let least = least_saving(context);
     let Some(layers) = Layers::of(context, computation, least, stored) else { return Vec::new() };
     let size = |id: InstructionId| bytes(context.module.instruction(id));
     let ids = context.module.computation(computation).instructions.iter().copied();

@@ -9,7 +9,8 @@ use hlo_ir::{AttrKey, Attribute, ComputationId, ElementType, Instruction, Instru
 
 use super::cone::{Cone, Form, Node};
 use crate::flow::{Rows, add_anew, restrict};
-use crate::loops::row_slices::{Reader, RowSlice};
+use crate::loops::replace_state;
+use crate::loops::row_slices::{RowReader, RowSlice};
 use crate::recompute::emit::Emit;
 use crate::recompute::insertion_point::{InsertionPoint, number};
 
@@ -20,7 +21,7 @@ type Carried = IndexMap<InstructionId, InstructionId>;
 pub(super) struct Input {
     /// An element of the outermost loop.
     pub(super) value: InstructionId,
-    pub(super) reader: Reader,
+    pub(super) reader: RowReader,
     /// By the dimension that is cut.
     pub(super) cones: BTreeMap<usize, Cone>,
 }
@@ -32,7 +33,7 @@ impl Input {
 }
 
 /// An input, and how one of the loops reads it.
-type Read<'a> = (&'a Input, &'a Reader);
+type Read<'a> = (&'a Input, &'a RowReader);
 
 /// The change for some elements of one loop.
 pub(super) fn patch(module: &Module, inputs: &[&Input]) -> Option<Patch> {
@@ -108,7 +109,7 @@ impl Writer<'_> {
         Some(state)
     }
 
-    fn forwards(&self, reader: &Reader, place: usize) -> bool {
+    fn forwards(&self, reader: &RowReader, place: usize) -> bool {
         let module = self.module;
         let root = module.instruction(module.computation(reader.body).root);
         let handed = module.instruction(root.operands[place]);
@@ -121,9 +122,7 @@ impl Writer<'_> {
     fn replace_state(&mut self, reads: &[Read<'_>], state: &State) -> Option<Carried> {
         let module = self.module;
         let reader = reads.first()?.1;
-        let (body, condition) = (module.parameters(reader.body), module.parameters(reader.condition));
-        let root = module.computation(reader.body).root;
-        let whole = Shape::tuple(state.shapes.iter().cloned());
+        let (body, root) = (module.parameters(reader.body), module.computation(reader.body).root);
         let mut results = module.instruction(root).operands.to_vec();
         for place in results.len()..state.operands.len() {
             let taken = Instruction::new("carried", state.shapes[place].clone(), Opcode::GetTupleElement, [body[0]]);
@@ -132,39 +131,8 @@ impl Writer<'_> {
         }
         let places = state.places.iter().map(|(&leaf, &place)| (leaf, results[place]));
         let carried = places.collect();
-        for (id, operands) in [
-            (reader.initial, Some(&state.operands)),
-            (root, Some(&results)),
-            (reader.site, None),
-            (body[0], None),
-            (condition[0], None),
-        ] {
-            let mut inst = Instruction { shape: whole.clone(), ..module.instruction(id).clone() };
-            if let Some(operands) = operands {
-                inst.operands = operands.iter().copied().collect();
-            }
-            self.patch.rewrite(id, inst);
-        }
-        for (_, reader) in reads {
-            self.retype(reader, &state.shapes[reader.element]);
-        }
+        replace_state(module, &mut self.patch, reader.site, (&state.shapes, &state.operands, &results));
         Some(carried)
-    }
-
-    /// What takes the element out of the state gets its new shape too.
-    fn retype(&mut self, reader: &Reader, shape: &ShapeRef) {
-        let module = self.module;
-        let mut states = vec![reader.site];
-        states.extend(module.parameters(reader.body));
-        states.extend(module.parameters(reader.condition));
-        for state in states {
-            for (id, inst) in module.instructions_of(module.instruction(state).parent) {
-                let taken = inst.opcode == Opcode::GetTupleElement && inst.operands[0] == state;
-                if taken && inst.int(&AttrKey::Index) == i64::try_from(reader.element).ok() {
-                    self.patch.rewrite(id, Instruction { shape: shape.clone(), ..inst.clone() });
-                }
-            }
-        }
     }
 
     /// Computes the rows that a slice takes and puts them in its place.

@@ -1,8 +1,10 @@
-//! Who reads an element of a loop's state: slices in its body, and loops inside the body that it is handed to.
+//! Who reads an element of a loop's state that the loop forwards: slices in its body, and loops inside the body that carry it too.
 
 use hlo_ir::graph::Callers;
 use hlo_ir::graph::Users;
 use hlo_ir::{AttrKey, ComputationId, ElementType, InstructionId, Module, Opcode, graph};
+
+use crate::{Context, Finding};
 
 /// A `dynamic-slice` that takes `rows` rows of dimension `dim`.
 #[derive(Clone, Copy, Debug)]
@@ -12,8 +14,8 @@ pub(crate) struct RowSlice {
     pub(crate) rows: i64,
 }
 
-/// A loop that hands an element of its state on, and all reads of it.
-pub(crate) struct Reader {
+/// A loop that forwards an element of its state, and all reads of it.
+pub(crate) struct RowReader {
     /// The `while`.
     pub(crate) site: InstructionId,
     /// The tuple it begins with.
@@ -25,12 +27,12 @@ pub(crate) struct Reader {
     /// Slices in the body itself.
     pub(crate) taken: Vec<RowSlice>,
     /// Loops in the body.
-    pub(crate) inner: Vec<Reader>,
+    pub(crate) inner: Vec<RowReader>,
     /// Whether the loop itself runs once.
     pub(crate) once: bool,
 }
 
-impl Reader {
+impl RowReader {
     /// The slices of the loop and of those in it.
     pub(crate) fn all_slices(&self) -> Vec<RowSlice> {
         let inner = self.inner.iter().flat_map(Self::all_slices);
@@ -46,6 +48,20 @@ impl Reader {
     }
 }
 
+/// What is found in each loop of a module; nothing in scheduled modules, where loops keep their states.
+pub(crate) fn in_each_loop(
+    context: &Context<'_>,
+    find: impl Fn(&Context<'_>, &Loops<'_>, InstructionId) -> Vec<Finding>,
+) -> Vec<Finding> {
+    let module = context.module;
+    if module.is_scheduled() {
+        return Vec::new();
+    }
+    let loops = Loops { module, users: context.users, callers: graph::callers(module) };
+    let sites = module.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::While);
+    sites.flat_map(|(site, _)| find(context, &loops, site)).collect()
+}
+
 /// Where loops are looked up.
 pub(crate) struct Loops<'a> {
     pub(crate) module: &'a Module,
@@ -55,7 +71,7 @@ pub(crate) struct Loops<'a> {
 
 impl Loops<'_> {
     /// The reads of an element, if the loop can be changed and they are all there is; recursion is as deep as loops are nested.
-    pub(crate) fn reader(&self, site: InstructionId, element: usize) -> Option<Reader> {
+    pub(crate) fn reader(&self, site: InstructionId, element: usize) -> Option<RowReader> {
         let module = self.module;
         let looping = module.instruction(site);
         let initial = *looping.operands.first()?;
@@ -80,7 +96,7 @@ impl Loops<'_> {
         let elements = self.elements(*state, element)?;
         let given = &module.instruction(initial).operands;
         let once = given.iter().filter(|&id| *id == given[element]).count() == 1;
-        let mut reader = Reader {
+        let mut reader = RowReader {
             site,
             initial,
             element,
@@ -98,7 +114,7 @@ impl Loops<'_> {
     }
 
     /// Sorts the users of the element, as the body sees it, into slices and loops; `None` if there are others.
-    fn add_reads(&self, reader: &mut Reader, read: InstructionId, root: InstructionId) -> Option<()> {
+    fn add_reads(&self, reader: &mut RowReader, read: InstructionId, root: InstructionId) -> Option<()> {
         for &user in self.users.get(read) {
             let inst = self.module.instruction(user);
             let place = sole_place(&inst.operands, read)?;
@@ -134,7 +150,7 @@ impl Loops<'_> {
         callers.iter().all(|&caller| self.module.instruction(caller).opcode != Opcode::While && self.runs_once(caller))
     }
 
-    /// Whether an instruction is in a loop that hands something on changed from which it is computed: XLA computes it in every iteration.
+    /// Whether an instruction is computed from what an enclosing loop changes, so that XLA computes it in every iteration.
     pub(crate) fn changes(&self, id: InstructionId) -> bool {
         let module = self.module;
         let parent = module.instruction(id).parent;

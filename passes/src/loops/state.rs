@@ -1,6 +1,8 @@
-//! The state of a loop: which instructions forward its tuple, and whether anything but the loop uses it, so that elements can be added.
+//! The state of a loop: which instructions forward its tuple, whether anything but the loop uses it, and another state in its place.
 
-use hlo_ir::{AttrKey, Instruction, InstructionId, Module, Opcode, graph};
+use hlo_ir::edit::Patch;
+use hlo_ir::shape::ShapeRef;
+use hlo_ir::{AttrKey, Instruction, InstructionId, Module, Opcode, Shape, graph};
 
 /// Whether a loop's state can be given more elements: nothing else begins with it, runs its body, or looks at all of it.
 pub(crate) fn is_free(module: &Module, site: InstructionId) -> bool {
@@ -38,4 +40,37 @@ pub(crate) fn state(module: &Module, site: InstructionId) -> Vec<InstructionId> 
         inst.called_computations().flat_map(|callee| module.parameters(callee).clone()).collect();
     state.extend(inst.computation(&AttrKey::Body).map(|body| module.computation(body).root));
     state
+}
+
+/// Gives a loop other elements, wherever its state stands: their shapes, what it begins with and what its body makes. Such a loop shares its body and condition with none.
+pub(crate) fn replace_state(
+    module: &Module,
+    patch: &mut Patch,
+    site: InstructionId,
+    (shapes, initial, results): (&[ShapeRef], &[InstructionId], &[InstructionId]),
+) {
+    let whole = Shape::tuple(shapes.iter().cloned());
+    let start = module.instruction(site).operands[0];
+    for id in [site, start].into_iter().chain(state(module, site)) {
+        let inst = module.instruction(id);
+        let mut new = Instruction { shape: whole.clone(), ..inst.clone() };
+        if inst.opcode == Opcode::Tuple {
+            let elements = if id == start { initial } else { results };
+            new.operands = elements.iter().copied().collect();
+        } else {
+            retype_elements(module, patch, id, shapes);
+        }
+        patch.rewrite(id, new);
+    }
+}
+
+/// Gives what takes elements out of a state their new shapes.
+fn retype_elements(module: &Module, patch: &mut Patch, state: InstructionId, shapes: &[ShapeRef]) {
+    for (id, inst) in module.instructions_of(module.instruction(state).parent) {
+        let is_element = inst.opcode == Opcode::GetTupleElement && inst.operands[0] == state;
+        let index = inst.int(&AttrKey::Index).filter(|_| is_element).and_then(|index| usize::try_from(index).ok());
+        if let Some(shape) = index.and_then(|index| shapes.get(index)).filter(|shape| **shape != inst.shape) {
+            patch.rewrite(id, Instruction { shape: shape.clone(), ..inst.clone() });
+        }
+    }
 }

@@ -2,8 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use hlo_ir::{Module, text, verify};
-use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, Peak, size};
-use hlo_passes::{Context, Finding, Pass, PassKind};
+use hlo_memory::{Bytes, Estimate, EstimateError, Estimator, Model, ModelEstimator, Peak, Target, size};
+use hlo_passes::manager::{default_pipeline, run};
+use hlo_passes::{Context, Finding, Options, Pass, PassKind};
 
 /// Parses a module that must be legal text.
 pub(crate) fn parse(source: &str) -> Module {
@@ -30,6 +31,14 @@ pub(crate) fn replaced(source: &str, changes: &[(&str, &str)]) -> Module {
 /// The lines that differ, marked `-` and `+`, with a little context.
 pub(crate) fn diff(before: &str, after: &str) -> String {
     similar::TextDiff::from_lines(before, after).unified_diff().context_radius(1).to_string()
+}
+
+/// Peaks in MiB of a program as it is and rewritten by default, by the memory model of a target.
+pub(crate) fn peaks(source: &str, target: Target) -> [u64; 2] {
+    let options = Options { target, ..Options::default() };
+    let report = run(&mut parse(source), &default_pipeline(), &options, &ModelEstimator { target });
+    let report = report.expect("it has an estimate");
+    [report.before.total, report.after.total].map(|bytes| bytes.get() >> 20)
 }
 
 /// Total: the largest array that is not a parameter. Timeline: all of them.

@@ -325,15 +325,15 @@ impl Closure<'_, '_, '_> {
                 views.push(value);
             }
         }
-        let mut there = IndexSet::default();
+        let mut outside = IndexSet::default();
         for &value in views.iter().rev() {
-            let is_shown =
-                graph.uses(value).iter().flat_map(|&(user, _)| graph.results(user)).any(|user| there.contains(user));
-            if is_shown || wanted[&value].is_written() {
-                there.insert(value);
+            let is_needed =
+                graph.uses(value).iter().flat_map(|&(user, _)| graph.results(user)).any(|user| outside.contains(user));
+            if is_needed || wanted[&value].is_written() {
+                outside.insert(value);
             }
         }
-        there
+        outside
     }
 
     /// The plan; none if it would be empty, or write what a loop could go on with if a call were inlined.
@@ -342,9 +342,9 @@ impl Closure<'_, '_, '_> {
         let mut members = self.members.clone();
         let mut wanted: IndexMap<InstructionId, LiveOut> =
             members.keys().map(|&value| (value, self.wanted(value))).collect();
-        let there = self.views_of_inputs(&wanted);
-        members.retain(|value, _| !there.contains(value));
-        wanted.retain(|value, _| !there.contains(value));
+        let outside = self.views_of_inputs(&wanted);
+        members.retain(|value, _| !outside.contains(value));
+        wanted.retain(|value, _| !outside.contains(value));
         let written: IndexSet<InstructionId> =
             wanted.iter().filter(|(_, wanted)| wanted.is_written()).map(|(&value, _)| value).collect();
         let ends = written.iter().map(|&value| graph.op(value)).chain(self.sinks.keys().copied());
