@@ -1,4 +1,6 @@
-"""Loops that people run besides training steps: generation of text, epochs over data on the device, reinforcement learning. Nothing was built or tuned on the last two.
+"""Loops that people run besides training steps: generation of text, epochs over data on the device, reinforcement learning, sampling, search.
+
+Some stand beside a form by hand (`..._by_hand`) that holds nothing twice.
 
     serve_programs.py FOLDER [NAME ...]
 
@@ -33,28 +35,43 @@ def normalized(x):
     return (x.astype(f32) * lax.rsqrt((x.astype(f32) ** 2).mean(-1, keepdims=True) + 1e-6)).astype(x.dtype)
 
 
+def layer_of(w, x, keys, values, at):
+    """One layer behind one more word of each text, and its keys and values with those of that word."""
+    texts, length, width = keys.shape[0], keys.shape[1], WIDTH // HEADS
+    h = normalized(x)
+    add = lambda cache, new: lax.dynamic_update_slice(cache, new.reshape(texts, 1, HEADS, width), (0, at, 0, 0))  # noqa: E731
+    keys, values = add(keys, h @ w["k"]), add(values, h @ w["v"])
+    scores = jnp.einsum("bhd,bshd->bhs", (h @ w["q"]).reshape(texts, HEADS, width), keys).astype(f32) / width**.5
+    scores = jnp.where(jnp.arange(length) <= at, scores, -1e30)
+    seen = jnp.einsum("bhs,bshd->bhd", jax.nn.softmax(scores).astype(bf16), values)
+    x = x + seen.reshape(texts, WIDTH) @ w["o"]
+    return x + jax.nn.gelu(normalized(x) @ w["up"]) @ w["down"], keys, values
+
+
 def next_words(model, words, keys, values, at):
     """Logits behind one more word of each text, and the cache of all layers with it: a scan over layers reads the cache and gives it back."""
-    texts, length, width = keys.shape[1], keys.shape[2], WIDTH // HEADS
-
     def layer(x, part):
-        w, keys, values = part
-        h = normalized(x)
-        add = lambda cache, new: lax.dynamic_update_slice(cache, new.reshape(texts, 1, HEADS, width), (0, at, 0, 0))  # noqa: E731
-        keys, values = add(keys, h @ w["k"]), add(values, h @ w["v"])
-        scores = jnp.einsum("bhd,bshd->bhs", (h @ w["q"]).reshape(texts, HEADS, width), keys).astype(f32) / width**.5
-        scores = jnp.where(jnp.arange(length) <= at, scores, -1e30)
-        seen = jnp.einsum("bhs,bshd->bhd", jax.nn.softmax(scores).astype(bf16), values)
-        x = x + seen.reshape(texts, WIDTH) @ w["o"]
-        return x + jax.nn.gelu(normalized(x) @ w["up"]) @ w["down"], (keys, values)
+        x, keys, values = layer_of(part[0], x, *part[1:], at)
+        return x, (keys, values)
 
     x, (keys, values) = lax.scan(layer, model["words"][words], (model["layers"], keys, values))
     return normalized(x) @ model["words"].T, keys, values
 
 
-@program()
-def decode():
-    """512 words for each of 16 texts of up to 2,048."""
+def next_words_by_hand(model, words, keys, values, at):
+    """The same, where the scan carries the cache of all layers."""
+    def layer(state, part):
+        x, keys, values = state
+        w, number = part
+        x, key, value = layer_of(w, x, keys[number], values[number], at)
+        return (x, keys.at[number].set(key), values.at[number].set(value)), None
+
+    state = model["words"][words], keys, values
+    (x, keys, values), _ = lax.scan(layer, state, (model["layers"], jnp.arange(LAYERS)))
+    return normalized(x) @ model["words"].T, keys, values
+
+
+def decoding(next_words):
     def run(model, words, key):
         cache = jnp.zeros((LAYERS, words.shape[0], 2048, HEADS, WIDTH // HEADS), bf16)
 
@@ -68,6 +85,17 @@ def decode():
         return lax.scan(word, (words, cache, cache, key), jnp.arange(512))[1]
 
     return run, (language_model(), array(16, of=s32), KEY)
+
+
+@program()
+def decode():
+    """512 words for each of 16 texts of up to 2,048."""
+    return decoding(next_words)
+
+
+@program()
+def decode_by_hand():
+    return decoding(next_words_by_hand)
 
 
 @program(1, 2)
@@ -168,6 +196,80 @@ def policy():
         return weights, momentum, worlds, losses
 
     return run, (weights, weights, array(4096, 64), KEY)
+
+
+TABLES = array(26, 1000000, 64), array(26, 1000000, 64), array(65536, 26, 64), array(65536, 26, of=s32)
+
+
+def adagrad(table, squares, slope):
+    squares = squares + slope * slope
+    return table - .01 * slope * lax.rsqrt(squares + 1e-8), squares
+
+
+@program(0, 1)
+def tables():
+    """Adagrad for the tables of a recommendation model."""
+    def run(tables, squares, slopes, rows):
+        gathered = jax.vmap(lambda table, at, slope: jnp.zeros_like(table).at[at].add(slope), (0, 1, 1))
+        return adagrad(tables, squares, gathered(tables, rows, jnp.tanh(slopes)))
+
+    return run, TABLES
+
+
+@program(0, 1)
+def tables_by_hand():
+    """Table by table, each in its place."""
+    def run(tables, squares, slopes, rows):
+        slopes = jnp.tanh(slopes)
+
+        def one(number, state):
+            tables, squares = state
+            slope = jnp.zeros_like(tables[number]).at[rows[:, number]].add(slopes[:, number])
+            table, square = adagrad(tables[number], squares[number], slope)
+            return tables.at[number].set(table), squares.at[number].set(square)
+
+        return lax.fori_loop(0, 26, one, (tables, squares))
+
+    return run, TABLES
+
+
+@program()
+def chains():
+    """64 chains of Hamiltonian Monte Carlo for a logistic regression, and percentiles of their 500 samples."""
+    def run(x, y, start, key):
+        def log_density(w):
+            z = x @ w
+            return (y * z - jnp.logaddexp(0, z)).sum() - .5 * (w**2).sum()
+        density, slope = jax.vmap(log_density), jax.vmap(jax.grad(log_density))
+
+        def sample(w, key):
+            speed, chance = random.split(key)
+            p = random.normal(speed, w.shape)
+
+            def leap(state, _):
+                w, p = state
+                p = p + .005 * slope(w)
+                w = w + .01 * p
+                return (w, p + .005 * slope(w)), None
+
+            (there, q), _ = lax.scan(leap, (w, p), None, length=10)
+            gain = density(there) - density(w) - .5 * ((q**2).sum(-1) - (p**2).sum(-1))
+            w = jnp.where((jnp.log(random.uniform(chance, gain.shape)) < gain)[:, None], there, w)
+            return w, w
+
+        _, samples = lax.scan(sample, start, random.split(key, 500))
+        return samples.mean(0), samples.std(0), jnp.percentile(samples, jnp.array([5., 50., 95.]), axis=0)
+
+    return run, (array(100000, 256), array(100000), array(64, 256), KEY)
+
+
+@program()
+def documents():
+    """The hundred best of four million documents for each of 1,024 questions."""
+    def run(questions, documents):
+        return lax.top_k((questions @ documents.T).astype(f32), 100)
+
+    return run, (array(1024, 768, of=bf16), array(4000000, 768, of=bf16))
 
 
 if __name__ == "__main__":
