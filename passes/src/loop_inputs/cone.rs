@@ -208,9 +208,8 @@ impl Cone {
             }
             _ => true,
         });
-        let mut gathers = self.gathers(module);
-        let run_of = |gather, from| gathered_run(module, gather, from, taken).unwrap_or(0);
-        leaves_lie_together && gathers.all(|((gather, _), (_, from))| run_of(gather, from) >= least || as_often(gather))
+        let is_long = |gather| gathered_run(module, gather).is_some_and(|run| run >= least);
+        leaves_lie_together && self.gathers(module).all(|((gather, _), _)| is_long(gather) || as_often(gather))
     }
 }
 
@@ -232,14 +231,10 @@ fn run(array: &ArrayShape, order: &[i64], dim: usize, rows: i64) -> i64 {
     elements.saturating_mul(rows).saturating_mul(i64::from(array.element_type.bits())) / 8
 }
 
-/// Bytes beside each other that a gather takes from this much of what it picks from.
-fn gathered_run(module: &Module, gather: InstructionId, form: Form, taken: RowSlice) -> Option<i64> {
+/// Bytes beside each other that a gather takes from what it picks from.
+fn gathered_run(module: &Module, gather: InstructionId) -> Option<i64> {
     let inst = module.instruction(gather);
-    let (from, mut sizes) = (module.instruction(inst.operands[0]).array()?, inst.ints(&AttrKey::SliceSizes).to_vec());
-    if let Form::Part(dim, rows) = form {
-        let size = sizes.get_mut(dim)?;
-        *size = rows.len(taken.rows).min(*size);
-    }
+    let (from, sizes) = (module.instruction(inst.operands[0]).array()?, inst.ints(&AttrKey::SliceSizes));
     let mut elements: i64 = 1;
     for dim in from.minor_to_major().iter().map(|&dim| dim as usize) {
         elements = elements.saturating_mul(*sizes.get(dim)?);
