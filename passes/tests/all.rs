@@ -38,6 +38,7 @@ mod loop_starts;
 mod manager;
 mod own_slice;
 mod pairs;
+mod peak_remarks;
 mod range;
 mod range_property;
 mod registry;

@@ -3,7 +3,7 @@
 //! Arguments and results are the floor: nothing is said about them. For every other buffer of more than 1 % of the total there is
 //! one remark, also where a pass has said why it left that instruction alone.
 
-// Tests: `tests/silence.rs`.
+// Tests: `passes/tests/peak_remarks.rs`, `tests/silence.rs`.
 
 use hlo_ir::{Instruction, InstructionId, Module, Opcode};
 use hlo_memory::attribution::{Holder, Role};
