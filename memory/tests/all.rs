@@ -5,6 +5,7 @@
 mod attribution;
 mod control;
 mod corpus;
+mod device_calls;
 mod devices;
 mod expanded;
 mod legal;

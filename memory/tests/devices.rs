@@ -149,7 +149,11 @@ fn products_widen_their_operands_but_do_not_make_one_hot_rows() {
   %e = f32[1024,4096]{1,0} exponential(%x)
   %n = bf16[1024,4096]{1,0} convert(%e)
   ROOT %y = bf16[1024,1024]{1,0} dot(%n, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
-    assert_eq!(temporaries(narrowed, Target::Gpu), 8, "what is narrowed is written in 16 bits");
+    assert_eq!(
+        temporaries(narrowed, Target::Gpu),
+        16,
+        "8 of what is narrowed, in 16 bits, and 8 of products that are summed up"
+    );
     let one_hot = "  %t = s32[65536]{0} parameter(0)
   %w = f32[4096,64]{1,0} parameter(1)
   %tt = s32[65536,4096]{1,0} broadcast(%t), dimensions={0}
@@ -476,7 +480,7 @@ fn a_product_of_a_gpu_joins_columns_in_pieces_of_64() {
         );
         temporaries(&lines, Target::Gpu)
     };
-    assert_eq!([joined(128), joined(40)], [0, 20], "XLA keeps 8 and 2.5 more, of sums over parts of the rows");
+    assert_eq!([joined(128), joined(40)], [8, 22], "of these 8 and 2.5 of products of parts of the rows");
 }
 
 /// The product of a number and its `tanh` as `bf16`, and the slope of that behind two products. XLA:GPU computes `tanh` in `f32`, which takes too long to do it twice.

@@ -103,6 +103,7 @@ const DEVICE_STAGES: &[fn(&mut Graph, Target)] = &[
     front::simplify_for,
     |graph, _| front::assign_layouts(graph),
     |graph, _| host_memory::run(graph),
+    front::split_products,
     fusion::run_for,
     |graph, _| _ = tuples::run(graph),
     // Before the clean-up, which would let convolutions pad by their windows.

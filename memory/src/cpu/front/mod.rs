@@ -23,7 +23,7 @@ mod conditional;
 mod constant_folding;
 mod cse;
 mod cx;
-mod dims;
+pub(super) mod dims;
 mod expand;
 mod float;
 mod gemv_and_transpose_folding;
@@ -117,7 +117,7 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     if cpu {
         expand::bitcasts_of_other_sizes(&mut cx);
     }
-    expand::call_top_k(&mut cx);
+    expand::call_top_k(&mut cx, target);
     gemv_and_transpose_folding::fold_transposes(&mut cx);
     if target == Target::Gpu {
         expand::pad_for_library(&mut cx);
@@ -192,6 +192,14 @@ fn repeat<const COUNT: usize>(cx: &mut Cx<'_>, passes: &[Pass; COUNT], idle: &mu
         if !changed {
             return;
         }
+    }
+}
+
+/// XLA:GPU cuts products of which the result alone does not keep it busy.
+pub(crate) fn split_products(graph: &mut Graph, target: Target) {
+    let mut cx = Cx::new(graph);
+    if target == Target::Gpu && expand::split_products(&mut cx) {
+        cse::run(&mut cx);
     }
 }
 

@@ -16,6 +16,7 @@ use hlo_ir::arena::SideTable;
 use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, InstructionId, Opcode};
 use smol_str::format_smolstr;
 
+use super::super::front::dims::unmodified_by_reshape;
 use super::super::graph::Graph;
 use super::super::traffic::bytes;
 use super::super::traits;
@@ -151,6 +152,14 @@ fn passed(graph: &Graph, id: InstructionId, joined: &[usize]) -> Vec<usize> {
         Opcode::Transpose => {
             let from = graph.inst(id).ints(&AttrKey::Dimensions);
             joined.iter().filter_map(|&dim| usize::try_from(*from.get(dim)?).ok()).collect()
+        }
+        Opcode::Reshape | Opcode::Bitcast => {
+            let arrays = [graph.operand(id, 0), id].map(|id| graph.array(id));
+            let [Some(from), Some(to)] = arrays else { return Vec::new() };
+            let same = unmodified_by_reshape(&from.dims, &to.dims);
+            let of_operand =
+                |dim: usize| same.iter().find(|pair| usize::try_from(pair.1) == Ok(dim)).map(|pair| pair.0);
+            joined.iter().filter_map(|&dim| usize::try_from(of_operand(dim)?).ok()).collect()
         }
         opcode if opcode.is_elementwise() => joined.to_vec(),
         _ => Vec::new(),

@@ -154,7 +154,7 @@ fn elementwise_sum(cx: &mut Cx<'_>, id: Id, lhs: Id, rhs: Id, numbers: &Numbers)
 }
 
 /// A new computation that adds two scalars.
-fn scalar_add(cx: &mut Cx<'_>, element_type: ElementType) -> hlo_ir::ComputationId {
+pub(crate) fn scalar_add(cx: &mut Cx<'_>, element_type: ElementType) -> hlo_ir::ComputationId {
     let shape = row_major(element_type, []);
     let reducer = cx.add_computation("scalar_add_computation");
     let parameter = |cx: &mut Cx<'_>, number: i64| {

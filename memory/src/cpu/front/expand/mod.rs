@@ -1,6 +1,6 @@
 //! Operations that XLA:CPU writes out in terms of simpler ones before it simplifies, and what XLA:GPU makes of convolutions.
 
-// Tests: `memory/tests/expanded.rs`.
+// Tests: `memory/tests/device_calls.rs`, `memory/tests/expanded.rs`.
 
 mod all_to_all;
 mod bitcast;
@@ -15,6 +15,7 @@ mod one_hot;
 mod philox;
 mod scan;
 mod select_scatter;
+mod split_k;
 mod topk;
 
 pub(crate) use all_to_all::run as exchange_in_pieces;
@@ -30,4 +31,5 @@ pub(crate) use one_hot::run as one_hot_scatters;
 pub(crate) use philox::{is_philox, run as random_bits};
 pub(crate) use scan::run as running_reductions;
 pub(crate) use select_scatter::run as select_and_scatters;
+pub(crate) use split_k::run as split_products;
 pub(crate) use topk::{call_runtime as call_top_k, decompose as decompose_top_k};

@@ -1,6 +1,7 @@
 //! Top-k: written as a sort and slices, which become a custom call where the runtime knows the type.
 //!
-//! Source: `TopkDecomposer`, `TopkRewriter` (xla/service/topk_rewriter.cc), `CreateScalarGtComputation`.
+//! Source: `TopkDecomposer`, `TopkRewriter` (xla/service/topk_rewriter.cc), `CreateScalarGtComputation`, and `TopkSpecializer`
+//! (xla/service/gpu/transforms/topk_specializer.cc), which XLA:GPU keeps a call by.
 
 use hlo_ir::attribute::SliceDim;
 use hlo_ir::shape::{Shape, ShapeRef};
@@ -8,6 +9,7 @@ use hlo_ir::{AttrKey, AttrValue, Attribute, ComputationId, ElementType, Instruct
 
 use super::super::build::{apply, dimensions, row_major, share};
 use super::super::cx::{Cx, Id};
+use crate::Target;
 
 /// Writes every top-k as a sort; returns whether there was one.
 pub(crate) fn decompose(cx: &mut Cx<'_>) -> bool {
@@ -84,8 +86,12 @@ fn comparator(cx: &mut Cx<'_>, types: &[ElementType], direction: &str) -> Comput
     computation
 }
 
-/// Turns sorts of f32 of which only the first elements are read into custom calls; returns whether there was one.
-pub(crate) fn call_runtime(cx: &mut Cx<'_>) -> bool {
+/// The most elements that XLA:GPU's call finds, and the fewest it finds them among.
+const MOST_FOUND: i64 = 16;
+const FEWEST_SEARCHED: i64 = 1024;
+
+/// Turns sorts of which only the first elements are read into custom calls, where the target has one; returns whether there was one.
+pub(crate) fn call_runtime(cx: &mut Cx<'_>, target: Target) -> bool {
     let mut changed = false;
     for computation in cx.outside_fusions() {
         if !cx.has_seen_in(computation, Opcode::Sort) {
@@ -93,7 +99,7 @@ pub(crate) fn call_runtime(cx: &mut Cx<'_>) -> bool {
         }
         for id in cx.post_order(computation) {
             if cx.is_alive(id) && cx.opcode(id) == Opcode::Sort {
-                changed |= as_custom_call(cx, id).is_some();
+                changed |= as_custom_call(cx, id, target).is_some();
             }
         }
     }
@@ -157,7 +163,17 @@ fn orders_parameter(cx: &Cx<'_>, id: Id, number: i64) -> bool {
     cx.opcode(id) == Opcode::Select && of_parameter && tested && xored
 }
 
-fn as_custom_call(cx: &mut Cx<'_>, sort: Id) -> Option<()> {
+/// Whether the target has a call that finds the `count` largest of so many elements.
+fn is_callable(target: Target, element: ElementType, count: i64, size: i64) -> bool {
+    match target {
+        Target::Gpu => {
+            matches!(element, ElementType::F32 | ElementType::Bf16) && count <= MOST_FOUND && size >= FEWEST_SEARCHED
+        }
+        Target::Cpu | Target::Tpu => element == ElementType::F32,
+    }
+}
+
+fn as_custom_call(cx: &mut Cx<'_>, sort: Id, target: Target) -> Option<()> {
     let operands = cx.operands(sort).to_vec();
     let dim = *cx.dimensions(sort).first()?;
     let data = cx.arr(operands[0]);
@@ -166,10 +182,10 @@ fn as_custom_call(cx: &mut Cx<'_>, sort: Id) -> Option<()> {
         return None;
     }
     let (count, slices) = taken(cx, sort, dim as usize)?;
-    if data.element_type != ElementType::F32 || (dim != 0 && dim as usize != rank - 1) {
+    let size = data.dims[dim as usize];
+    if !is_callable(target, data.element_type, count, size) || (dim != 0 && dim as usize != rank - 1) {
         return None;
     }
-    let size = data.dims[dim as usize];
     let batch: i64 = data.dims.iter().product::<i64>() / size.max(1);
     let mut input = operands[0];
     if rank > 2 {

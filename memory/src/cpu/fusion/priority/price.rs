@@ -15,7 +15,7 @@ pub(super) const LAUNCH: f64 = 1000.0;
 /// Bytes of memory a nanosecond.
 const BANDWIDTH: f64 = 3352.32;
 /// Multiprocessors, their floating-point units, and cycles of these a nanosecond.
-const CORES: f64 = 132.0;
+pub(crate) const CORES: f64 = 132.0;
 const UNITS: f64 = 128.0;
 const CLOCK: f64 = 1.98;
 /// Bytes that a multiprocessor moves in a cycle.

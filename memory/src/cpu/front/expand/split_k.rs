@@ -1,0 +1,185 @@
+//! XLA:GPU cuts the contracted dimension of a product into parts where its result alone has too few tiles to keep the device busy: a batch of smaller products, and
+//! their sum. Where the parts would not be of whole 16 bytes each, both operands are padded, which copies them.
+//!
+//! How many parts there are is decided by a price. Algorithms that make one product of several are priced as one.
+//!
+//! Source: `SplitkRewriter` (xla/backends/gpu/transforms/splitk_rewriter.cc), with its weights for Hopper.
+
+use hlo_ir::attribute::PadDim;
+use hlo_ir::shape::{ArrayShape, Dims, Layout};
+use hlo_ir::{ElementType, Opcode};
+
+use super::super::algsimp::dot::{Numbers, make_dot, scalar_add};
+use super::super::build::share;
+use super::super::cx::{Cx, Id};
+use super::super::value::Scalar;
+use super::super::visit::each;
+use crate::cpu::fusion::GPU_CORES;
+
+/// The number of parts is one of the powers of two up to this one.
+const MOST_PARTS: u32 = 11;
+/// Rows and columns of a tile (`kMTileSize`, `kNTileSize`).
+const TILE: i64 = 128;
+/// What an operation costs (`compute_cost_weight`), a byte (`memory_cost_weight`), a byte of the sum (`reduction_memory_cost_weight`), and its kernel
+/// (`reduction_launch_overhead`).
+const OPERATION: f64 = 100.0;
+const BYTE: f64 = 0.194_136;
+const BYTE_OF_SUM: f64 = 193.138_4;
+const SUM: f64 = 4.36e7;
+/// Bits that rows of a part are a multiple of.
+const ALIGNED: i64 = 128;
+
+/// Cuts products; returns whether there was one to cut.
+pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
+    each(cx, Opcode::Dot, |cx, id| {
+        let product = Product::of(cx, id)?;
+        let parts = product.parts();
+        (parts > 1).then(|| product.cut(cx, id, parts))
+    })
+}
+
+/// Sizes of a product.
+struct Product {
+    numbers: Numbers,
+    batch: i64,
+    rows: i64,
+    columns: i64,
+    contracted: i64,
+    /// Bits of an element of each operand, of what sums are added up in, and of the result.
+    bits: [i64; 2],
+    sum: ElementType,
+    result: ElementType,
+}
+
+impl Product {
+    /// `None` for what is never cut.
+    fn of(cx: &Cx<'_>, id: Id) -> Option<Self> {
+        let (lhs, rhs) = cx.both(id, Opcode::Dot)?;
+        let numbers = Numbers::of(cx, id)?;
+        let is_one = numbers.lhs_contracting.len() == 1 && numbers.rhs_contracting.len() == 1;
+        let is_integer = [lhs, rhs].iter().any(|&side| cx.element_type(side) == ElementType::S32);
+        if !is_one || is_integer {
+            return None;
+        }
+        let (left, right) = (cx.dims(lhs), cx.dims(rhs));
+        let size = |sizes: &Dims, dims: &Dims| dims.iter().map(|&dim| sizes[dim as usize]).product();
+        let free = |sizes: &Dims, batch: &Dims, contracting: &Dims| {
+            size(sizes, &Numbers::free(batch, contracting, sizes.len()))
+        };
+        let result = cx.element_type(id);
+        Some(Self {
+            batch: size(&left, &numbers.lhs_batch),
+            rows: free(&left, &numbers.lhs_batch, &numbers.lhs_contracting),
+            columns: free(&right, &numbers.rhs_batch, &numbers.rhs_contracting),
+            contracted: size(&left, &numbers.lhs_contracting),
+            bits: [lhs, rhs].map(|side| bits_of_source(cx, side)),
+            sum: summed_in(result),
+            result,
+            numbers,
+        })
+    }
+    /// The cheapest number of parts; of equal ones the smallest.
+    fn parts(&self) -> i64 {
+        let prices = (0..=MOST_PARTS).map(|power| (self.price(1 << power), 1 << power));
+        let cheapest = prices.reduce(|best, other| if other.0 < best.0 { other } else { best });
+        cheapest.map_or(1, |(_, parts)| parts)
+    }
+    fn price(&self, parts: i64) -> f64 {
+        let bytes = |count: i64, bits: i64| count as f64 * bits as f64 / 8.0;
+        let (batch, length) = (self.batch * parts, ceil(self.contracted, parts));
+        let (rows, columns) = (self.rows.min(TILE), self.columns.min(TILE));
+        let tiles = batch * ceil(self.rows, TILE) * ceil(self.columns, TILE);
+        let at_once = GPU_CORES * (TILE * TILE) as f64 / (rows * columns) as f64;
+        let operations = 2.0 * rows as f64 * columns as f64 * length as f64 * (tiles as f64 / at_once).max(1.0);
+        let [left, right] = self.bits;
+        let read = bytes(self.rows * self.contracted * self.batch, left)
+            + bytes(self.columns * self.contracted * self.batch, right);
+        let [sum, result] = [self.sum, self.result].map(|element| i64::from(element.bits()));
+        let written = bytes(self.rows * self.columns * batch, if parts > 1 { sum } else { result });
+        let product = (operations * OPERATION).max((read + written) * BYTE);
+        if parts == 1 {
+            return product;
+        }
+        let of_sum =
+            bytes(self.rows * self.columns * batch, sum) + bytes(self.rows * self.columns * self.batch, result);
+        product + SUM + of_sum * BYTE_OF_SUM
+    }
+    /// The sum of the products of so many parts.
+    fn cut(&self, cx: &mut Cx<'_>, id: Id, parts: i64) -> Id {
+        let narrowest = self.bits.into_iter().min().unwrap_or(ALIGNED).min(ALIGNED);
+        let unit = parts * ALIGNED / narrowest;
+        let length = ceil(self.contracted, unit) * unit;
+        let (left, right) = (self.numbers.lhs_contracting[0], self.numbers.rhs_contracting[0]);
+        let lhs = cut_operand(cx, cx.operand(id, 0), left, parts, length);
+        let rhs = cut_operand(cx, cx.operand(id, 1), right, parts, length);
+        let moved = |dims: &Dims, from: i64| -> Dims { dims.iter().map(|&dim| dim + i64::from(dim >= from)).collect() };
+        let with = |dims: &Dims, from: i64| -> Dims { moved(dims, from).into_iter().chain([from]).collect() };
+        let numbers = Numbers {
+            lhs_batch: with(&self.numbers.lhs_batch, left),
+            lhs_contracting: moved(&self.numbers.lhs_contracting, left),
+            rhs_batch: with(&self.numbers.rhs_batch, right),
+            rhs_contracting: moved(&self.numbers.rhs_contracting, right),
+        };
+        let over = self.numbers.lhs_batch.len() as i64;
+        let products = make_dot(cx, id, lhs, rhs, numbers);
+        let wide = share(cx.arr(products).with_element_type(self.sum));
+        cx.set_shape(products, wide);
+        let zero = cx.constant(id, self.sum, Scalar::of(self.sum, 0.0));
+        let reducer = scalar_add(cx, self.sum);
+        let shape = share(cx.arr(id).with_element_type(self.sum));
+        let sum = cx.reduce_as(id, shape, products, zero, &[over], reducer);
+        if self.sum == self.result { sum } else { cx.convert(id, sum, self.result) }
+    }
+}
+
+/// How many parts of `size` hold `all`.
+const fn ceil(all: i64, size: i64) -> i64 {
+    (all + size - 1) / size
+}
+
+/// Bits of the elements that an operand is computed from one by one, which is what its kernel reads.
+fn bits_of_source(cx: &Cx<'_>, mut id: Id) -> i64 {
+    while (cx.opcode(id).is_elementwise() || cx.opcode(id) == Opcode::Copy) && cx.operands(id).len() == 1 {
+        id = cx.operand(id, 0);
+    }
+    i64::from(cx.element_type(id).bits())
+}
+
+/// Source: `GetGemmAccumulatorType` (xla/service/gpu/matmul_utils.cc).
+fn summed_in(result: ElementType) -> ElementType {
+    match result {
+        element if element.is_float() && element.bits() < 32 => ElementType::F32,
+        element => element,
+    }
+}
+
+/// An operand with the contracted dimension in parts of a batch, padded to `length`.
+fn cut_operand(cx: &mut Cx<'_>, mut operand: Id, dim: i64, parts: i64, length: i64) -> Id {
+    let mut array = cx.arr(operand);
+    let more = length - array.dims[dim as usize];
+    if more > 0 {
+        let zero = cx.constant(operand, array.element_type, Scalar::of(array.element_type, 0.0));
+        let mut padding = vec![PadDim::default(); array.rank()];
+        padding[dim as usize].high = more;
+        array.dims[dim as usize] = length;
+        operand = cx.pad(operand, share(array.clone()), operand, zero, padding);
+    }
+    cx.reshape(operand, share(in_parts(&array, dim, parts)), operand)
+}
+
+/// The same elements in the same order, with a dimension in parts.
+fn in_parts(array: &ArrayShape, dim: i64, parts: i64) -> ArrayShape {
+    let sizes = (0_i64..).zip(&array.dims).flat_map(|(at, &size)| {
+        let first = (at == dim).then_some(parts);
+        first.into_iter().chain([if at == dim { size / parts } else { size }])
+    });
+    let mut result = ArrayShape::new(array.element_type, sizes);
+    let order = array.minor_to_major();
+    let minor_to_major = order.iter().flat_map(|&at| {
+        let [inner, outer] = [(at >= dim).then_some(at + 1), (at <= dim).then_some(at)];
+        inner.into_iter().chain(outer)
+    });
+    let suffix = array.layout.as_ref().map(|layout| layout.suffix.clone()).unwrap_or_default();
+    result.layout = Some(Layout { minor_to_major: minor_to_major.collect(), suffix });
+    result
+}
