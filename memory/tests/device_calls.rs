@@ -1,6 +1,6 @@
 //! What XLA:GPU makes of products and of the largest elements; the bytes are those that it reports for an H100.
 //!
-//! Pins `memory/src/cpu/front/expand/mod.rs`.
+//! Pins `memory/src/cpu/front/expand/mod.rs`, `memory/src/cpu/h100.rs`.
 
 use hlo_memory::{Target, estimate};
 

@@ -1,6 +1,6 @@
 //! The rough model of other compilers on programs of one kind each; the bytes are those that XLA:GPU (H100) and XLA:TPU (v5e) report.
 //!
-//! Pins `memory/src/cpu/copy_fusion.rs`, `memory/src/cpu/host_memory.rs`, `memory/src/cpu/fusion/device.rs`, `memory/src/cpu/fusion/gemm.rs`, `memory/src/cpu/fusion/repeated.rs`,
+//! Pins `memory/src/cpu/copy_fusion.rs`, `memory/src/cpu/h100.rs`, `memory/src/cpu/host_memory.rs`, `memory/src/cpu/fusion/device.rs`, `memory/src/cpu/fusion/gemm.rs`, `memory/src/cpu/fusion/repeated.rs`,
 //! `memory/src/cpu/fusion/multi_output/mod.rs`, `memory/src/cpu/fusion/multi_output/order.rs`, `memory/src/cpu/fusion/priority/cycles.rs`, `memory/src/cpu/fusion/priority/facts.rs`,
 //! `memory/src/cpu/fusion/priority/kernel.rs`, `memory/src/cpu/fusion/priority/mod.rs`, `memory/src/cpu/fusion/priority/places.rs`,
 //! `memory/src/cpu/fusion/priority/price.rs`, `memory/src/cpu/fusion/priority/reduction.rs`,

@@ -30,7 +30,7 @@
 //!
 //! Everything reported is named as in the input, also when an earlier rewrite replaced the instruction.
 
-// Tests: `passes/tests/budget.rs`, `passes/tests/layers.rs`, `passes/tests/legal.rs`, `passes/tests/manager.rs`, `passes/tests/pairs.rs`,
+// Tests: `passes/tests/budget.rs`, `passes/tests/layers.rs`, `passes/tests/legal.rs`, `passes/tests/manager.rs`, `passes/tests/pairs.rs`, `passes/tests/two_ways.rs`,
 // `tests/odd.rs`.
 
 mod candidate;

@@ -50,4 +50,5 @@ mod same_terms;
 mod speed;
 mod tie;
 mod traps;
+mod two_ways;
 mod unfuse;

@@ -10,7 +10,7 @@ use hlo_passes::manager::{Observer, RemarkKind, Rewrite, RunError, RunReport, ru
 use hlo_passes::{Assumption, Context, Finding, Grade, Machine, Options, Outcome, Pass, PassKind, Reason};
 
 /// Two large arrays, neither of which the result needs whole.
-const TWO_PEAKS: &str = "  %p = f32[4]{0} parameter(0)
+pub(crate) const TWO_PEAKS: &str = "  %p = f32[4]{0} parameter(0)
   %a = f32[4096,4]{1,0} broadcast(%p), dimensions={1}
   %b = f32[4096,4]{1,0} sine(%a)
   %s = f32[1,4]{1,0} slice(%b), slice={[0:1], [0:4]}
@@ -19,26 +19,41 @@ const TWO_PEAKS: &str = "  %p = f32[4]{0} parameter(0)
   %d = f32[4096,4]{1,0} cosine(%c)
   ROOT %t = f32[1,4]{1,0} slice(%d), slice={[0:1], [0:4]}";
 
-fn options(min_saving: u64) -> Options {
+pub(crate) fn options(min_saving: u64) -> Options {
     let machine = Some(Machine::without_malloc_cache());
     Options { min_saving: Bytes(min_saving), machine, advise: false, ..Options::default() }
 }
 
 /// Replaces the instruction by one with `rows` rows of zeros, or what the test wants to have in its place.
-fn shrink(module: &Module, id: InstructionId, rows: i64, note: &str) -> Finding {
+pub(crate) fn shrink(module: &Module, id: InstructionId, rows: i64, note: &str) -> Finding {
+    shrink_and(module, id, rows, note, |_, small| small)
+}
+
+/// The same, with the first row of what `then` makes of them.
+pub(crate) fn shrink_and(
+    module: &Module,
+    id: InstructionId,
+    rows: i64,
+    note: &str,
+    then: impl FnOnce(&mut Patch, InstructionId) -> InstructionId,
+) -> Finding {
     let mut patch = Patch::new(module);
     let parent = module.instruction(id).parent;
     let source = module.parameters(module.entry())[0];
-    let small =
-        Instruction::new("small", Shape::array(hlo_ir::ElementType::F32, [rows, 4]), Opcode::Broadcast, [source])
-            .with(Attribute::ints(AttrKey::Dimensions, [1]));
+    let small = Instruction::new("small", rows_of_four(rows), Opcode::Broadcast, [source])
+        .with(Attribute::ints(AttrKey::Dimensions, [1]));
     let small = patch.add(parent, small);
+    let made = then(&mut patch, small);
     let dims = [1, 4].map(hlo_ir::attribute::SliceDim::full);
-    let slice = Instruction::new("row", module.instruction(id).shape.clone(), Opcode::Slice, [small])
+    let slice = Instruction::new("row", module.instruction(id).shape.clone(), Opcode::Slice, [made])
         .with(Attribute::new(AttrKey::Slice, hlo_ir::AttrValue::Slice(dims.into())));
     let slice = patch.add(parent, slice);
     patch.replace(id, slice);
     finding(id, Bytes(1 << 16), patch, note)
+}
+
+pub(crate) fn rows_of_four(rows: i64) -> hlo_ir::shape::ShapeRef {
+    Shape::array(hlo_ir::ElementType::F32, [rows, 4])
 }
 
 fn finding(instruction: InstructionId, wasted: Bytes, patch: Patch, note: &str) -> Finding {
@@ -193,7 +208,7 @@ fn a_lesser_first_step_is_taken_if_it_leads_further() {
 }
 
 /// Rows of what the root reads.
-fn rows_left(module: &Module) -> i64 {
+pub(crate) fn rows_left(module: &Module) -> i64 {
     let root = module.instruction(module.computation(module.entry()).root);
     module.instruction(root.operands[0]).array().map_or(0, |array| array.dims[0])
 }

@@ -25,6 +25,7 @@ mod donors;
 mod front;
 mod fusion;
 pub(crate) mod graph;
+mod h100;
 mod hoist;
 mod host_memory;
 mod in_place;

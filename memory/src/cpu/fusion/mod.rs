@@ -27,7 +27,6 @@ use smol_str::format_smolstr;
 use super::graph::Graph;
 use super::traits;
 use crate::Target;
-pub(crate) use priority::GPU_CORES;
 pub use priority::fits_registers;
 use rules::Fuser;
 

@@ -1,5 +1,6 @@
 //! The best step forward: all candidates of a state are estimated, several side by side, and compared.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use super::bisection::{Ordered, TooSlow};
 use super::equal_rewrites::are_alike;
 use super::{Candidate, Score, Search, trial_cache};
 use crate::bounds;
+use crate::objective::NEGLIGIBLE;
 use crate::{Outcome, PassKind};
 
 /// What was found so far among the candidates of a state.
@@ -174,7 +176,11 @@ impl Search<'_> {
         }
         self.savings.note(candidate, found.now.total - score.total);
         let is_below = |other: &Option<(Score, Candidate)>| other.as_ref().is_none_or(|(other, _)| score < *other);
-        let (better, next) = (is_below(&found.best), is_below(&found.second));
+        let better = match self.as_good_in_less_time(found, candidate, &score)? {
+            Some(is_faster) => is_faster,
+            None => is_below(&found.best),
+        };
+        let next = is_below(&found.second);
         let improves = score.improves(found.now, self.min_step_saving(), self.tentative_rise()) && (better || next);
         let slowdown = if improves { self.excessive_slowdown(candidate)? } else { None };
         if let Some(slowdown) = slowdown {
@@ -196,6 +202,25 @@ impl Search<'_> {
             found.without_gain += 1;
         }
         Ok(())
+    }
+
+    /// Whether a candidate takes less time than the best one so far, if it is another way to do the same that saves as much but for what is negligible: what it does
+    /// not take is left for later steps.
+    fn as_good_in_less_time(
+        &mut self,
+        found: &BestSoFar,
+        candidate: &Candidate,
+        score: &Score,
+    ) -> Result<Option<bool>, RunError> {
+        let Some((best, other)) = &found.best else { return Ok(None) };
+        let is_near = score.total.get().abs_diff(best.total.get()) <= found.now.total.get() / NEGLIGIBLE;
+        if found.counts_time || !is_near || !self.are_alternatives(other, candidate) || self.seconds_before.is_none() {
+            return Ok(None);
+        }
+        let mut seconds = |one: &Candidate| self.behind(one, |search| search.estimator.seconds(search.module));
+        let (own, others) = (seconds(candidate)?.flatten(), seconds(other)?.flatten());
+        let order = own.zip(others).and_then(|(own, others)| own.partial_cmp(&others));
+        Ok(order.filter(|order| order.is_ne()).map(Ordering::is_lt))
     }
 
     /// Whether a search that takes one of two candidates may end elsewhere than one that takes the other: not where they do the same, here or at two places.

@@ -14,7 +14,7 @@ use super::super::build::share;
 use super::super::cx::{Cx, Id};
 use super::super::value::Scalar;
 use super::super::visit::each;
-use crate::cpu::fusion::GPU_CORES;
+use crate::cpu::h100::CORES;
 
 /// The number of parts is one of the powers of two up to this one.
 const MOST_PARTS: u32 = 11;
@@ -89,7 +89,7 @@ impl Product {
         let (batch, length) = (self.batch * parts, ceil(self.contracted, parts));
         let (rows, columns) = (self.rows.min(TILE), self.columns.min(TILE));
         let tiles = batch * ceil(self.rows, TILE) * ceil(self.columns, TILE);
-        let at_once = GPU_CORES * (TILE * TILE) as f64 / (rows * columns) as f64;
+        let at_once = CORES * (TILE * TILE) as f64 / (rows * columns) as f64;
         let operations = 2.0 * rows as f64 * columns as f64 * length as f64 * (tiles as f64 / at_once).max(1.0);
         let [left, right] = self.bits;
         let read = bytes(self.rows * self.contracted * self.batch, left)

@@ -27,7 +27,6 @@ use super::super::graph::Graph;
 use crate::hash::{IndexMap, IndexSet};
 use kernel::{Kernel, Kernels};
 pub(super) use places::moves_rows;
-pub(crate) use price::CORES as GPU_CORES;
 pub(super) use reduction::{is_by_threads, shared_bytes};
 pub use rows::fits_registers;
 pub(super) use rules::takes_values;

@@ -1,7 +1,7 @@
 //! How long a kernel takes, in nanoseconds: what it computes and what it reads and writes, of which the shorter is hidden but for a twentieth.
 //!
 //! Source: `GpuPerformanceModelBase` (xla/service/gpu/model/gpu_performance_model_base.cc) and `GpuPerformanceModel::EstimateRunTimes`
-//! (xla/service/gpu/model/gpu_performance_model.cc), with the figures of NVIDIA's data sheet of the H100 SXM.
+//! (xla/service/gpu/model/gpu_performance_model.cc).
 
 // Tests: `memory/tests/devices.rs`.
 
@@ -9,21 +9,15 @@ use hlo_ir::InstructionId;
 
 use super::facts::{Fact, Facts};
 use super::kernel::{Kernel, Read};
+use crate::cpu::h100::{BANDWIDTH, CACHE, CLOCK, CORES, UNITS};
 
 /// Beginning a kernel (`kKernelLaunchOverhead`).
 pub(super) const LAUNCH: f64 = 1000.0;
-/// Bytes of memory a nanosecond.
-const BANDWIDTH: f64 = 3352.32;
-/// Multiprocessors, their floating-point units, and cycles of these a nanosecond.
-pub(crate) const CORES: f64 = 132.0;
-const UNITS: f64 = 128.0;
-const CLOCK: f64 = 1.98;
 /// Bytes that a multiprocessor moves in a cycle.
 const TRANSACTION: f64 = 32.0;
 /// Bytes of a line of memory, of which a read from scattered places uses one element.
 const LINE: f64 = 64.0;
-/// Bytes of the second-level cache, and how much faster it is read (`kL2CacheSpeedup`).
-const CACHE: f64 = 52_428_800.0;
+/// How much faster the second-level cache is read than memory (`kL2CacheSpeedup`).
 const CACHE_SPEEDUP: f64 = 2.5;
 /// Bytes that stay in the first-level caches of all multiprocessors (`kL1CacheSizePerSM`), and how much faster they are read (`kL1CacheSpeedup`).
 const NEAR_CACHE: f64 = 2048.0 * CORES;
