@@ -85,6 +85,13 @@ fn what_follows_a_product_that_is_cut_is_no_part_of_its_kernel() {
     compare(&updated(8192, 4096), 301_989_888);
 }
 
+#[test]
+fn products_without_elements_and_of_more_operations_than_64_bits_count_have_a_price() {
+    assert!(bytes(&product("", 0, [64, 256], "f32", "f32")) >= 4 * 64 * 256);
+    let huge = 1 << 28;
+    assert!(bytes(&product("", huge, [huge, huge], "f8e4m3fn", "f8e4m3fn")) >= 3 << 56);
+}
+
 /// A sort holds all elements and their positions.
 #[test]
 fn few_of_many_elements_are_found_by_a_call_and_others_by_a_sort() {

@@ -85,23 +85,23 @@ impl Product {
         cheapest.map_or(1, |(_, parts)| parts)
     }
     fn price(&self, parts: i64) -> f64 {
-        let bytes = |count: i64, bits: i64| count as f64 * bits as f64 / 8.0;
-        let (batch, length) = (self.batch * parts, ceil(self.contracted, parts));
-        let (rows, columns) = (self.rows.min(TILE), self.columns.min(TILE));
-        let tiles = batch * ceil(self.rows, TILE) * ceil(self.columns, TILE);
-        let at_once = CORES * (TILE * TILE) as f64 / (rows * columns) as f64;
-        let operations = 2.0 * rows as f64 * columns as f64 * length as f64 * (tiles as f64 / at_once).max(1.0);
+        // As floats, because counts of operations of legal programs need not fit 64 bits.
+        let bytes = |count: f64, bits: i64| count * bits as f64 / 8.0;
+        let [rows, columns, contracted] = [self.rows, self.columns, self.contracted].map(|size| size as f64);
+        let (batch, batches) = (self.batch as f64, self.batch as f64 * parts as f64);
+        let tile = self.rows.min(TILE) as f64 * self.columns.min(TILE) as f64;
+        let tiles = batches * ceil(self.rows, TILE) as f64 * ceil(self.columns, TILE) as f64;
+        let at_once = CORES * (TILE * TILE) as f64 / tile;
+        let operations = 2.0 * tile * ceil(self.contracted, parts) as f64 * (tiles / at_once).max(1.0);
         let [left, right] = self.bits;
-        let read = bytes(self.rows * self.contracted * self.batch, left)
-            + bytes(self.columns * self.contracted * self.batch, right);
+        let read = bytes(rows * contracted * batch, left) + bytes(columns * contracted * batch, right);
         let [sum, result] = [self.sum, self.result].map(|element| i64::from(element.bits()));
-        let written = bytes(self.rows * self.columns * batch, if parts > 1 { sum } else { result });
+        let written = bytes(rows * columns * batches, if parts > 1 { sum } else { result });
         let product = (operations * OPERATION).max((read + written) * BYTE);
         if parts == 1 {
             return product;
         }
-        let of_sum =
-            bytes(self.rows * self.columns * batch, sum) + bytes(self.rows * self.columns * self.batch, result);
+        let of_sum = bytes(rows * columns * batches, sum) + bytes(rows * columns * batch, result);
         product + SUM + of_sum * BYTE_OF_SUM
     }
     /// The sum of the products of so many parts.
