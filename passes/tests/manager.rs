@@ -25,7 +25,7 @@ pub(crate) fn options(min_saving: u64) -> Options {
 }
 
 /// Replaces the instruction by one with `rows` rows of zeros, or what the test wants to have in its place.
-pub(crate) fn shrink(module: &Module, id: InstructionId, rows: i64, note: &str) -> Finding {
+fn shrink(module: &Module, id: InstructionId, rows: i64, note: &str) -> Finding {
     shrink_and(module, id, rows, note, |_, small| small)
 }
 

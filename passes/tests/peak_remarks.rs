@@ -3,14 +3,10 @@
 //! Pins `passes/src/manager/peak_remarks.rs`.
 
 use crate::common::{module, parse};
+use crate::manager::options;
 use hlo_memory::{Bytes, ModelEstimator, Target};
+use hlo_passes::Options;
 use hlo_passes::manager::run;
-use hlo_passes::{Machine, Options};
-
-fn options(min_saving: u64) -> Options {
-    let machine = Some(Machine::without_malloc_cache());
-    Options { min_saving: Bytes(min_saving), machine, advise: false, ..Options::default() }
-}
 
 /// The memory model, so that buffers have holders.
 const MODEL: ModelEstimator = ModelEstimator { target: Target::Cpu };

@@ -23,6 +23,8 @@ struct BestSoFar {
     now: Score,
     best: Option<(Score, Candidate)>,
     second: Option<(Score, Candidate)>,
+    /// The lowest total of any that was the best one or came close to it.
+    lowest: Bytes,
     /// Candidates in a row that were no better.
     without_gain: usize,
     /// Whether the peak fits behind the best one.
@@ -41,7 +43,8 @@ impl BestSoFar {
     fn beside(now: Score, lazy: bool, counts_time: bool) -> Self {
         let lazy = lazy && !counts_time;
         let (best, second, improving, too_slow) = (None, None, Vec::new(), TooSlow::default());
-        Self { now, best, second, without_gain: 0, fits: false, too_slow, improving, lazy, counts_time }
+        let lowest = now.total;
+        Self { now, best, second, lowest, without_gain: 0, fits: false, too_slow, improving, lazy, counts_time }
     }
     /// The total that is to be undercut.
     fn goal(&self) -> Bytes {
@@ -176,13 +179,14 @@ impl Search<'_> {
         }
         self.savings.note(candidate, found.now.total - score.total);
         let is_below = |other: &Option<(Score, Candidate)>| other.as_ref().is_none_or(|(other, _)| score < *other);
-        let better = match self.as_good_in_less_time(found, candidate, &score)? {
-            Some(is_faster) => is_faster,
-            None => is_below(&found.best),
-        };
+        let is_faster = self.as_good_in_less_time(found, candidate, score)?;
+        let better = is_faster.unwrap_or_else(|| is_below(&found.best));
         let next = is_below(&found.second);
         let improves = score.improves(found.now, self.min_step_saving(), self.tentative_rise()) && (better || next);
         let slowdown = if improves { self.excessive_slowdown(candidate)? } else { None };
+        if slowdown.is_none() && (improves && better || is_faster.is_some()) {
+            found.lowest = found.lowest.min(score.total);
+        }
         if let Some(slowdown) = slowdown {
             if self.most_slowdown(candidate.pass).is_some_and(|most| slowdown > most) {
                 found.too_slow.note(one, slowdown);
@@ -204,17 +208,21 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Whether a candidate takes less time than the best one so far, if it is another way to do the same that saves as much but for what is negligible: what it does
-    /// not take is left for later steps.
+    /// Whether a candidate takes less time than the best one so far, if it is another way to do the same that saves as much as any but for what is negligible: what it
+    /// does not take is left for later steps. Nothing is left where memory counts alone.
     fn as_good_in_less_time(
         &mut self,
         found: &BestSoFar,
         candidate: &Candidate,
-        score: &Score,
+        score: Score,
     ) -> Result<Option<bool>, RunError> {
         let Some((best, other)) = &found.best else { return Ok(None) };
-        let is_near = score.total.get().abs_diff(best.total.get()) <= found.now.total.get() / NEGLIGIBLE;
-        if found.counts_time || !is_near || !self.are_alternatives(other, candidate) || self.seconds_before.is_none() {
+        // From the lowest, so that small steps up do not add up.
+        let lowest = found.lowest.min(score.total);
+        let is_near = score.rises == best.rises
+            && score.total.max(best.total) - lowest <= Bytes(found.now.total.get() / NEGLIGIBLE);
+        let is_bounded = self.seconds_before.is_some() && self.pass_options.goal().is_none() && !found.counts_time;
+        if !is_near || !is_bounded || !self.are_alternatives(other, candidate) {
             return Ok(None);
         }
         let mut seconds = |one: &Candidate| self.behind(one, |search| search.estimator.seconds(search.module));

@@ -140,17 +140,24 @@ fn elementwise_sum(cx: &mut Cx<'_>, id: Id, lhs: Id, rhs: Id, numbers: &Numbers)
     let right = normalized(cx, id, rhs, &numbers.rhs_batch, &numbers.rhs_contracting);
     let right = as_type(cx, id, right, to);
     let product = cx.binary(id, Opcode::Multiply, left, right);
-    let sum_type = match to {
-        ElementType::F64 => ElementType::F64,
-        real if real.is_float() => ElementType::F32,
-        other => other,
-    };
+    let sum_type = summed_in(to);
     let product = as_type(cx, id, product, sum_type);
     let zero = cx.constant(id, sum_type, super::super::value::Scalar::of(sum_type, 0.0));
     let reducer = scalar_add(cx, sum_type);
     let dims: Dims = (batch as i64..(batch + contracting) as i64).collect();
     let sum = cx.reduce(id, product, zero, &dims, reducer);
     Some(as_type(cx, id, sum, to))
+}
+
+/// What products of this type are added up in.
+///
+/// Source: `GetGemmAccumulatorType` (xla/service/gpu/matmul_utils.cc), and `AsType` of `StrengthReduceDot` (xla/hlo/transforms/simplifiers/algebraic_simplifier.cc).
+pub(crate) fn summed_in(result: ElementType) -> ElementType {
+    match result {
+        ElementType::F64 => ElementType::F64,
+        real if real.is_float() => ElementType::F32,
+        other => other,
+    }
 }
 
 /// A new computation that adds two scalars.

@@ -9,7 +9,7 @@ use hlo_ir::attribute::PadDim;
 use hlo_ir::shape::{ArrayShape, Dims, Layout};
 use hlo_ir::{ElementType, Opcode};
 
-use super::super::algsimp::dot::{Numbers, make_dot, scalar_add};
+use super::super::algsimp::dot::{Numbers, make_dot, scalar_add, summed_in};
 use super::super::build::share;
 use super::super::cx::{Cx, Id};
 use super::super::value::Scalar;
@@ -45,8 +45,9 @@ struct Product {
     rows: i64,
     columns: i64,
     contracted: i64,
-    /// Bits of an element of each operand, of what sums are added up in, and of the result.
+    /// Bits of the elements that each operand is computed from.
     bits: [i64; 2],
+    /// What products are added up in.
     sum: ElementType,
     result: ElementType,
 }
@@ -80,9 +81,8 @@ impl Product {
     }
     /// The cheapest number of parts; of equal ones the smallest.
     fn parts(&self) -> i64 {
-        let prices = (0..=MOST_PARTS).map(|power| (self.price(1 << power), 1 << power));
-        let cheapest = prices.reduce(|best, other| if other.0 < best.0 { other } else { best });
-        cheapest.map_or(1, |(_, parts)| parts)
+        let ways = (0..=MOST_PARTS).map(|power| 1 << power);
+        ways.min_by(|&one, &other| self.price(one).total_cmp(&self.price(other))).unwrap_or(1)
     }
     fn price(&self, parts: i64) -> f64 {
         // As floats, because counts of operations of legal programs need not fit 64 bits.
@@ -106,8 +106,7 @@ impl Product {
     }
     /// The sum of the products of so many parts.
     fn cut(&self, cx: &mut Cx<'_>, id: Id, parts: i64) -> Id {
-        let narrowest = self.bits.into_iter().min().unwrap_or(ALIGNED).min(ALIGNED);
-        let unit = parts * ALIGNED / narrowest;
+        let unit = parts * ALIGNED / self.bits[0].min(self.bits[1]);
         let length = ceil(self.contracted, unit) * unit;
         let (left, right) = (self.numbers.lhs_contracting[0], self.numbers.rhs_contracting[0]);
         let lhs = cut_operand(cx, cx.operand(id, 0), left, parts, length);
@@ -139,18 +138,10 @@ const fn ceil(all: i64, size: i64) -> i64 {
 
 /// Bits of the elements that an operand is computed from one by one, which is what its kernel reads.
 fn bits_of_source(cx: &Cx<'_>, mut id: Id) -> i64 {
-    while (cx.opcode(id).is_elementwise() || cx.opcode(id) == Opcode::Copy) && cx.operands(id).len() == 1 {
+    while cx.opcode(id).is_elementwise() && cx.operands(id).len() == 1 {
         id = cx.operand(id, 0);
     }
     i64::from(cx.element_type(id).bits())
-}
-
-/// Source: `GetGemmAccumulatorType` (xla/service/gpu/matmul_utils.cc).
-fn summed_in(result: ElementType) -> ElementType {
-    match result {
-        element if element.is_float() && element.bits() < 32 => ElementType::F32,
-        element => element,
-    }
 }
 
 /// An operand with the contracted dimension in parts of a batch, padded to `length`.

@@ -1,7 +1,7 @@
 //! Top-k: written as a sort and slices, which become a custom call where the runtime knows the type.
 //!
 //! Source: `TopkDecomposer`, `TopkRewriter` (xla/service/topk_rewriter.cc), `CreateScalarGtComputation`, and `TopkSpecializer`
-//! (xla/service/gpu/transforms/topk_specializer.cc), which XLA:GPU keeps a call by.
+//! (xla/service/gpu/transforms/topk_specializer.cc), which says what stays a call on XLA:GPU.
 
 use hlo_ir::attribute::SliceDim;
 use hlo_ir::shape::{Shape, ShapeRef};
