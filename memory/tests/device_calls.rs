@@ -49,17 +49,46 @@ fn parts_are_padded_to_16_bytes() {
 /// What a kernel widens on the way counts as what it reads.
 #[test]
 fn operands_are_padded_for_the_type_they_are_computed_from() {
-    let widened = |length: u32| {
+    let widened = |length: u32, first: &str| {
         format!(
-            "  a = bf16[{length},64] parameter(0)
+            "  a = {first}[{length},64] parameter(0)
   b = bf16[{length},256] parameter(1)
   p = f32[{length},64] convert(a)
   q = f32[{length},256] convert(b)
   ROOT r = f32[64,256] dot(p, q), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}"
         )
     };
-    compare(&widened(8704), 7_733_248);
-    compare(&widened(8832), 19_283_968);
+    compare(&widened(8704, "bf16"), 7_733_248);
+    compare(&widened(8832, "bf16"), 19_283_968);
+    compare(&widened(8832, "f32"), 20_414_464);
+}
+
+/// Parts of columns lie where they lay.
+#[test]
+fn operands_keep_their_layout() {
+    let columns = "  p = f32[8192,64]{0,1} parameter(0)
+  q = f32[8192,256]{0,1} parameter(1)
+  ROOT r = f32[64,256] dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
+    compare(columns, 12_648_448);
+}
+
+/// All examples are padded once for both products.
+#[test]
+fn an_operand_of_two_products_is_padded_once() {
+    let again = "  p = f32[100000,256] parameter(0)
+  q = f32[100000,64] parameter(1)
+  r = f32[256,64] dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  s = f32[100000,64] dot(p, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT o = f32[256,64] dot(p, s), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
+    compare(again, 282_116_096);
+}
+
+#[test]
+fn products_that_add_nothing_up_are_not_cut() {
+    let outer = "  p = f32[128,64] parameter(0)
+  q = f32[128,256] parameter(1)
+  ROOT r = f32[128,64,256] dot(p, q), lhs_batch_dims={0}, rhs_batch_dims={0}";
+    compare(outer, 8_552_448);
 }
 
 #[test]

@@ -174,3 +174,35 @@ fn in_parts(array: &ArrayShape, dim: i64, parts: i64) -> ArrayShape {
     result.layout = Some(Layout { minor_to_major: minor_to_major.collect(), suffix });
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts of a product of these sizes whose operands and result are of this type.
+    fn parts([batch, rows, columns, contracted]: [i64; 4], result: ElementType) -> i64 {
+        let (numbers, bits) = (Numbers::default(), [i64::from(result.bits()); 2]);
+        Product { numbers, batch, rows, columns, contracted, bits, sum: summed_in(result), result }.parts()
+    }
+
+    /// By the modules that XLA:GPU makes for an H100.
+    #[test]
+    fn there_are_as_many_parts_as_in_xla_s_modules() {
+        let long = |sizes: [i64; 2], found: &[(i64, i64)]| {
+            for &(contracted, by_xla) in found {
+                let parts = parts([1, sizes[0], sizes[1], contracted], ElementType::F32);
+                assert_eq!(parts, by_xla, "{sizes:?}, {contracted}");
+            }
+        };
+        let some = [(512, 8), (768, 8), (800, 8), (1024, 16), (1220, 16), (1300, 16), (1536, 16), (2000, 16)];
+        long([64, 256], &some);
+        long([64, 256], &[(2440, 16), (2500, 16), (3072, 16), (4880, 32), (8192, 32), (40_000, 64)]);
+        long([64, 256], &[78_000, 79_000, 100_000, 156_160, 160_000].map(|contracted| (contracted, 128)));
+        long([16, 16], &[(700, 1), (768, 1), (1000, 16), (1200, 16), (1400, 16), (1536, 16)]);
+        long([16, 16], &[(2000, 32), (3072, 32), (4000, 32), (100_000, 128)]);
+        long([768, 768], &[(8192, 4)]);
+        long([768, 3072], &[(8192, 1)]);
+        let halves = [[1, 768, 3072, 8192], [1, 768, 768, 8192], [1, 2048, 2048, 16384], [16, 64, 64, 4096]];
+        assert_eq!(halves.map(|sizes| parts(sizes, ElementType::Bf16)), [1, 4, 1, 8]);
+    }
+}
