@@ -63,24 +63,28 @@ fn operands_are_padded_for_the_type_they_are_computed_from() {
     compare(&widened(8832, "f32"), 20_414_464);
 }
 
-/// Parts of columns lie where they lay.
 #[test]
-fn operands_keep_their_layout() {
+fn operands_that_lie_column_by_column_are_not_copied() {
     let columns = "  p = f32[8192,64]{0,1} parameter(0)
   q = f32[8192,256]{0,1} parameter(1)
   ROOT r = f32[64,256] dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
     compare(columns, 12_648_448);
 }
 
-/// All examples are padded once for both products.
+/// The first operand is padded once, so that the padded one stands beside what is computed between the two products.
 #[test]
 fn an_operand_of_two_products_is_padded_once() {
-    let again = "  p = f32[100000,256] parameter(0)
+    let twice = "  p = f32[100000,256] parameter(0)
   q = f32[100000,64] parameter(1)
+  w = f32[64,1024] parameter(2)
+  u = f32[1024,64] parameter(3)
   r = f32[256,64] dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   s = f32[100000,64] dot(p, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT o = f32[256,64] dot(p, s), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
-    compare(again, 282_116_096);
+  h = f32[100000,1024] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[100000,1024] tanh(h)
+  v = f32[100000,64] dot(a, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT o = f32[256,64] dot(p, v), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
+    compare(twice, 666_550_272);
 }
 
 #[test]

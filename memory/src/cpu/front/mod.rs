@@ -195,10 +195,14 @@ fn repeat<const COUNT: usize>(cx: &mut Cx<'_>, passes: &[Pass; COUNT], idle: &mu
     }
 }
 
-/// XLA:GPU cuts products of which the result alone does not keep it busy.
+/// XLA:GPU cuts products of which the result alone does not keep it busy, and merges what is equal before it fuses.
+///
+/// Source: `GpuCompiler::OptimizeHloPostLayoutAssignment` (xla/service/gpu/gpu_compiler.cc).
 pub(crate) fn split_products(graph: &mut Graph, target: Target) {
-    let mut cx = Cx::new(graph);
-    if target == Target::Gpu && expand::split_products(&mut cx) {
+    if target == Target::Gpu {
+        let mut cx = Cx::new(graph);
+        cx.layout_sensitive = true;
+        expand::split_products(&mut cx);
         cse::run(&mut cx);
     }
 }

@@ -6,7 +6,7 @@
 //! Source: `SplitkRewriter` (xla/backends/gpu/transforms/splitk_rewriter.cc), with its weights for Hopper.
 
 use hlo_ir::attribute::PadDim;
-use hlo_ir::shape::{ArrayShape, Dims, Layout};
+use hlo_ir::shape::Dims;
 use hlo_ir::{ElementType, Opcode};
 
 use super::super::algsimp::dot::{Numbers, make_dot, scalar_add, summed_in};
@@ -45,6 +45,8 @@ struct Product {
     rows: i64,
     columns: i64,
     contracted: i64,
+    /// The contracted dimension of each operand.
+    summed: [i64; 2],
     /// Bits of the elements that each operand is computed from.
     bits: [i64; 2],
     /// What products are added up in.
@@ -57,9 +59,10 @@ impl Product {
     fn of(cx: &Cx<'_>, id: Id) -> Option<Self> {
         let (lhs, rhs) = cx.both(id, Opcode::Dot)?;
         let numbers = Numbers::of(cx, id)?;
-        let is_one = numbers.lhs_contracting.len() == 1 && numbers.rhs_contracting.len() == 1;
-        let is_integer = [lhs, rhs].iter().any(|&side| cx.element_type(side) == ElementType::S32);
-        if !is_one || is_integer {
+        let (&[left_summed], &[right_summed]) = (&numbers.lhs_contracting[..], &numbers.rhs_contracting[..]) else {
+            return None;
+        };
+        if [lhs, rhs].iter().any(|&side| cx.element_type(side) == ElementType::S32) {
             return None;
         }
         let (left, right) = (cx.dims(lhs), cx.dims(rhs));
@@ -72,7 +75,8 @@ impl Product {
             batch: size(&left, &numbers.lhs_batch),
             rows: free(&left, &numbers.lhs_batch, &numbers.lhs_contracting),
             columns: free(&right, &numbers.rhs_batch, &numbers.rhs_contracting),
-            contracted: size(&left, &numbers.lhs_contracting),
+            contracted: left[left_summed as usize],
+            summed: [left_summed, right_summed],
             bits: [lhs, rhs].map(|side| bits_of_source(cx, side)),
             sum: summed_in(result),
             result,
@@ -108,7 +112,7 @@ impl Product {
     fn cut(&self, cx: &mut Cx<'_>, id: Id, parts: i64) -> Id {
         let unit = parts * ALIGNED / self.bits[0].min(self.bits[1]);
         let length = ceil(self.contracted, unit) * unit;
-        let (left, right) = (self.numbers.lhs_contracting[0], self.numbers.rhs_contracting[0]);
+        let [left, right] = self.summed;
         let lhs = cut_operand(cx, cx.operand(id, 0), left, parts, length);
         let rhs = cut_operand(cx, cx.operand(id, 1), right, parts, length);
         let moved = |dims: &Dims, from: i64| -> Dims { dims.iter().map(|&dim| dim + i64::from(dim >= from)).collect() };
@@ -144,7 +148,7 @@ fn bits_of_source(cx: &Cx<'_>, mut id: Id) -> i64 {
     i64::from(cx.element_type(id).bits())
 }
 
-/// An operand with the contracted dimension in parts of a batch, padded to `length`.
+/// An operand, which is row-major by now, with the contracted dimension in parts of a batch, padded to `length`.
 fn cut_operand(cx: &mut Cx<'_>, mut operand: Id, dim: i64, parts: i64, length: i64) -> Id {
     let mut array = cx.arr(operand);
     let more = length - array.dims[dim as usize];
@@ -155,24 +159,10 @@ fn cut_operand(cx: &mut Cx<'_>, mut operand: Id, dim: i64, parts: i64, length: i
         array.dims[dim as usize] = length;
         operand = cx.pad(operand, share(array.clone()), operand, zero, padding);
     }
-    cx.reshape(operand, share(in_parts(&array, dim, parts)), operand)
-}
-
-/// The same elements in the same order, with a dimension in parts.
-fn in_parts(array: &ArrayShape, dim: i64, parts: i64) -> ArrayShape {
-    let sizes = (0_i64..).zip(&array.dims).flat_map(|(at, &size)| {
-        let first = (at == dim).then_some(parts);
-        first.into_iter().chain([if at == dim { size / parts } else { size }])
-    });
-    let mut result = ArrayShape::new(array.element_type, sizes);
-    let order = array.minor_to_major();
-    let minor_to_major = order.iter().flat_map(|&at| {
-        let [inner, outer] = [(at >= dim).then_some(at + 1), (at <= dim).then_some(at)];
-        inner.into_iter().chain(outer)
-    });
-    let suffix = array.layout.as_ref().map(|layout| layout.suffix.clone()).unwrap_or_default();
-    result.layout = Some(Layout { minor_to_major: minor_to_major.collect(), suffix });
-    result
+    let mut sizes = array.dims;
+    sizes[dim as usize] /= parts;
+    sizes.insert(dim as usize, parts);
+    cx.reshape_to(operand, operand, sizes)
 }
 
 #[cfg(test)]
@@ -182,7 +172,8 @@ mod tests {
     /// Parts of a product of these sizes whose operands and result are of this type.
     fn parts([batch, rows, columns, contracted]: [i64; 4], result: ElementType) -> i64 {
         let (numbers, bits) = (Numbers::default(), [i64::from(result.bits()); 2]);
-        Product { numbers, batch, rows, columns, contracted, bits, sum: summed_in(result), result }.parts()
+        Product { numbers, batch, rows, columns, contracted, summed: [0; 2], bits, sum: summed_in(result), result }
+            .parts()
     }
 
     /// By the modules that XLA:GPU makes for an H100.
