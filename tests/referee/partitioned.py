@@ -28,7 +28,7 @@ class Runner:
 
     def __init__(self, jax, text, partitions):
         self.jax = jax
-        self.executable, shape, _ = xla.compile_text(jax, text, partitions)
+        self.executable, shape, _ = xla.compile_text(jax, text, partitions, row_major=True)
         self.shapes = list(shape.parameter_shapes())
         devices = jax.devices()[:partitions]
         if partitions == 1:

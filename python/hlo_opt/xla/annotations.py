@@ -6,8 +6,9 @@ other (`hasGspmdAttrsOrOps`, xla/service/spmd/shardy/utils.cc): its older partit
 """
 from __future__ import annotations
 
+from . import main_function
+
 _OLDER = "mhlo.sharding"
-_RESULTS = "res_attrs"
 _OF_RESULT = "@xla.sdy.FuncResultSharding"
 
 
@@ -15,14 +16,5 @@ def of_shardy(mlir: str) -> str:
     """`mlir`, a module of StableHLO, without the older annotations of its results if it has Shardy's."""
     if _OF_RESULT not in mlir:
         return mlir
-    from ..jax_internals import ir, mlir as jax_mlir
-    with jax_mlir.make_ir_context() as context:
-        # A fork has none of the threads of the process it comes from, which share one pool of them.
-        context.enable_multithreading(False)
-        module = ir.Module.parse(mlir)
-        main = ir.SymbolTable(module.operation)["main"]
-        if _RESULTS not in main.attributes:
-            return mlir
-        kept = [{entry.name: entry.attr for entry in ir.DictAttr(given) if entry.name != _OLDER} for given in main.attributes[_RESULTS]]
-        main.attributes[_RESULTS] = ir.ArrayAttr.get([ir.DictAttr.get(named) for named in kept])
-        return module.operation.get_asm(enable_debug_info=True)
+    return main_function.described(
+        mlir, main_function.RESULTS, lambda _, had: {name: value for name, value in had.items() if name != _OLDER})

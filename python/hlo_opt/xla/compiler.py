@@ -9,6 +9,7 @@ import re
 
 from . import annotations
 from . import donors
+from . import layouts
 from . import stretch
 from . import unknown
 
@@ -96,14 +97,14 @@ def set_options(compile_options, options):
         compile_options.env_option_overrides = flags
 
 
-def compile_text(jax, text, partitions=1, options=None):
-    """Compile a before-optimizations module; returns (executable, program shape, device)."""
+def compile_text(jax, text, partitions=1, options=None, row_major=False):
+    """Compile a before-optimizations module; returns (executable, program shape, device). To run it, all arguments and results are row-major."""
     load_kernels(text)
     text = of_one_device(text)
     partitions = min(partitions, partitions_of(text))
     program = computation(parse(text))
     devices = tuple(jax.devices()[:partitions])
-    executable = devices[0].client.compile_and_load(lowered(program), *compile_options(text, devices, options))
+    executable = devices[0].client.compile_and_load(lowered(program, row_major), *compile_options(text, devices, options))
     return executable, program.program_shape(), devices[0]
 
 
@@ -123,9 +124,11 @@ def compile_options(text, devices, options=None):
     return xla_client.DeviceList(devices), given
 
 
-def lowered(program):
-    """The text of StableHLO that XLA's clients take, with all that the program says of donated arguments and of devices."""
-    return annotations.of_shardy(donors.donated(stablehlo(program), program))
+def lowered(program, row_major=False):
+    """The text of StableHLO that XLA's clients take, with all that the program says of donated arguments, of devices and of layouts; with row-major arguments and
+    results instead, which is how numpy has them, on demand."""
+    text = donors.donated(stablehlo(program), program)
+    return annotations.of_shardy(text if row_major else layouts.laid_out(text, program))
 
 
 def stablehlo(program):

@@ -138,7 +138,7 @@ class Runner:
 
     def __init__(self, jax, text, file):
         self.jax = jax
-        self.executable, shape, self.device = xla.compile_text(jax, text)
+        self.executable, shape, self.device = xla.compile_text(jax, text, row_major=True)
         self.shapes = list(shape.parameter_shapes())
         if any(parameter.is_tuple() for parameter in self.shapes):
             raise ValueError(f"{file} has tuple parameters")

@@ -135,4 +135,6 @@ def compiled(text, devices, options=None):
         placed = xla_client.DeviceAssignment.create(np.arange(len(devices)).reshape(1, -1))
         given.device_assignment = given.executable_build_options.device_assignment = placed
     with mlir.make_ir_context():
-        return devices[0].client.compile(ir.Module.parse(compiler.lowered(program)), asked, given)
+        # A TPU has tiled layouts of its own: the text of another compiler says nothing of them.
+        mlir = compiler.lowered(program, row_major=devices[0].platform == "tpu")
+        return devices[0].client.compile(ir.Module.parse(mlir), asked, given)
