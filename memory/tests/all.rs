@@ -12,6 +12,7 @@ mod legal;
 mod live_range;
 mod partitioned;
 mod predict;
+mod product_kernels;
 mod robust;
 mod row_kernels;
 mod rules;

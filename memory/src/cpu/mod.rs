@@ -33,6 +33,7 @@ mod schedule;
 mod tiles;
 mod traffic;
 mod traits;
+mod triton;
 mod tuples;
 mod wrapper;
 mod ynn;

@@ -107,7 +107,7 @@ pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     if cpu {
         float::widen_half_dots(&mut cx);
     }
-    let (passes, mut idle) = (simplification(cpu), [None; 13]);
+    let (passes, mut idle) = (simplification(target), [None; 14]);
     repeat(&mut cx, &passes, &mut idle);
     expand::select_and_scatters(&mut cx);
     index::expand_single_scatters(&mut cx);
@@ -152,8 +152,10 @@ type Pass = fn(&mut Cx<'_>) -> bool;
 /// The simplification pipeline, in order. Compilers for devices split long reductions otherwise, and hold no windows of them in memory.
 ///
 /// Source: `CreateSimplificationPipeline` (xla/service/cpu/cpu_compiler.cc).
-fn simplification(cpu: bool) -> [Pass; 13] {
+fn simplification(target: Target) -> [Pass; 14] {
+    let cpu = target == Target::Cpu;
     [
+        if target == Target::Gpu { expand::write_out_vector_dots } else { |_| false },
         algsimp::run,
         |cx| dce::run(cx),
         index::expand_single_gathers,

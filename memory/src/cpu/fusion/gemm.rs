@@ -5,30 +5,31 @@
 //! in both places. The result grows through one reader after the other. Priority fusion comes later and leaves these kernels as they are.
 //!
 //! Source: `GemmFusion` (xla/service/gpu/transforms/gemm_fusion.cc) and `GetPropagatedDimOrdersAndRequirementsIfProfitablyFusible`
-//! (xla/service/gpu/triton_tiling_propagation.cc). How dimensions are split and transposed, which decides there too, is not followed.
+//! (xla/service/gpu/triton_tiling_propagation.cc).
 
 // Tests: `memory/tests/devices.rs`.
+
+mod order;
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use hlo_ir::arena::SideTable;
-use hlo_ir::{ArrayShape, AttrKey, ComputationId, DotDims, ElementType, InstructionId, Opcode};
+use hlo_ir::{ArrayShape, ComputationId, DotDims, ElementType, InstructionId, Opcode};
 use smol_str::format_smolstr;
 
-use super::super::front::dims::unmodified_by_reshape;
 use super::super::graph::Graph;
 use super::super::traffic::bytes;
 use super::super::traits;
+use super::super::triton::{self, is_type_known};
 use super::absorb;
 use crate::hash::IndexSet;
+use order::Order;
 
 /// Arrays that an operand is computed from at most (`kMaxParameterPerDotOperand`).
 const MOST_ARRAYS: i64 = 4;
 /// Bytes that a kernel may move more (`kIoToleranceBytes`).
 const TOLERANCE: i128 = 1024;
-/// Columns are joined in pieces of so many (`kMinConcatFragmentSize`).
-const PIECE: i64 = 64;
 
 /// Makes the kernels of the products of a computation.
 pub(super) fn run(graph: &mut Graph, computation: ComputationId) {
@@ -41,26 +42,15 @@ pub(super) fn run(graph: &mut Graph, computation: ComputationId) {
         if !is_product(graph, product) {
             continue;
         }
-        let kernel = Kernel::of(graph, product);
-        if !kernel.made.is_empty() {
+        for kernel in Kernel::of(graph, product) {
             kernel.write(graph, &place);
         }
     }
 }
 
-/// Whether such a kernel can be made: products of one vector, in full precision and of other types go to the library.
-///
-/// Source: `CanTritonHandleGEMM` (xla/backends/gpu/codegen/triton/support_legacy.cc).
+/// Whether such a kernel is made: products of one vector go to the library.
 fn is_product(graph: &Graph, id: InstructionId) -> bool {
-    graph.opcode(id) == Opcode::Dot
-        && is_in_default_precision(graph, id)
-        && [id, graph.operand(id, 0), graph.operand(id, 1)].iter().all(|&id| is_type_known(graph, id))
-        && (0..2).all(|number| !uncontracted(graph, id, number).is_empty())
-}
-
-fn is_in_default_precision(graph: &Graph, id: InstructionId) -> bool {
-    let precision = graph.inst(id).raw(&AttrKey::OperandPrecision);
-    precision.is_none_or(|text| !text.contains("high"))
+    triton::takes_product(graph, id) && (0..2).all(|number| !uncontracted(graph, id, number).is_empty())
 }
 
 /// Dimensions of an operand that are neither summed over nor of batches.
@@ -81,21 +71,31 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn of(graph: &Graph, product: InstructionId) -> Self {
-        let mut made = IndexSet::default();
-        for number in 0..2 {
-            let joined = uncontracted(graph, product, number);
-            grow(graph, graph.operand(product, number), Some(MOST_ARRAYS), &joined, &mut made);
+    /// The kernel of a product; where XLA:GPU finds no tiles for it, kernels of what its operands are computed from, and the product is left to the library.
+    fn of(graph: &Graph, product: InstructionId) -> Vec<Self> {
+        let operands = [0, 1].map(|number| {
+            let order = Order::of_operand(graph, product, number)?;
+            Some(Growth::of(graph, graph.operand(product, number), Some(MOST_ARRAYS), Some(order)))
+        });
+        let second = operands[0].as_ref().and_then(|operand| operand.second);
+        let operands = operands.into_iter().flatten();
+        if operands.clone().any(|operand| operand.is_woven) {
+            return operands.filter_map(|operand| operand.alone(graph)).collect();
         }
-        let mut root = product;
+        let mut made: IndexSet<InstructionId> = operands.flat_map(|operand| operand.made).collect();
+        let (mut root, mut order) = (product, Order::of_result(graph, product, second));
         while let Some(reader) = reader(graph, root) {
+            order = order.and_then(|order| order.of_reader(graph, reader, second));
+            if order.is_none() {
+                break;
+            }
             made.insert(root);
             for &other in graph.operands(reader).iter().filter(|&&other| other != root) {
-                grow(graph, other, None, &[], &mut made);
+                made.extend(Growth::of(graph, other, None, None).made);
             }
             root = reader;
         }
-        Self { root, made }
+        if made.is_empty() { Vec::new() } else { vec![Self { root, made }] }
     }
 
     /// Makes it: what reads a value goes in before the value. Each has a place in an order in which they can run.
@@ -112,31 +112,68 @@ impl Kernel {
     }
 }
 
-/// Adds what a kernel computes to make `value`; `joined` are dimensions of `value` along which arrays may be joined in it.
-fn grow(graph: &Graph, value: InstructionId, most: Option<i64>, joined: &[usize], made: &mut IndexSet<InstructionId>) {
-    let mut open = VecDeque::from([(value, joined.to_vec())]);
-    let mut seen: IndexSet<InstructionId> = [value].into_iter().collect();
-    let (mut arrays, mut waiting) = (1, 0);
-    while open.len() > waiting
-        && let Some((id, joined)) = open.pop_front()
-    {
-        if most.is_some_and(|most| arrays + added(graph, id) > most) {
-            open.push_back((id, joined));
-            waiting += 1;
-            continue;
-        }
-        waiting = 0;
-        if !is_made(graph, id, &joined) {
-            continue;
-        }
-        made.insert(id);
-        arrays -= 1;
-        for &operand in graph.operands(id) {
-            if seen.insert(operand) {
-                arrays += 1;
-                open.push_back((operand, passed(graph, id, &joined)));
+/// What a kernel computes to make a value.
+#[derive(Clone)]
+struct Growth {
+    value: InstructionId,
+    made: IndexSet<InstructionId>,
+    /// Elements of the free dimension at its second place, if it has one.
+    second: Option<i64>,
+    /// Whether no tiles are found for it.
+    is_woven: bool,
+}
+
+impl Growth {
+    /// Of `value`, in which the dimensions of an operand lie in that order. What is added to a result has no such order.
+    fn of(graph: &Graph, value: InstructionId, most: Option<i64>, order: Option<Order>) -> Self {
+        let mut open = VecDeque::from([(value, order)]);
+        let mut seen: IndexSet<InstructionId> = [value].into_iter().collect();
+        let mut growth = Self { value, made: IndexSet::default(), second: None, is_woven: false };
+        let (mut arrays, mut waiting) = (1, 0);
+        while open.len() > waiting
+            && let Some((id, order)) = open.pop_front()
+        {
+            if most.is_some_and(|most| arrays + added(graph, id) > most) {
+                open.push_back((id, order));
+                waiting += 1;
+                continue;
+            }
+            waiting = 0;
+            if !is_made(graph, id) {
+                continue;
+            }
+            let operands = graph.operands(id);
+            let orders = match &order {
+                None => (graph.opcode(id) != Opcode::Concatenate).then(|| vec![None; operands.len()]),
+                Some(order) => order.of_operands(graph, id).and_then(|orders| {
+                    growth.second = Order::agreed(&orders, growth.second)?;
+                    Some(orders.into_iter().map(Some).collect())
+                }),
+            };
+            let Some(orders) = orders else { continue };
+            growth.is_woven |= order.is_some_and(|order| order.is_woven(graph, id));
+            growth.made.insert(id);
+            arrays -= 1;
+            for (&operand, order) in operands.iter().zip(orders) {
+                if seen.insert(operand) {
+                    arrays += 1;
+                    open.push_back((operand, order));
+                }
             }
         }
+        growth
+    }
+
+    /// A kernel of its own, of which the product reads the result in another shape.
+    fn alone(mut self, graph: &Graph) -> Option<Kernel> {
+        let mut root = self.value;
+        while self.made.swap_remove(&root) {
+            if !matches!(graph.opcode(root), Opcode::Bitcast | Opcode::Reshape) {
+                return Some(Kernel { root, made: self.made });
+            }
+            root = graph.operand(root, 0);
+        }
+        None
     }
 }
 
@@ -146,47 +183,19 @@ fn added(graph: &Graph, id: InstructionId) -> i64 {
     if graph.opcode(id) == Opcode::Parameter || is_array { 0 } else { graph.operands(id).len() as i64 - 1 }
 }
 
-/// The dimensions of its operands along which arrays may be joined.
-fn passed(graph: &Graph, id: InstructionId, joined: &[usize]) -> Vec<usize> {
-    match graph.opcode(id) {
-        Opcode::Transpose => {
-            let from = graph.inst(id).ints(&AttrKey::Dimensions);
-            joined.iter().filter_map(|&dim| usize::try_from(*from.get(dim)?).ok()).collect()
-        }
-        Opcode::Reshape | Opcode::Bitcast => {
-            let arrays = [graph.operand(id, 0), id].map(|id| graph.array(id));
-            let [Some(from), Some(to)] = arrays else { return Vec::new() };
-            let same = unmodified_by_reshape(&from.dims, &to.dims);
-            let of_operand =
-                |dim: usize| same.iter().find(|pair| usize::try_from(pair.1) == Ok(dim)).map(|pair| pair.0);
-            joined.iter().filter_map(|&dim| usize::try_from(of_operand(dim)?).ok()).collect()
-        }
-        opcode if opcode.is_elementwise() => joined.to_vec(),
-        _ => Vec::new(),
-    }
-}
-
 /// Whether a kernel computes a value from which its product's operand follows.
-fn is_made(graph: &Graph, id: InstructionId, joined: &[usize]) -> bool {
+fn is_made(graph: &Graph, id: InstructionId) -> bool {
     use Opcode as O;
     let is_cut = |user| matches!(graph.opcode(user), O::Concatenate | O::DynamicSlice);
     match graph.opcode(id) {
         O::Constant => is_scalar(graph, id),
         O::Parameter => false,
         _ if graph.is_root(id) || graph.each_user(id).any(is_cut) => false,
-        O::Bitcast | O::Reshape | O::Transpose | O::Copy | O::Slice | O::Broadcast => {
+        O::Bitcast | O::Reshape | O::Transpose | O::Copy | O::Slice | O::Broadcast | O::Concatenate => {
             is_type_known(graph, id) && is_input_worth(graph, id)
         }
-        O::Concatenate => is_joined_in_pieces(graph, id, joined) && is_input_worth(graph, id),
         _ => is_elementwise(graph, id) && (is_scaled(graph, id) || is_input_worth(graph, id)),
     }
-}
-
-fn is_joined_in_pieces(graph: &Graph, id: InstructionId, joined: &[usize]) -> bool {
-    let dim = graph.inst(id).ints(&AttrKey::Dimensions).first().and_then(|&dim| usize::try_from(dim).ok());
-    let Some(dim) = dim.filter(|dim| joined == [*dim]) else { return false };
-    let size = |operand| graph.array(operand).and_then(|array| array.dims.get(dim).copied());
-    graph.operands(id).iter().all(|&operand| size(operand).is_some_and(|size| size % PIECE == 0))
 }
 
 /// Whether one of two operands is a number or a parameter that is repeated.
@@ -289,12 +298,4 @@ fn is_elementwise(graph: &Graph, id: InstructionId) -> bool {
         _ => false,
     };
     is_computed && is_type_known(graph, id) && graph.operands(id).iter().all(|&id| is_type_known(graph, id))
-}
-
-/// Whether the generator of these kernels knows the type.
-fn is_type_known(graph: &Graph, id: InstructionId) -> bool {
-    use ElementType as E;
-    traits::element_type(graph, id).is_some_and(|element| {
-        matches!(element, E::F32 | E::F16 | E::Bf16 | E::F8e5m2 | E::F8e4m3fn | E::S32 | E::S16 | E::S8 | E::Pred)
-    })
 }

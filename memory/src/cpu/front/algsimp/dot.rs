@@ -130,23 +130,41 @@ fn normalized(cx: &mut Cx<'_>, at: Id, operand: Id, batch: &[i64], contracting: 
 ///
 /// Source: `RewriteBatchPlusContractingAsReduce`, `ShouldStrengthReduceDotToReduce`.
 fn elementwise_sum(cx: &mut Cx<'_>, id: Id, lhs: Id, rhs: Id, numbers: &Numbers) -> Option<Id> {
-    let (batch, contracting) = (numbers.lhs_batch.len(), numbers.lhs_contracting.len());
-    if batch + contracting != cx.rank(lhs) || batch + contracting != cx.rank(rhs) {
-        return None;
-    }
-    let to = cx.element_type(id);
+    let fixed = numbers.lhs_batch.len() + numbers.lhs_contracting.len();
+    let is_vector = |side| cx.rank(side) == fixed;
+    (is_vector(lhs) && is_vector(rhs)).then(|| sum_of_products(cx, id, numbers))
+}
+
+/// A dot as the sum of a product, for which each side is repeated along the free dimensions of the other.
+pub(crate) fn sum_of_products(cx: &mut Cx<'_>, id: Id, numbers: &Numbers) -> Id {
+    let (lhs, rhs) = (cx.operand(id, 0), cx.operand(id, 1));
+    let (batch, to) = (numbers.lhs_batch.len() as i64, cx.element_type(id));
+    let contracting = numbers.lhs_contracting.len() as i64;
+    let [left_free, right_free] = [lhs, rhs].map(|side| cx.rank(side) as i64 - batch - contracting);
     let left = normalized(cx, id, lhs, &numbers.lhs_batch, &numbers.lhs_contracting);
     let left = as_type(cx, id, left, to);
     let right = normalized(cx, id, rhs, &numbers.rhs_batch, &numbers.rhs_contracting);
     let right = as_type(cx, id, right, to);
+    let rows = batch + left_free;
+    let outer = rows + right_free;
+    let mut sizes = cx.dims(id);
+    sizes.extend(cx.dims(left).iter().skip(rows as usize).copied());
+    let shape = row_major(to, sizes);
+    let dims =
+        |own: std::ops::Range<i64>| -> Dims { (0..batch).chain(own).chain(outer..outer + contracting).collect() };
+    let repeated = |cx: &mut Cx<'_>, side: Id, other_free: i64, dims: &Dims| match other_free {
+        0 => side,
+        _ => cx.broadcast(id, shape.clone(), side, dims),
+    };
+    let left = repeated(cx, left, right_free, &dims(batch..rows));
+    let right = repeated(cx, right, left_free, &dims(rows..outer));
     let product = cx.binary(id, Opcode::Multiply, left, right);
     let sum_type = summed_in(to);
     let product = as_type(cx, id, product, sum_type);
     let zero = cx.constant(id, sum_type, super::super::value::Scalar::of(sum_type, 0.0));
     let reducer = scalar_add(cx, sum_type);
-    let dims: Dims = (batch as i64..(batch + contracting) as i64).collect();
-    let sum = cx.reduce(id, product, zero, &dims, reducer);
-    Some(as_type(cx, id, sum, to))
+    let sum = cx.reduce(id, product, zero, &(outer..outer + contracting).collect::<Dims>(), reducer);
+    as_type(cx, id, sum, to)
 }
 
 /// What products of this type are added up in.

@@ -17,6 +17,7 @@ mod scan;
 mod select_scatter;
 mod split_k;
 mod topk;
+mod vector_dot;
 
 pub(crate) use all_to_all::run as exchange_in_pieces;
 pub(crate) use bitcast::run as bitcasts_of_other_sizes;
@@ -33,3 +34,4 @@ pub(crate) use scan::run as running_reductions;
 pub(crate) use select_scatter::run as select_and_scatters;
 pub(crate) use split_k::run as split_products;
 pub(crate) use topk::{call_runtime as call_top_k, decompose as decompose_top_k};
+pub(crate) use vector_dot::run as write_out_vector_dots;

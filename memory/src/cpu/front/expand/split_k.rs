@@ -10,7 +10,7 @@ use hlo_ir::shape::Dims;
 use hlo_ir::{ElementType, Opcode};
 
 use super::super::algsimp::dot::{Numbers, make_dot, scalar_add, summed_in};
-use super::super::build::share;
+use super::super::build::{row_major, share};
 use super::super::cx::{Cx, Id};
 use super::super::value::Scalar;
 use super::super::visit::each;
@@ -162,7 +162,9 @@ fn cut_operand(cx: &mut Cx<'_>, mut operand: Id, dim: i64, parts: i64, length: i
     let mut sizes = array.dims;
     sizes[dim as usize] /= parts;
     sizes.insert(dim as usize, parts);
-    cx.reshape_to(operand, operand, sizes)
+    let shape = row_major(array.element_type, sizes);
+    let source = cx.of(operand, Opcode::Bitcast).unwrap_or(operand);
+    cx.elementwise(operand, shape, Opcode::Bitcast, &[source])
 }
 
 #[cfg(test)]

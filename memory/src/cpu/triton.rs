@@ -1,0 +1,25 @@
+//! What XLA:GPU's own generator of kernels for products takes.
+//!
+//! Source: `CanTritonHandleGEMM` (xla/backends/gpu/codegen/triton/support_legacy.cc).
+
+// Tests: `memory/tests/device_calls.rs`, `memory/tests/devices.rs`.
+
+use hlo_ir::{AttrKey, ElementType, InstructionId, Opcode};
+
+use super::graph::Graph;
+use super::traits;
+
+/// Whether it takes a product: of types that it knows, in the default precision.
+pub(crate) fn takes_product(graph: &Graph, id: InstructionId) -> bool {
+    graph.opcode(id) == Opcode::Dot
+        && graph.inst(id).raw(&AttrKey::OperandPrecision).is_none_or(|text| !text.contains("high"))
+        && [id, graph.operand(id, 0), graph.operand(id, 1)].iter().all(|&id| is_type_known(graph, id))
+}
+
+/// Whether it knows the type.
+pub(crate) fn is_type_known(graph: &Graph, id: InstructionId) -> bool {
+    use ElementType as E;
+    traits::element_type(graph, id).is_some_and(|element| {
+        matches!(element, E::F32 | E::F16 | E::Bf16 | E::F8e5m2 | E::F8e4m3fn | E::S32 | E::S16 | E::S8 | E::Pred)
+    })
+}
