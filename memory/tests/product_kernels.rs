@@ -115,6 +115,38 @@ fn heads_are_transposed_by_kernels_of_their_own() {
     compare(&written("  ROOT t = f32[512,8192] transpose(d), dimensions={1,0}"), 68_157_440);
 }
 
+/// Rows of the first operand may lie in two places, if those of the result do so too or lie in one.
+#[test]
+fn rows_of_the_first_operand_may_lie_in_two_places() {
+    let apart = "  x = f32[16,256,512] parameter(0)
+  w = f32[256,256] parameter(1)
+  t = f32[16,512,256] transpose(x), dimensions={0,2,1}
+  r = f32[8192,256] reshape(t)
+";
+    let first = |root: &str, last: &str| {
+        let dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+        format!("{apart}  {root}d = f32[8192,256] dot(r, w), {dims}{last}")
+    };
+    let written = |[blocks, rows]: [u32; 2]| {
+        format!(
+            "
+  o = f32[{blocks},{rows},256] reshape(d)
+  ROOT u = f32[{blocks},256,{rows}] transpose(o), dimensions={{0,2,1}}"
+        )
+    };
+    compare(&first("ROOT ", ""), 17_039_360);
+    compare(&first("", &written([16, 512])), 17_039_360);
+    compare(&first("", &written([32, 256])), 25_427_968);
+    let second = "  ROOT d = f32[256,8192] dot(w, r), lhs_contracting_dims={0}, rhs_contracting_dims={1}";
+    compare(&format!("{apart}{second}"), 25_427_968);
+    let reversed = "  x = f32[512,16,256] parameter(0)
+  w = f32[256,256] parameter(1)
+  t = f32[16,512,256] transpose(x), dimensions={1,0,2}
+  r = f32[8192,256] reshape(t)
+  ROOT d = f32[8192,256] dot(r, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+    compare(reversed, 25_427_968);
+}
+
 /// A product with a vector is a sum like any other, if it is small or of types that no kernel knows.
 #[test]
 fn small_products_with_a_vector_are_sums() {

@@ -22,6 +22,27 @@ pub(super) fn is_safe_in_place(graph: &Graph, producer: InstructionId, consumer:
     true
 }
 
+/// Whether a kernel that writes `update` in place may make `value`, which reads the array that is updated.
+pub(super) fn may_read_updated(graph: &Graph, value: InstructionId, update: InstructionId) -> bool {
+    !is_rearranging(graph, value)
+        || reads_what_is_updated(graph, value, update, update) && is_computed_in_place(graph, value, update)
+}
+
+/// Whether what `update` writes follows from `value` element by element.
+fn is_computed_in_place(graph: &Graph, value: InstructionId, update: InstructionId) -> bool {
+    let mut open = vec![graph.operand(update, 1)];
+    let mut seen: IndexMap<InstructionId, ()> = IndexMap::default();
+    while let Some(id) = open.pop() {
+        if id == value {
+            return true;
+        }
+        if seen.insert(id, ()).is_none() && !is_rearranging(graph, id) {
+            open.extend(graph.operands(id));
+        }
+    }
+    false
+}
+
 /// `producer` is or reads the buffer that `consumer` updates.
 fn shares_safely(graph: &Graph, producer: InstructionId, consumer: InstructionId, output: &[i64]) -> bool {
     if !is_rearranging(graph, producer) {

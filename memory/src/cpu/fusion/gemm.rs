@@ -77,7 +77,7 @@ impl Kernel {
             let order = Order::of_operand(graph, product, number)?;
             Some(Growth::of(graph, graph.operand(product, number), Some(MOST_ARRAYS), Some(order)))
         });
-        let second = operands[0].as_ref().and_then(|operand| operand.second);
+        let second = operands[0].as_ref().map_or(1, |operand| operand.second);
         let operands = operands.into_iter().flatten();
         if operands.clone().any(|operand| operand.is_woven) {
             return operands.filter_map(|operand| operand.alone(graph)).collect();
@@ -117,8 +117,8 @@ impl Kernel {
 struct Growth {
     value: InstructionId,
     made: IndexSet<InstructionId>,
-    /// Elements of the free dimension at its second place, if it has one.
-    second: Option<i64>,
+    /// Elements of the free dimension at its second place, or 1.
+    second: i64,
     /// Whether no tiles are found for it.
     is_woven: bool,
 }
@@ -128,7 +128,7 @@ impl Growth {
     fn of(graph: &Graph, value: InstructionId, most: Option<i64>, order: Option<Order>) -> Self {
         let mut open = VecDeque::from([(value, order)]);
         let mut seen: IndexSet<InstructionId> = [value].into_iter().collect();
-        let mut growth = Self { value, made: IndexSet::default(), second: None, is_woven: false };
+        let mut growth = Self { value, made: IndexSet::default(), second: 1, is_woven: false };
         let (mut arrays, mut waiting) = (1, 0);
         while open.len() > waiting
             && let Some((id, order)) = open.pop_front()

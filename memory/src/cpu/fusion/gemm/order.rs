@@ -62,11 +62,11 @@ impl Order {
             () => FREE,
         };
         let order = Self::of_array(array, label, number == 0 && batch.is_empty());
-        order.places().is_some().then_some(order)
+        order.second_place().is_some().then_some(order)
     }
 
     /// The result of a product, of whose first operand the free dimension has such a second place.
-    pub(super) fn of_result(graph: &Graph, product: InstructionId, second: Option<i64>) -> Option<Self> {
+    pub(super) fn of_result(graph: &Graph, product: InstructionId, second: i64) -> Option<Self> {
         let dims = DotDims::of(graph.inst(product))?;
         let batches = dims.lhs_batch.len();
         let rows = graph.array(graph.operand(product, 0))?.rank() - dims.lhs_contracting.len();
@@ -75,7 +75,7 @@ impl Order {
             dim if dim < rows => FREE,
             _ => COLUMNS,
         };
-        Some(Self::of_array(graph.array(product)?, label, second.is_some()))
+        Some(Self::of_array(graph.array(product)?, label, second > 1))
     }
 
     /// Each dimension of an array is a part of the one that `label` says.
@@ -90,7 +90,7 @@ impl Order {
     }
 
     /// How they lie in `id`, which reads the value that they lie in; `None` if no kernel writes them so.
-    pub(super) fn of_reader(&self, graph: &Graph, id: InstructionId, second: Option<i64>) -> Option<Self> {
+    pub(super) fn of_reader(&self, graph: &Graph, id: InstructionId, second: i64) -> Option<Self> {
         let (from, to) = (graph.array(graph.operand(id, 0))?, graph.array(id)?);
         let order = match graph.opcode(id) {
             Opcode::Bitcast | Opcode::Reshape => self.behind_reshape(to)?,
@@ -119,20 +119,20 @@ impl Order {
             Opcode::Concatenate => self.behind_joined(graph, id)?,
             _ => operands.map(|_| self.clone()).collect(),
         };
-        all.iter().all(|order| order.places().is_some()).then_some(all)
+        all.iter().all(|order| order.second_place().is_some()).then_some(all)
     }
 
-    /// Elements of the free dimension that lie together at its second place, of all orders that have one: they have to agree.
-    pub(super) fn agreed(orders: &[Self], before: Option<i64>) -> Option<Option<i64>> {
-        orders.iter().try_fold(before, |agreed, order| match (agreed, order.places()?) {
-            (Some(one), Some(other)) if one != other => None,
-            (one, other) => Some(one.or(other)),
+    /// Elements of the free dimension that lie together at its second place, 1 if all lie together: all orders that have such a place have to agree.
+    pub(super) fn agreed(orders: &[Self], before: i64) -> Option<i64> {
+        orders.iter().try_fold(before, |agreed, order| match order.second_place()? {
+            1 => Some(agreed),
+            size => (agreed == 1 || agreed == size).then_some(size),
         })
     }
 
-    /// `None` if parts of a dimension lie where no kernel reads them; else the elements of the free dimension at its second place, if it has one.
-    fn places(&self) -> Option<Option<i64>> {
-        let mut second = None;
+    /// The same of this order; `None` if parts of a dimension lie where no kernel reads them.
+    fn second_place(&self) -> Option<i64> {
+        let mut second = 1;
         for (dim, of_dim) in self.of_dim.iter().enumerate() {
             if of_dim.iter().rev().skip(1).any(|&at| self.parts[at].is_sliced()) {
                 return None;
@@ -144,7 +144,7 @@ impl Order {
             match &groups[..] {
                 _ if !is_in_order => return None,
                 [] | [_] => {}
-                [_, (_, size)] if dim == FREE && self.is_splittable => second = Some(*size),
+                [_, (_, size)] if dim == FREE && self.is_splittable => second = *size,
                 _ => return None,
             }
         }
@@ -157,7 +157,7 @@ impl Order {
             return None;
         }
         let (mut groups, mut parts) = (vec![Vec::new(); array.rank()], self.parts.iter().enumerate());
-        for &dim in array.minor_to_major().iter() {
+        for &dim in &array.minor_to_major() {
             let (size, mut have) = (array.dims[dim as usize], 1);
             while have < size || groups[dim as usize].is_empty() {
                 let (at, part) = parts.next()?;
@@ -227,7 +227,7 @@ impl Order {
         let joined = usize::try_from(*graph.inst(id).ints(&AttrKey::Dimensions).first()?).ok()?;
         let [at] = groups[joined][..] else { return None };
         let is_free = self.parts[at].dim == FREE && self.of_dim[FREE].len() == 1;
-        if !is_free || self.parts[at].is_sliced() {
+        if !is_free {
             return None;
         }
         let operands = graph.operands(id).iter().map(|&operand| {
@@ -276,9 +276,6 @@ impl Order {
                 add(part);
                 room /= part.size;
                 continue;
-            }
-            if part.is_sliced() {
-                return None;
             }
             let mut left = part.size;
             while left > 1 {

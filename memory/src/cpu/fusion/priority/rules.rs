@@ -8,7 +8,7 @@ use hlo_ir::{AttrKey, InstructionId, Opcode, ScatterDims};
 
 use super::super::super::graph::Graph;
 use super::super::super::traits;
-use super::super::device;
+use super::super::{conflict, device};
 use super::kernel::Kernel;
 use super::reduction;
 use crate::Target;
@@ -66,6 +66,12 @@ pub(super) fn may_join(
 ) -> bool {
     let Some(read) = kernel.read(value) else { return false };
     if own.reads.len() + kernel.reads.len() > MOST_ARRAYS {
+        return false;
+    }
+    if graph.opcode(consumer) == Opcode::DynamicUpdateSlice
+        && own.read(graph.operand(consumer, 0)).is_some()
+        && !conflict::may_read_updated(graph, value, consumer)
+    {
         return false;
     }
     if own.keeps_rows || kernel.keeps_rows {
