@@ -2,7 +2,7 @@
 //!
 //! Source: `CanTritonHandleGEMM` (xla/backends/gpu/codegen/triton/support_legacy.cc).
 
-// Tests: `memory/tests/device_calls.rs`, `memory/tests/devices.rs`.
+// Tests: `memory/tests/product_kernels.rs`.
 
 use hlo_ir::{AttrKey, ElementType, InstructionId, Opcode};
 

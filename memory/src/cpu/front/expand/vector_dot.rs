@@ -4,7 +4,7 @@
 //! Source: `DotStrengthReduction` (xla/service/gpu/transforms/dot_strength_reduction.cc) and `IsMatrixMultiplicationTooSmallForRewriting`
 //! (xla/service/gpu/matmul_utils.cc).
 
-// Tests: `memory/tests/device_calls.rs`.
+// Tests: `memory/tests/product_kernels.rs`.
 
 use hlo_ir::{ElementType, Opcode};
 
