@@ -307,6 +307,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_updated_and_read_on_is_read_as_a_whole() {
+        let fused = "f {\n  x = f32[1000,256] parameter(0)\n  u = f32[1,256] parameter(1)\n  i = s32[] parameter(2)\n  z = s32[] constant(0)\n  d = f32[1000,256] dynamic-update-slice(x, u, i, z)\n  ROOT y = f32[1000,256] negate(d)\n}\n\n";
+        let body = "  x = f32[1000,256] parameter(0)\n  u = f32[1,256] parameter(1)\n  i = s32[] parameter(2)\n  ROOT y = f32[1000,256] fusion(x, u, i), kind=kLoop, calls=f\n";
+        assert_eq!(nanoseconds(body, fused).0, 2 * 1_024_000 + 1024 + 4 + 1000);
+    }
+
+    #[test]
     fn a_kernel_computes_only_what_it_slices() {
         let fused = "f {\n  x = f32[1000,256] parameter(0)\n  e = f32[1000,256] exponential(x)\n  a = f32[1000,256] add(e, e)\n  ROOT y = f32[1,256] slice(a), slice={[3:4], [0:256]}\n}\n\n";
         let body = "  x = f32[1000,256] parameter(0)\n  ROOT y = f32[1,256] fusion(x), kind=kLoop, calls=f\n";

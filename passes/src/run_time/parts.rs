@@ -14,12 +14,14 @@ pub(super) struct Parts {
     shared: IndexMap<InstructionId, f64>,
     /// What slices take, each for itself.
     taken: IndexMap<InstructionId, f64>,
+    /// What the kernel writes, which may be an update of an array where it stands.
+    results: Vec<InstructionId>,
 }
 
 impl Parts {
     /// Those of a kernel of these instructions, in the order in which they run, that writes `root`.
     pub(super) fn of(module: &Module, inside: &[InstructionId], root: InstructionId) -> Self {
-        let mut parts = Self::default();
+        let mut parts = Self { results: results(module, root), ..Self::default() };
         parts.share(root, 1.0);
         for &id in inside.iter().rev() {
             let part = parts.of_value(id);
@@ -50,11 +52,20 @@ impl Parts {
                     let all = elements(module.shape(operand)).max(1.0);
                     *self.taken.entry(operand).or_insert(0.0) += part * elements(&inst.shape) / all;
                 }
-                // Updates are made where the array stands.
-                (O::DynamicUpdateSlice | O::Scatter, 0) => {}
+                // Made where the array stands.
+                (O::DynamicUpdateSlice | O::Scatter, 0) if self.results.contains(&id) => {}
                 (O::Broadcast, _) => self.share(operand, 1.0),
                 _ => self.share(operand, part),
             }
         }
+    }
+}
+
+/// What a kernel with this root writes.
+fn results(module: &Module, root: InstructionId) -> Vec<InstructionId> {
+    let inst = module.instruction(root);
+    match inst.opcode {
+        Opcode::Tuple | Opcode::Bitcast => inst.operands.iter().flat_map(|&part| results(module, part)).collect(),
+        _ => vec![root],
     }
 }
