@@ -11,11 +11,11 @@ fn bytes(lines: &str) -> u64 {
     estimate(&module, Target::Gpu).expect("the model knows all of it").total.get()
 }
 
-/// Compares with XLA:GPU, which needs no memory for numbers that kernels hold.
+/// Compares with XLA:GPU, which needs no memory for numbers that kernels hold, and some for scalars.
 #[track_caller]
-fn compare(lines: &str, by_xla: u64) {
+pub(crate) fn compare(lines: &str, by_xla: u64) {
     let found = bytes(lines);
-    assert!(found.abs_diff(by_xla) <= 64, "{found} instead of {by_xla}:\n{lines}");
+    assert!(found.abs_diff(by_xla) <= 256, "{found} instead of {by_xla}:\n{lines}");
 }
 
 /// A product of two columns of this length, of `element` to `result`.

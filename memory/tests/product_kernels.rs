@@ -2,16 +2,7 @@
 //!
 //! Pins `memory/src/cpu/fusion/gemm/order.rs`, `memory/src/cpu/front/expand/vector_dot.rs`, `memory/src/cpu/triton.rs`.
 
-use hlo_memory::{Target, estimate};
-
-/// Compares an entry computation of these lines with XLA:GPU, which needs no memory for numbers that kernels hold, and some for scalars.
-#[track_caller]
-fn compare(lines: &str, by_xla: u64) {
-    let text = format!("HloModule m\n\nENTRY e {{\n{lines}\n}}\n");
-    let module = hlo_ir::text::parse(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
-    let found = estimate(&module, Target::Gpu).expect("the model knows all of it").total.get();
-    assert!(found.abs_diff(by_xla) <= 256, "{found} instead of {by_xla}:\n{lines}");
-}
+use crate::device_calls::compare;
 
 /// Rows in two dimensions, columns, and those of the other operand: of a small product, and of one that is summed in parts.
 const SMALL: [u32; 4] = [8, 64, 4096, 2048];
@@ -161,4 +152,19 @@ fn small_products_with_a_vector_are_sums() {
     compare(&vector("f32", 1024, 4096, "tanh"), 33_574_912);
     compare(&vector("f32", 4096, 32_000, "tanh"), 524_432_384);
     compare(&vector("f64", 4096, 16_000, "negate"), 524_448_768);
+}
+
+/// Products of integers of 32 bits have no kernel of their own, which would take the other side in: they are sums where the second side's rows are summed up.
+#[test]
+fn products_of_integers_of_32_bits_are_sums_by_rows() {
+    let product = |sizes: &str, dim: u32| {
+        format!(
+            "  x = s32[512,1024] parameter(0)
+  w = s32[{sizes}] parameter(1)
+  v = s32[{sizes}] negate(w)
+  ROOT s = s32[512,256] dot(x, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{{dim}}}"
+        )
+    };
+    compare(&product("256,1024", 1), 3_670_016);
+    compare(&product("1024,256", 0), 4_718_592);
 }

@@ -14,6 +14,13 @@ pub(crate) fn takes_product(graph: &Graph, id: InstructionId) -> bool {
     graph.opcode(id) == Opcode::Dot
         && graph.inst(id).raw(&AttrKey::OperandPrecision).is_none_or(|text| !text.contains("high"))
         && [id, graph.operand(id, 0), graph.operand(id, 1)].iter().all(|&id| is_type_known(graph, id))
+        && are_integers_narrow(graph, id)
+}
+
+/// Integers are added up in 32 bits from 8 bits only.
+fn are_integers_narrow(graph: &Graph, product: InstructionId) -> bool {
+    let is_narrow = |&id: &InstructionId| traits::element_type(graph, id) == Some(ElementType::S8);
+    traits::element_type(graph, product) != Some(ElementType::S32) || graph.operands(product).iter().all(is_narrow)
 }
 
 /// Whether it knows the type.

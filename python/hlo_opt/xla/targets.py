@@ -136,5 +136,5 @@ def compiled(text, devices, options=None):
         given.device_assignment = given.executable_build_options.device_assignment = placed
     with mlir.make_ir_context():
         # A TPU has tiled layouts of its own: the text of another compiler says nothing of them.
-        mlir = compiler.lowered(program, row_major=devices[0].platform == "tpu")
-        return devices[0].client.compile(ir.Module.parse(mlir), asked, given)
+        text = compiler.lowered(program, row_major=devices[0].platform == "tpu")
+        return devices[0].client.compile(ir.Module.parse(text), asked, given)

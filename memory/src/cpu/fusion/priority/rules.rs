@@ -69,7 +69,7 @@ pub(super) fn may_join(
         return false;
     }
     if graph.opcode(consumer) == Opcode::DynamicUpdateSlice
-        && own.read(graph.operand(consumer, 0)).is_some()
+        && concerns_updated(graph, (value, own), consumer)
         && !conflict::may_read_updated(graph, value, consumer)
     {
         return false;
@@ -86,6 +86,15 @@ pub(super) fn may_join(
     let numbers = (0..graph.operands(consumer).len()).filter(|&number| graph.operand(consumer, number) == value);
     numbers.filter_map(|number| device::decides(graph, Target::Gpu, consumer, number)).all(|yes| yes)
         && !reads_destination(graph, own, consumer)
+}
+
+/// Whether a value is or reads the array that is updated in place.
+fn concerns_updated(graph: &Graph, (value, own): (InstructionId, &Kernel), update: InstructionId) -> bool {
+    let mut array = graph.operand(update, 0);
+    while graph.opcode(array) == Opcode::Bitcast && array != value {
+        array = graph.operand(array, 0);
+    }
+    array == value || own.read(array).is_some()
 }
 
 /// Whether what a scatter goes into is read for a value, at places that are written at the same time.
