@@ -20,6 +20,35 @@ pub fn named_hash(module: &Module) -> u64 {
     hash(module, true)
 }
 
+/// Hash of an instruction and of all computations that it calls, with the ids in them: while it stays, all that can be found out about them alone does too.
+pub fn identity(module: &Module, id: InstructionId) -> u64 {
+    let mut hasher = FxHasher::default();
+    let (mut open, mut seen) = (Vec::new(), SideTable::new(false));
+    own_hash(module, id, &mut hasher, &mut open);
+    while let Some(computation) = open.pop() {
+        if !seen[computation] {
+            seen.set(computation, true);
+            (computation, module.computation(computation).root).hash(&mut hasher);
+            module.instructions_of(computation).for_each(|(id, _)| own_hash(module, id, &mut hasher, &mut open));
+        }
+    }
+    hasher.finish()
+}
+
+/// Hashes an instruction with its id and those that it names; adds what it calls to `called`.
+fn own_hash(module: &Module, id: InstructionId, hasher: &mut FxHasher, called: &mut Vec<ComputationId>) {
+    let inst = module.instruction(id);
+    (id, inst.opcode, &inst.shape, &inst.payload, &inst.operands).hash(hasher);
+    for attribute in inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata) {
+        attribute.hash(hasher);
+        match &attribute.value {
+            AttrValue::Computation(callee) => called.push(*callee),
+            AttrValue::Computations(callees) => called.extend(callees),
+            _ => {}
+        }
+    }
+}
+
 fn hash(module: &Module, named: bool) -> u64 {
     let mut hasher = FxHasher::default();
     for attribute in &module.attributes {

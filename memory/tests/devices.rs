@@ -407,6 +407,25 @@ pub(crate) fn stored<const N: usize>(text: &str, names: [&str; N]) -> [bool; N] 
     names.map(|name| module.live_instructions().any(|(id, inst)| inst.name == name && stored[id]))
 }
 
+/// An update in place makes the array that it goes into where that is elementwise work (as XLA:GPU has it); a repeated number is written first.
+#[test]
+fn arrays_updated_in_place_are_made_by_the_update_if_element_by_element() {
+    let updated = |made: &str| {
+        let lines = format!(
+            "  p = f32[64,1024,1024] parameter(0)
+  k = f32[] parameter(1)
+  i = s32[] parameter(2)
+  row = f32[1,1024,1024] parameter(3)
+  z = s32[] constant(0)
+  b = f32[64,1024,1024] {made}
+  ROOT o = f32[64,1024,1024] dynamic-update-slice(b, row, i, z, z)"
+        );
+        stored(&text_of(&lines), ["b"])
+    };
+    assert_eq!(updated("tanh(p)"), [false]);
+    assert_eq!(updated("broadcast(k), dimensions={}"), [true]);
+}
+
 /// XLA:GPU keeps the gradient behind a `relu` and the two products, 48 MiB, and no mask: making the mask where it is read saves more than making the gradient there.
 #[test]
 fn of_a_mask_and_a_gradient_the_gradient_is_stored_on_gpu() {

@@ -5,23 +5,30 @@
 // Tests: `passes/tests/chunk_time.rs`, `passes/tests/chunk_loops.rs`.
 
 use std::cell::RefCell;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use crate::hash::{IndexMap, IndexSet};
-use hlo_ir::shape::ShapeRef;
-use hlo_ir::{AttrKey, ComputationId, InstructionId, Module, Opcode};
+use hlo_ir::{InstructionId, Module, hash};
 
-use super::row_form::{FindLoops, Form, Node, Nodes, Role, RowLoop, Trace, state_element};
-use super::row_trace::Tracer;
-use crate::flow::{Rows, Value};
+use super::row_form::{FindLoops, Role, RowLoop};
+use super::row_roles::{Facts, row_loop};
+use super::row_trace::stacks_over_zeros;
+use crate::bounds;
+use crate::hash::{IndexMap, IndexSet};
 
 /// The loops of a module that were asked about.
 #[derive(Default, Debug)]
 pub struct RowLoops {
     known: RefCell<IndexMap<InstructionId, Known>>,
+    /// What outlives this state; weak, since it knows of loops inside others by the same way.
+    kept: Weak<RefCell<Kept>>,
 }
 
 impl RowLoops {
+    /// Those of a module in one state, some of which may be as they were in another.
+    pub(crate) fn with(kept: &KeptLoops) -> Self {
+        Self { known: RefCell::default(), kept: Rc::downgrade(&kept.0) }
+    }
     /// The loop over independent rows that cuts an element of a loop's state in a dimension, if it sums over nothing and has all rows in that dimension.
     pub(crate) fn plain(
         &self,
@@ -45,7 +52,8 @@ impl RowLoops {
         is_plain: bool,
     ) -> Option<Arc<RowLoop>> {
         let mut known = self.known.borrow_mut();
-        let Known { facts, found, refused } = known.entry(looping).or_insert_with(|| Known::of(module, looping));
+        let Known { facts, found, refused } =
+            known.entry(looping).or_insert_with(|| Known::of(of(&self.kept, module, looping)));
         let cuts = |row_loop: &&Arc<RowLoop>| {
             row_loop.roles.get(element) == Some(&Role::Cut(dim)) && (!is_plain || row_loop.is_plain())
         };
@@ -55,8 +63,7 @@ impl RowLoops {
         if refused.contains(&(element, dim, is_plain)) {
             return None;
         }
-        let new = facts.as_mut().and_then(|facts| row_loop(module, facts, (looping, element, dim), is_plain));
-        let new = new.filter(|new| !is_plain || new.is_plain()).map(Arc::new);
+        let new = facts.borrow_mut().to(module, (looping, element, dim), is_plain);
         match &new {
             Some(new) => found.push(new.clone()),
             None => drop(refused.insert((element, dim, is_plain))),
@@ -65,199 +72,198 @@ impl RowLoops {
     }
 }
 
-/// Looks at a `while` of which blocks of dimension `dim` of element `element` are there or wanted. `None` if they need more than blocks, if the
-/// number of iterations depends on the rows, or if the loop counts along them.
-fn row_loop(
-    module: &Module,
-    facts: &mut Facts,
-    (looping, element, dim): (InstructionId, usize, usize),
-    is_plain: bool,
-) -> Option<RowLoop> {
-    let inst = module.instruction(looping);
-    let start = module.instruction(*inst.operands.first()?);
-    let elements = inst.shape.as_tuple()?;
-    let body = inst.computation(&AttrKey::Body)?;
-    facts.tracer.extent = *elements.get(element)?.as_array()?.dims.get(dim)?;
-    let roles = RoleSolver { facts, module, elements, is_plain }.settle((element, dim))?;
-    let body = facts.tracer.trace(module, (body, &facts.results), &roles)?;
-    let condition = condition(module, inst.computation(&AttrKey::Condition)?, &roles)?;
-    Some(RowLoop { looping, roles, starts: start.operands.to_vec(), body, condition })
-}
-
 impl FindLoops for RowLoops {
     fn find(&self, module: &Module, looping: InstructionId, element: usize, dim: usize) -> Option<Arc<RowLoop>> {
         self.of(module, (looping, element, dim))
     }
 }
 
-/// What is known of a loop.
+/// What was said of a loop.
 #[derive(Debug)]
 struct Known {
-    /// None if rows of it cannot be told apart at all.
-    facts: Option<Facts>,
+    facts: Rc<RefCell<Answers>>,
     found: Vec<Arc<RowLoop>>,
     /// Elements of the state that cannot be cut in a dimension; and whether they can perhaps, where others have their rows in other dimensions or sum over them.
     refused: IndexSet<(usize, usize, bool)>,
 }
 
 impl Known {
-    fn of(module: &Module, looping: InstructionId) -> Self {
-        Self { facts: Facts::of(module, looping), found: Vec::new(), refused: IndexSet::default() }
+    fn of(facts: Rc<RefCell<Answers>>) -> Self {
+        Self { facts, found: Vec::new(), refused: IndexSet::default() }
     }
 }
 
-/// What does not depend on the rows that are asked for.
+/// What is known of loops in all states of a module: most changes leave most loops as they are.
+#[derive(Default, Debug)]
+pub(crate) struct KeptLoops(Rc<RefCell<Kept>>);
+
+type Kept = IndexMap<Form, Rc<RefCell<Answers>>>;
+
+/// A loop, by all that answers depend on: what it computes with the ids in it, what it starts from, and which stacks it writes over zeros.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Form {
+    looping: InstructionId,
+    content: u64,
+    /// The hash of its initial state, which a change may rewrite in its place.
+    start: Option<u64>,
+    stacks: Vec<usize>,
+}
+
+/// What is known of a loop of a module as it is now.
+fn of(kept: &Weak<RefCell<Kept>>, module: &Module, looping: InstructionId) -> Rc<RefCell<Answers>> {
+    let stacks = stacks_over_zeros(module, looping);
+    let (content, start) = (hash::identity(module, looping), module.instruction(looping).operands.first());
+    let start = start.map(|&start| hash::identity(module, start));
+    let form = Form { looping, content, start, stacks: stacks.clone() };
+    let all = kept.upgrade();
+    if let Some(known) = all.as_ref().and_then(|all| all.borrow().get(&form).cloned()) {
+        debug_assert!(known.try_borrow().is_ok_and(|known| known.fits(module, looping)), "a loop has changed");
+        return known;
+    }
+    let inner = RowLoops { known: RefCell::default(), kept: kept.clone() };
+    let facts = Facts::of(module, looping, stacks, Box::new(inner));
+    let answers = Rc::new(RefCell::new(Answers { facts, given: IndexMap::default() }));
+    if let Some(all) = all {
+        keep(&mut all.borrow_mut(), form, answers.clone());
+    }
+    answers
+}
+
+/// Keeps what is known of a loop. What was learned first goes where there is too much.
+fn keep(kept: &mut Kept, form: Form, answers: Rc<RefCell<Answers>>) {
+    // A loop around this one is just being asked.
+    let size_of = |answers: &RefCell<Answers>| answers.try_borrow().map_or(0, |answers| answers.size());
+    let mut size: usize = kept.values().map(|answers| size_of(answers)).sum();
+    while size > bounds::MODULE
+        && let Some((_, first)) = kept.shift_remove_index(0)
+    {
+        size -= size_of(&first);
+    }
+    kept.insert(form, answers);
+}
+
+/// A loop, and what was asked about it: an element of its state, a dimension in which it is cut, and whether nothing else may be cut or summed up.
 #[derive(Debug)]
-struct Facts {
-    tracer: Tracer,
-    /// What an iteration makes of each element.
-    results: Vec<Value>,
-    /// For each element, which others the next value of it depends on.
-    needs: Vec<Vec<bool>>,
+struct Answers {
+    /// `None` if rows of it cannot be told apart at all.
+    facts: Option<Facts>,
+    given: IndexMap<(usize, usize, bool), Option<Arc<RowLoop>>>,
 }
 
-impl Facts {
-    fn of(module: &Module, looping: InstructionId) -> Option<Self> {
-        let inst = module.instruction(looping);
-        let start = module.instruction(*inst.operands.first()?);
-        if inst.opcode != Opcode::While || start.opcode != Opcode::Tuple || !inst.control_predecessors().is_empty() {
-            return None;
-        }
-        let mut tracer = Tracer::of(module, looping, Box::new(RowLoops::default()));
-        let results = tracer.results(module, inst.computation(&AttrKey::Body)?, inst.shape.as_tuple()?.len())?;
-        Some(Self { needs: tracer.needs(module, &results)?, tracer, results })
+impl Answers {
+    fn to(
+        &mut self,
+        module: &Module,
+        (looping, element, dim): (InstructionId, usize, usize),
+        is_plain: bool,
+    ) -> Option<Arc<RowLoop>> {
+        let facts = self.facts.as_mut()?;
+        let given = self.given.entry((element, dim, is_plain));
+        let mut new = || row_loop(module, facts, (looping, element, dim), is_plain);
+        given.or_insert_with(|| new().filter(|new| !is_plain || new.is_plain()).map(Arc::new)).clone()
+    }
+    /// Whether a loop still starts from what it did, and makes each element from the same others.
+    fn fits(&self, module: &Module, looping: InstructionId) -> bool {
+        let fresh = Facts::of(module, looping, stacks_over_zeros(module, looping), Box::new(RowLoops::default()));
+        let starts = |row_loop: &Arc<RowLoop>| {
+            module.instruction(module.instruction(looping).operands[0]).operands[..] == row_loop.starts[..]
+        };
+        self.facts.as_ref().map(Facts::dependences) == fresh.as_ref().map(Facts::dependences)
+            && self.given.values().flatten().all(starts)
+    }
+    /// Values in all traces, which is what takes memory.
+    fn size(&self) -> usize {
+        self.given.values().flatten().map(|row_loop| row_loop.body.nodes.len()).sum()
     }
 }
 
-/// The condition of a loop, which must not ask for what belongs to rows.
-fn condition(module: &Module, computation: ComputationId, roles: &[Role]) -> Option<Trace> {
-    let mut tracer = Tracer::default();
-    let results = tracer.results(module, computation, 0)?;
-    let trace = tracer.trace(module, (computation, &results), roles)?;
-    let is_whole = |(value, _): &Node| {
-        state_element(module, *value).is_none_or(|element| roles.get(element) == Some(&Role::Whole))
-    };
-    trace.nodes.keys().all(is_whole).then_some(trace)
+#[cfg(test)]
+mod tests {
+    use hlo_ir::edit::Patch;
+    use hlo_ir::{Instruction, Module, text};
+
+    use super::*;
+
+    /// Of 8 rows each step sums up one column, over zeros.
+    const LOOP: &str = "HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
 }
 
-/// Finds the roles of the elements of a loop's state.
-struct RoleSolver<'a> {
-    facts: &'a mut Facts,
-    module: &'a Module,
-    elements: &'a [ShapeRef],
-    /// Whether all rows have to be in one dimension, and nothing may sum over them.
-    is_plain: bool,
+body {
+  s = (s32[], f32[8,16], f32[4,16]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8,16] get-tuple-element(s), index=1
+  stack = f32[4,16] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  zero = s32[] constant(0)
+  none = f32[] constant(0)
+  n = s32[] add(i, one)
+  y = f32[8,16] tanh(x)
+  sum = f32[16] reduce(y, none), dimensions={0}, to_apply=add
+  row = f32[1,16] reshape(sum)
+  next = f32[4,16] dynamic-update-slice(stack, row, i, zero)
+  ROOT t = (s32[], f32[8,16], f32[4,16]) tuple(n, y, next)
 }
 
-/// What gets a role along with an element that its next value is made from.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-enum Along {
-    /// Elements that depend on the rows anyway are cut.
-    Reached,
-    /// Others are cut too.
-    Cut,
-    /// Those that sums are added to sum up as well.
-    Sums,
+cond {
+  s = (s32[], f32[8,16], f32[4,16]) parameter(0)
+  at = s32[] get-tuple-element(s), index=0
+  most = s32[] constant(4)
+  ROOT go_on = pred[] compare(at, most), direction=LT
 }
 
-impl RoleSolver<'_> {
-    /// The roles if an element is cut in a dimension. Each round settles one more element at least; what follows from a role is looked at once, and all of it together at the end.
-    fn settle(&mut self, (element, dim): (usize, usize)) -> Option<Vec<Role>> {
-        let mut roles = vec![Role::Whole; self.elements.len()];
-        let mut is_followed = vec![false; self.elements.len()];
-        roles[element] = Role::Cut(dim);
-        loop {
-            let before = roles.clone();
-            for element in 0..roles.len() {
-                match roles[element] {
-                    Role::Cut(dim) if !is_followed[element] => {
-                        roles = self.with_cut(&roles, element, dim, Along::Cut)?;
-                        is_followed[element] = true;
-                    }
-                    Role::Sum if !is_followed[element] => {
-                        roles = self.with_sum(&roles, element, Along::Sums)?;
-                        is_followed[element] = true;
-                    }
-                    Role::Whole if self.is_plain && self.is_reached(&roles, element) => {
-                        roles = self.with_cut(&roles, element, dim, Along::Cut).filter(|_| self.fits(element, dim))?;
-                    }
-                    Role::Whole if self.is_reached(&roles, element) => {
-                        if let Some(settled) = self.settled(&roles, element) {
-                            roles = settled;
-                            is_followed[element] = true;
-                        }
-                    }
-                    Role::Whole | Role::Cut(_) | Role::Sum => {}
-                }
-            }
-            if roles == before {
-                let open = |element: &usize| roles[*element] == Role::Whole && self.is_reached(&roles, *element);
-                let open: Vec<usize> = (0..roles.len()).filter(open).collect();
-                if open.is_empty() {
-                    return Some(roles);
-                }
-                // Sums that a loop inside adds up wait for each other.
-                roles = open.into_iter().find_map(|element| self.with_sum(&roles, element, Along::Sums))?;
-            }
-        }
+ENTRY e {
+  p = f32[8,16] parameter(0)
+  q = f32[8,16] parameter(1)
+  k = f32[] parameter(2)
+  nothing = f32[] constant(0)
+  begin = s32[] constant(0)
+  zeros = f32[4,16] broadcast(nothing), dimensions={}
+  start = (s32[], f32[8,16], f32[4,16]) tuple(begin, p, zeros)
+  w = (s32[], f32[8,16], f32[4,16]) while(start), condition=cond, body=body
+  r = f32[8,16] get-tuple-element(w), index=1
+  ROOT o = f32[8,16] add(r, q)
+}
+";
+
+    fn named(module: &Module, name: &str) -> InstructionId {
+        module.live_instructions().find(|(_, inst)| inst.name == name).expect("it is there").0
     }
-    /// Whether what becomes of an element depends on what is cut or summed up.
-    fn is_reached(&self, roles: &[Role], element: usize) -> bool {
-        self.facts.needs[element].iter().zip(roles).any(|(&needed, &role)| needed && role != Role::Whole)
+
+    /// What is found of the rows of the loop, in a state of its own.
+    fn rows(kept: &KeptLoops, module: &Module) -> Option<Arc<RowLoop>> {
+        RowLoops::with(kept).of(module, (named(module, "w"), 1, 0))
     }
-    /// The roles with one for an element that depends on the rows: it has them in a dimension, which had better ask for nothing else that does not, or it sums them up.
-    fn settled(&mut self, roles: &[Role], element: usize) -> Option<Vec<Role>> {
-        let rank = self.elements[element].as_array()?.dims.len();
-        for along in [Along::Reached, Along::Cut] {
-            for dim in (0..rank).filter(|&dim| self.fits(element, dim)).collect::<Vec<_>>() {
-                if let Some(settled) = self.with_cut(roles, element, dim, along) {
-                    return Some(settled);
-                }
-            }
-            if let Some(settled) = self.with_sum(roles, element, along) {
-                return Some(settled);
-            }
-        }
-        None
+
+    /// The same behind another operand for an instruction, which is undone.
+    fn behind(kept: &KeptLoops, module: &mut Module, [user, old, new]: [&str; 3]) -> Option<Arc<RowLoop>> {
+        let [user, old, new] = [user, old, new].map(|name| named(module, name));
+        let mut other: Instruction = module.instruction(user).clone();
+        other.operands.iter_mut().filter(|operand| **operand == old).for_each(|operand| *operand = new);
+        let mut patch = Patch::new(module);
+        patch.rewrite(user, other);
+        let undo = patch.apply(module).expect("the patch fits");
+        let found = rows(kept, module);
+        undo.revert(module);
+        found
     }
-    /// The roles with an element cut in a dimension, and with it all that its rows are computed from.
-    fn with_cut(&mut self, roles: &[Role], element: usize, dim: usize, along: Along) -> Option<Vec<Role>> {
-        let mut cut = roles.to_vec();
-        cut[element] = Role::Cut(dim);
-        let root = (self.facts.results[element], Form::Block(dim, Rows::IDENTITY));
-        let nodes = self.facts.tracer.follow(self.module, [root], &cut)?;
-        self.spread(roles, &nodes, &mut cut, along).then_some(cut)
-    }
-    /// The roles with an element that sums over rows, and all that these are computed from cut.
-    fn with_sum(&mut self, roles: &[Role], element: usize, along: Along) -> Option<Vec<Role>> {
-        let mut summed = roles.to_vec();
-        summed[element] = Role::Sum;
-        let root = (self.facts.results[element], Form::Total);
-        let nodes = self.facts.tracer.follow(self.module, [root], &summed)?;
-        self.spread(roles, &nodes, &mut summed, along).then_some(summed)
-    }
-    /// Gives roles to the elements that these are made from. Whether all are read as their roles allow.
-    fn spread(&self, roles: &[Role], nodes: &Nodes, cut: &mut [Role], along: Along) -> bool {
-        for &(value, form) in nodes.keys() {
-            let Some(at) = state_element(self.module, value) else { continue };
-            let may_cut = along >= Along::Cut || self.is_reached(roles, at);
-            match (cut[at], form) {
-                (Role::Cut(dim), Form::Block(at, Rows::IDENTITY)) if dim == at => {}
-                (Role::Whole, Form::Block(dim, Rows::IDENTITY))
-                    if may_cut && self.facts.tracer.fits(self.module, value, dim) =>
-                {
-                    cut[at] = Role::Cut(dim);
-                }
-                (Role::Whole, Form::Total) if along == Along::Sums => cut[at] = Role::Sum,
-                (Role::Whole, Form::Whole) | (Role::Sum, Form::Total) => {}
-                _ => return false,
-            }
-        }
-        true
-    }
-    /// Whether an element has as many rows in a dimension as the loop.
-    fn fits(&self, element: usize, dim: usize) -> bool {
-        let array = self.elements[element].as_array();
-        array.is_some_and(|array| !array.is_dynamic() && array.dims.get(dim) == Some(&self.facts.tracer.extent))
+
+    #[test]
+    fn loops_that_are_as_they_were_are_not_asked_again() {
+        let (mut module, kept) = (text::parse(LOOP).expect("legal"), KeptLoops::default());
+        let found = rows(&kept, &module).expect("rows are independent");
+        assert_eq!(found.roles(), [Role::Whole, Role::Cut(0), Role::Sum]);
+        let is_known = |now: Option<Arc<RowLoop>>| Arc::ptr_eq(&now.expect("rows are independent"), &found);
+        assert!(is_known(rows(&kept, &module)));
+        assert!(is_known(behind(&kept, &mut module, ["o", "q", "r"])), "what reads the loop does not count");
+        let other = behind(&kept, &mut module, ["start", "p", "q"]).expect("rows are independent");
+        assert_eq!(other.starts[1], named(&module, "q"), "what it starts from is another value");
+        assert!(behind(&kept, &mut module, ["zeros", "nothing", "k"]).is_none(), "what it sums up begins with k");
+        assert!(behind(&kept, &mut module, ["go_on", "most", "at"]).is_none(), "nobody knows which rows it writes");
+        assert!(is_known(rows(&kept, &module)), "as it was");
     }
 }

@@ -26,13 +26,9 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// For the body of a loop.
-    pub(super) fn of(module: &Module, looping: InstructionId, inner: Box<dyn FindLoops>) -> Self {
-        let found = Stacks::of(module, looping);
-        let written = found.iter().flat_map(|stacks| &stacks.list).map(|stack| stack.element);
-        let starts = &module.instruction(module.instruction(looping).operands[0]).operands;
-        let over_zeros = written.filter(|&element| is_zeros(module, starts[element]));
-        Self { stacks: over_zeros.collect(), inner: Some(inner), ..Self::default() }
+    /// For the body of a loop that writes these elements of its state row by row, over zeros.
+    pub(super) fn of(stacks: Vec<usize>, inner: Box<dyn FindLoops>) -> Self {
+        Self { stacks: stacks.into_iter().collect(), inner: Some(inner), ..Self::default() }
     }
     /// The result of a computation, or its elements, of which there are so many, seen through calls and tuples.
     pub(super) fn results(&mut self, module: &Module, computation: ComputationId, count: usize) -> Option<Vec<Value>> {
@@ -232,6 +228,13 @@ impl Tracer {
         };
         inst.operands.iter().zip(&flows).map(part).collect()
     }
+}
+
+/// Elements of the state of a loop of which each iteration writes another row, over zeros.
+pub(super) fn stacks_over_zeros(module: &Module, looping: InstructionId) -> Vec<usize> {
+    let found = Stacks::of(module, looping);
+    let elements = found.iter().flat_map(|stacks| stacks.list.iter().map(|stack| (stack.element, &stacks.initial)));
+    elements.filter(|(element, starts)| is_zeros(module, starts[*element])).map(|(element, _)| element).collect()
 }
 
 impl Tracing for Tracer {

@@ -15,6 +15,7 @@ use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound, Stored, Target
 use super::known_findings::KnownFindings;
 use crate::Machine;
 use crate::bounds;
+use crate::loops::KeptLoops;
 use crate::run_time::{estimate_and_look, run_time};
 
 /// What an estimator says of a form.
@@ -54,11 +55,14 @@ pub(super) struct Memoized<'a> {
     known: Known,
     /// What passes found, which searches with other options on the same module may ask for again.
     pub(super) findings: KnownFindings,
+    /// The loops over independent rows that they found.
+    pub(super) row_loops: KeptLoops,
 }
 
 impl<'a> Memoized<'a> {
     pub(super) fn of(estimator: &'a dyn Estimator, machine: &'a Machine) -> Self {
-        Self { estimator, machine, known: Known::default(), findings: KnownFindings::default() }
+        let (findings, row_loops) = (KnownFindings::default(), KeptLoops::default());
+        Self { estimator, machine, known: Known::default(), findings, row_loops }
     }
 
     /// Whether this form of a module was estimated, which none is that is not legal.

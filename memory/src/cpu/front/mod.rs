@@ -222,3 +222,30 @@ pub(crate) fn clean_up(graph: &mut Graph) {
     cx.layout_sensitive = true;
     repeat(&mut cx, &CLEAN_UP, &mut [None; 3]);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::graph::Origin;
+
+    #[test]
+    fn operands_of_several_products_in_parts_are_padded_once() {
+        let product = |name: &str, rows: &str| {
+            format!("  {name} = f32[64,256] dot(x, {rows}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n")
+        };
+        let text = format!(
+            "HloModule m\n\nENTRY e {{\n  x = f32[50000,64] parameter(0)\n  p = f32[50000,256] parameter(1)\n  q = f32[50000,256] parameter(2)\n\
+             {}{}  ROOT t = (f32[64,256], f32[64,256]) tuple(a, b)\n}}\n",
+            product("a", "p"),
+            product("b", "q")
+        );
+        let module = hlo_ir::text::parse(&text).expect("legal");
+        let mut graph = Graph::from_module(&module, Origin::Program);
+        simplify_for(&mut graph, Target::Gpu);
+        assign_layouts(&mut graph);
+        split_products(&mut graph, Target::Gpu);
+        let split = graph.to_module();
+        let pads = split.live_instructions().filter(|(_, inst)| inst.opcode == Opcode::Pad).count();
+        assert_eq!(pads, 3, "of the operand of both, and of two others");
+    }
+}

@@ -118,7 +118,7 @@ impl Search<'_> {
             libraries,
             partitioned: OnceCell::new(),
             stored,
-            row_loops: RowLoops::default(),
+            row_loops: RowLoops::with(&self.estimator.row_loops),
         };
         for (&index, pass) in asked.iter().map(|index| (index, &self.passes[*index])) {
             self.observer.working(&format!("{} looks for waste", pass.name()));
