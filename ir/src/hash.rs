@@ -35,15 +35,15 @@ pub fn identity(module: &Module, id: InstructionId) -> u64 {
     hasher.finish()
 }
 
-/// Hashes an instruction with its id and those that it names; adds what it calls to `called`.
-fn own_hash(module: &Module, id: InstructionId, hasher: &mut FxHasher, called: &mut Vec<ComputationId>) {
+/// Hashes an instruction with its id and those that it names; adds what it calls to `open`.
+fn own_hash(module: &Module, id: InstructionId, hasher: &mut FxHasher, open: &mut Vec<ComputationId>) {
     let inst = module.instruction(id);
     (id, inst.opcode, &inst.shape, &inst.payload, &inst.operands).hash(hasher);
     for attribute in inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata) {
         attribute.hash(hasher);
         match &attribute.value {
-            AttrValue::Computation(callee) => called.push(*callee),
-            AttrValue::Computations(callees) => called.extend(callees),
+            AttrValue::Computation(callee) => open.push(*callee),
+            AttrValue::Computations(callees) => open.extend(callees),
             _ => {}
         }
     }

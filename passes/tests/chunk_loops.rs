@@ -2,7 +2,7 @@
 //! from block to block (micro-batches).
 //!
 //! Pins `passes/src/chunk.rs`, `passes/src/chunk/row_order.rs`, `passes/src/chunk/seeded_planner/loop_price.rs`, `passes/src/loops.rs`, `passes/src/loops/row_form.rs`,
-//! `passes/src/loops/row_loop.rs`, `passes/src/loops/row_sums.rs`, `passes/src/loops/row_trace.rs`.
+//! `passes/src/loops/row_loop.rs`, `passes/src/loops/row_roles.rs`, `passes/src/loops/row_sums.rs`, `passes/src/loops/row_trace.rs`.
 
 use hlo_ir::{ArrayShape, Instruction, Module, Opcode, text, verify};
 use hlo_memory::{Bytes, Target};

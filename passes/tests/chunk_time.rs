@@ -1,7 +1,7 @@
 //! `chunk`: plans and block sizes that keep the run time: windows stay whole, and tables that a processor knows one at a time do not take turns too often.
 //!
 //! Pins `passes/src/chunk.rs`, `passes/src/chunk/cache_conflict.rs`, `passes/src/chunk/savings.rs`, `passes/src/chunk/size.rs`,
-//! `passes/src/chunk/seeded_planner/loop_price.rs`, `passes/src/loops/row_form.rs`, `passes/src/loops/row_loop.rs`, `passes/src/loops/row_trace.rs`,
+//! `passes/src/chunk/seeded_planner/loop_price.rs`, `passes/src/loops/row_form.rs`, `passes/src/loops/row_loop.rs`, `passes/src/loops/row_roles.rs`, `passes/src/loops/row_trace.rs`,
 //! `passes/src/manager/search/worth_its_time.rs`,
 //! `passes/src/small_programs.rs`.
 
