@@ -49,7 +49,7 @@ pub(super) fn run(graph: &mut Graph, computation: ComputationId) {
 }
 
 /// Whether such a kernel is made: products of one vector go to the library.
-fn is_product(graph: &Graph, id: InstructionId) -> bool {
+pub(super) fn is_product(graph: &Graph, id: InstructionId) -> bool {
     triton::takes_product(graph, id) && (0..2).all(|number| !uncontracted(graph, id, number).is_empty())
 }
 

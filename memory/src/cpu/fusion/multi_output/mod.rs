@@ -12,7 +12,7 @@ use smol_str::format_smolstr;
 
 use super::super::graph::Graph;
 use super::super::{in_place, traits};
-use super::priority;
+use super::{gemm, priority};
 use order::RunOrder;
 
 /// Arrays that a kernel reads and writes at most (`MaxOperandsAndOutputsPerFusion`), and reductions (`kMaxUnnestedReductionOutputsPerFusion`).
@@ -27,7 +27,7 @@ pub(super) fn run(graph: &mut Graph, computation: ComputationId) {
     let mut merger = Merger { order: RunOrder::of(graph, computation) };
     let order = graph.post_order(computation);
     for id in order.into_iter().rev() {
-        if graph.is_alive(id) && graph.opcode(id) != Opcode::Constant {
+        if graph.is_alive(id) && graph.opcode(id) != Opcode::Constant && !is_of_product(graph, id) {
             merger.merge_readers(graph, id);
             merger.merge_into_reader(graph, id);
         }
@@ -132,6 +132,11 @@ fn is_kernel(graph: &Graph, id: InstructionId) -> bool {
         Opcode::Reduce => graph.array(id).is_some() && priority::is_by_threads(graph, id),
         _ => traits::is_elementwise(graph, id) && graph.opcode(id) != Opcode::Constant,
     }
+}
+
+/// Whether a value is made by a kernel of a product: those that read it are not merged, which XLA:GPU asks of others only.
+fn is_of_product(graph: &Graph, id: InstructionId) -> bool {
+    graph.inst(id).word(&AttrKey::Kind) == Some("kCustom") || gemm::is_product(graph, id)
 }
 
 /// Whether a fusion is none of a product, a scatter or of whole rows, which other generators make.
