@@ -20,23 +20,23 @@ pub fn named_hash(module: &Module) -> u64 {
     hash(module, true)
 }
 
-/// Hash of an instruction and of all computations that it calls, with the ids in them: while it stays, all that can be found out about them alone does too.
-pub fn identity(module: &Module, id: InstructionId) -> u64 {
+/// Hash of an instruction and of all computations that it calls, with the ids in them: as long as it stays the same, so does everything that follows from them alone.
+pub fn instruction_hash(module: &Module, id: InstructionId) -> u64 {
     let mut hasher = FxHasher::default();
     let (mut open, mut seen) = (Vec::new(), SideTable::new(false));
-    own_hash(module, id, &mut hasher, &mut open);
+    hash_one(module, id, &mut hasher, &mut open);
     while let Some(computation) = open.pop() {
         if !seen[computation] {
             seen.set(computation, true);
             (computation, module.computation(computation).root).hash(&mut hasher);
-            module.instructions_of(computation).for_each(|(id, _)| own_hash(module, id, &mut hasher, &mut open));
+            module.instructions_of(computation).for_each(|(id, _)| hash_one(module, id, &mut hasher, &mut open));
         }
     }
     hasher.finish()
 }
 
 /// Hashes an instruction with its id and those that it names; adds what it calls to `open`.
-fn own_hash(module: &Module, id: InstructionId, hasher: &mut FxHasher, open: &mut Vec<ComputationId>) {
+fn hash_one(module: &Module, id: InstructionId, hasher: &mut FxHasher, open: &mut Vec<ComputationId>) {
     let inst = module.instruction(id);
     (id, inst.opcode, &inst.shape, &inst.payload, &inst.operands).hash(hasher);
     for attribute in inst.attributes.iter().filter(|attribute| attribute.key != AttrKey::Metadata) {

@@ -4,7 +4,7 @@
 
 use hlo_ir::edit::Patch;
 use hlo_ir::graph::{self, Users};
-use hlo_ir::hash::{identity, named_hash, structural_hash};
+use hlo_ir::hash::{instruction_hash, named_hash, structural_hash};
 use hlo_ir::{InstructionId, Module, text};
 
 /// A loop-free program with a reducer, a control dependency against the order of operands, and a value that nothing reads.
@@ -96,19 +96,19 @@ fn the_hash_knows_programs_and_not_names() {
 fn an_instruction_is_known_by_itself_and_by_what_it_calls() {
     let mut changed = module(PROGRAM);
     let total = named(&changed, "total");
-    let before = identity(&changed, total);
+    let before = instruction_hash(&changed, total);
     let mut behind = |old: &str, new: &str| {
         let mut patch = Patch::new(&changed);
         patch.replace(named(&changed, old), named(&changed, new));
         let undo = patch.apply(&mut changed).expect("both have one shape");
-        let now = identity(&changed, total);
+        let now = instruction_hash(&changed, total);
         undo.revert(&mut changed);
         now
     };
     assert_eq!(behind("total", "zero"), before, "what reads it");
     assert_ne!(behind("twice", "x"), before, "its operand");
     assert_ne!(behind("q", "p"), before, "its reducer");
-    assert_eq!(identity(&changed, total), before);
+    assert_eq!(instruction_hash(&changed, total), before);
 }
 
 #[test]

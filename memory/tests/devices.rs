@@ -435,7 +435,7 @@ fn readers_of_a_product_are_not_merged_on_gpu() {
   w = f32[512,8192] parameter(1)
   y = f32[4096,8192] parameter(2)
   z = f32[4096,8192] parameter(3)
-  d = f32[4096,8192] {made}
+{made}
   none = f32[] constant(0)
   t = f32[4096,8192] tanh(d)
   p = f32[4096,8192] add(t, y)
@@ -449,8 +449,10 @@ fn readers_of_a_product_are_not_merged_on_gpu() {
         );
         temporaries(&lines, Target::Gpu)
     };
-    assert_eq!(read("dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"), 256);
-    assert_eq!(read("sort(y), dimensions={0}, to_apply=%ge"), 384);
+    let dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}";
+    assert_eq!(read(&format!("  d = f32[4096,8192] dot(x, w), {dims}")), 256);
+    assert_eq!(read(&format!("  v = f32[4096,512] negate(x)\n  d = f32[4096,8192] dot(v, w), {dims}")), 256);
+    assert_eq!(read("  d = f32[4096,8192] sort(y), dimensions={0}, to_apply=%ge"), 384);
 }
 
 /// XLA:GPU keeps the gradient behind a `relu` and the two products, 48 MiB, and no mask: making the mask where it is read saves more than making the gradient there.

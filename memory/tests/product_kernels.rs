@@ -154,6 +154,21 @@ fn small_products_with_a_vector_are_sums() {
     compare(&vector("f64", 4096, 16_000, "negate"), 524_448_768);
 }
 
+/// The highest precision is a matter of how a kernel multiplies, not of who makes it.
+#[test]
+fn products_of_the_highest_precision_have_the_same_kernels() {
+    let long = |precision: &str| {
+        format!(
+            "  x = f32[65536,128] parameter(0)
+  q = f32[65536,128] parameter(1)
+  e = f32[65536,128] negate(x)
+  ROOT d = f32[128,128] dot(e, q), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}, operand_precision={{{precision},{precision}}}"
+        )
+    };
+    compare(&long("default"), 75_563_008);
+    compare(&long("highest"), 75_563_008);
+}
+
 /// Products of integers of 32 bits have no kernel of their own, which would take the other side in: they are sums where the second side's rows are summed up.
 #[test]
 fn products_of_integers_of_32_bits_are_sums_by_rows() {

@@ -18,7 +18,7 @@ pub(crate) use body::Order;
 pub(crate) use counters::{Counted, bound};
 pub(crate) use readers::{Read, Reader, Readers, readers};
 pub(crate) use row_form::{Role, RowLoop};
-pub(crate) use row_loop::KeptLoops;
+pub(crate) use row_loop::RowLoopCache;
 pub use row_loop::RowLoops;
 pub(crate) use stacks::{Stack, Stacks};
 pub(crate) use state::{is_free, is_sharded, is_taken_apart, replace_state, state};

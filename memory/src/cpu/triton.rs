@@ -4,15 +4,14 @@
 
 // Tests: `memory/tests/product_kernels.rs`.
 
-use hlo_ir::{AttrKey, ElementType, InstructionId, Opcode};
+use hlo_ir::{ElementType, InstructionId, Opcode};
 
 use super::graph::Graph;
 use super::traits;
 
-/// Whether it takes a product: of types that it knows, in the default precision.
+/// Whether it takes a product: of types that it knows, in any precision.
 pub(crate) fn takes_product(graph: &Graph, id: InstructionId) -> bool {
     graph.opcode(id) == Opcode::Dot
-        && graph.inst(id).raw(&AttrKey::OperandPrecision).is_none_or(|text| !text.contains("high"))
         && [id, graph.operand(id, 0), graph.operand(id, 1)].iter().all(|&id| is_type_known(graph, id))
         && are_integers_narrow(graph, id)
 }

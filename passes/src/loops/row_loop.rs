@@ -14,20 +14,20 @@ use super::row_form::{FindLoops, Role, RowLoop};
 use super::row_roles::{Facts, row_loop};
 use super::row_trace::stacks_over_zeros;
 use crate::bounds;
-use crate::hash::{IndexMap, IndexSet};
+use crate::hash::IndexMap;
 
-/// The loops of a module that were asked about.
+/// The loops of a module that were asked about, as the module is now.
 #[derive(Default, Debug)]
 pub struct RowLoops {
     known: RefCell<IndexMap<InstructionId, Known>>,
-    /// What outlives this state; weak, since it knows of loops inside others by the same way.
-    kept: Weak<RefCell<Kept>>,
+    /// Weak, because facts in the cache find loops inside their loop by the same cache.
+    cache: Weak<RefCell<Cached>>,
 }
 
 impl RowLoops {
-    /// Those of a module in one state, some of which may be as they were in another.
-    pub(crate) fn with(kept: &KeptLoops) -> Self {
-        Self { known: RefCell::default(), kept: Rc::downgrade(&kept.0) }
+    /// Those of a module in a state in which many of its loops may be as they were in another.
+    pub(crate) fn with(cache: &RowLoopCache) -> Self {
+        Self { known: RefCell::default(), cache: Rc::downgrade(&cache.0) }
     }
     /// The loop over independent rows that cuts an element of a loop's state in a dimension, if it sums over nothing and has all rows in that dimension.
     pub(crate) fn plain(
@@ -52,22 +52,17 @@ impl RowLoops {
         is_plain: bool,
     ) -> Option<Arc<RowLoop>> {
         let mut known = self.known.borrow_mut();
-        let Known { facts, found, refused } =
-            known.entry(looping).or_insert_with(|| Known::of(of(&self.kept, module, looping)));
+        let Known { answers, found } = known
+            .entry(looping)
+            .or_insert_with(|| Known { answers: answers(&self.cache, module, looping), found: Vec::new() });
         let cuts = |row_loop: &&Arc<RowLoop>| {
             row_loop.roles.get(element) == Some(&Role::Cut(dim)) && (!is_plain || row_loop.is_plain())
         };
         if let Some(found) = found.iter().find(cuts) {
             return Some(found.clone());
         }
-        if refused.contains(&(element, dim, is_plain)) {
-            return None;
-        }
-        let new = facts.borrow_mut().to(module, (looping, element, dim), is_plain);
-        match &new {
-            Some(new) => found.push(new.clone()),
-            None => drop(refused.insert((element, dim, is_plain))),
-        }
+        let new = answers.borrow_mut().find(module, (looping, element, dim), is_plain);
+        found.extend(new.clone());
         new
     }
 }
@@ -78,71 +73,70 @@ impl FindLoops for RowLoops {
     }
 }
 
-/// What was said of a loop.
+/// A loop as the module is now.
 #[derive(Debug)]
 struct Known {
-    facts: Rc<RefCell<Answers>>,
+    answers: Rc<RefCell<Answers>>,
+    /// What was found since the module is as it is: who asks for another element that is cut in one of these means the same loop.
     found: Vec<Arc<RowLoop>>,
-    /// Elements of the state that cannot be cut in a dimension; and whether they can perhaps, where others have their rows in other dimensions or sum over them.
-    refused: IndexSet<(usize, usize, bool)>,
 }
 
-impl Known {
-    fn of(facts: Rc<RefCell<Answers>>) -> Self {
-        Self { facts, found: Vec::new(), refused: IndexSet::default() }
-    }
-}
-
-/// What is known of loops in all states of a module: most changes leave most loops as they are.
+/// Answers about the loops of all states of a module: most changes leave most loops as they are.
 #[derive(Default, Debug)]
-pub(crate) struct KeptLoops(Rc<RefCell<Kept>>);
+pub(crate) struct RowLoopCache(Rc<RefCell<Cached>>);
 
-type Kept = IndexMap<Form, Rc<RefCell<Answers>>>;
+type Cached = IndexMap<CacheKey, Rc<RefCell<Answers>>>;
 
-/// A loop, by all that answers depend on: what it computes with the ids in it, what it starts from, and which stacks it writes over zeros.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Form {
+/// A loop, by all that answers depend on.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct CacheKey {
     looping: InstructionId,
+    /// Hash of the loop, its condition and its body.
     content: u64,
-    /// The hash of its initial state, which a change may rewrite in its place.
+    /// Hash of its initial state, a tuple that a change may rewrite in its place.
     start: Option<u64>,
+    /// Elements of the state that it writes row by row over zeros: values in front of the loop say so.
     stacks: Vec<usize>,
 }
 
-/// What is known of a loop of a module as it is now.
-fn of(kept: &Weak<RefCell<Kept>>, module: &Module, looping: InstructionId) -> Rc<RefCell<Answers>> {
+/// Answers about a loop as the module is now, from the cache where they are still true.
+fn answers(cache: &Weak<RefCell<Cached>>, module: &Module, looping: InstructionId) -> Rc<RefCell<Answers>> {
     let stacks = stacks_over_zeros(module, looping);
-    let (content, start) = (hash::identity(module, looping), module.instruction(looping).operands.first());
-    let start = start.map(|&start| hash::identity(module, start));
-    let form = Form { looping, content, start, stacks: stacks.clone() };
-    let all = kept.upgrade();
-    if let Some(known) = all.as_ref().and_then(|all| all.borrow().get(&form).cloned()) {
-        debug_assert!(known.try_borrow().is_ok_and(|known| known.fits(module, looping)), "a loop has changed");
+    let start = module.instruction(looping).operands.first();
+    let key = CacheKey {
+        looping,
+        content: hash::instruction_hash(module, looping),
+        start: start.map(|&start| hash::instruction_hash(module, start)),
+        stacks: stacks.clone(),
+    };
+    let cached = cache.upgrade();
+    if let Some(known) = cached.as_ref().and_then(|cached| cached.borrow().get(&key).cloned()) {
+        debug_assert!(known.try_borrow().is_ok_and(|known| known.are_of(module, looping)), "the loop has changed");
         return known;
     }
-    let inner = RowLoops { known: RefCell::default(), kept: kept.clone() };
+    let inner = RowLoops { known: RefCell::default(), cache: cache.clone() };
     let facts = Facts::of(module, looping, stacks, Box::new(inner));
-    let answers = Rc::new(RefCell::new(Answers { facts, given: IndexMap::default() }));
-    if let Some(all) = all {
-        keep(&mut all.borrow_mut(), form, answers.clone());
+    let new = Rc::new(RefCell::new(Answers { facts, given: IndexMap::default() }));
+    if let Some(cached) = cached {
+        insert(&mut cached.borrow_mut(), key, new.clone());
     }
-    answers
+    new
 }
 
-/// Keeps what is known of a loop. What was learned first goes where there is too much.
-fn keep(kept: &mut Kept, form: Form, answers: Rc<RefCell<Answers>>) {
-    // A loop around this one is just being asked.
+/// Adds answers to the cache. The oldest go where there are too many.
+fn insert(cached: &mut Cached, key: CacheKey, answers: Rc<RefCell<Answers>>) {
+    // Those about a loop around this one cannot be borrowed: they are just being found.
     let size_of = |answers: &RefCell<Answers>| answers.try_borrow().map_or(0, |answers| answers.size());
-    let mut size: usize = kept.values().map(|answers| size_of(answers)).sum();
+    let mut size: usize = cached.values().map(|answers| size_of(answers)).sum();
     while size > bounds::MODULE
-        && let Some((_, first)) = kept.shift_remove_index(0)
+        && let Some((_, first)) = cached.shift_remove_index(0)
     {
         size -= size_of(&first);
     }
-    kept.insert(form, answers);
+    cached.insert(key, answers);
 }
 
-/// A loop, and what was asked about it: an element of its state, a dimension in which it is cut, and whether nothing else may be cut or summed up.
+/// Answers about a loop: for an element of its state, a dimension in which it is cut, and whether nothing else may be cut or summed up.
 #[derive(Debug)]
 struct Answers {
     /// `None` if rows of it cannot be told apart at all.
@@ -151,19 +145,21 @@ struct Answers {
 }
 
 impl Answers {
-    fn to(
+    fn find(
         &mut self,
         module: &Module,
         (looping, element, dim): (InstructionId, usize, usize),
         is_plain: bool,
     ) -> Option<Arc<RowLoop>> {
         let facts = self.facts.as_mut()?;
-        let given = self.given.entry((element, dim, is_plain));
-        let mut new = || row_loop(module, facts, (looping, element, dim), is_plain);
-        given.or_insert_with(|| new().filter(|new| !is_plain || new.is_plain()).map(Arc::new)).clone()
+        let find = || {
+            let found = row_loop(module, facts, (looping, element, dim), is_plain)?;
+            (!is_plain || found.is_plain()).then(|| Arc::new(found))
+        };
+        self.given.entry((element, dim, is_plain)).or_insert_with(find).clone()
     }
-    /// Whether a loop still starts from what it did, and makes each element from the same others.
-    fn fits(&self, module: &Module, looping: InstructionId) -> bool {
+    /// Whether a loop still starts from what it did, and computes each element from the same others.
+    fn are_of(&self, module: &Module, looping: InstructionId) -> bool {
         let fresh = Facts::of(module, looping, stacks_over_zeros(module, looping), Box::new(RowLoops::default()));
         let starts = |row_loop: &Arc<RowLoop>| {
             module.instruction(module.instruction(looping).operands[0]).operands[..] == row_loop.starts[..]
@@ -235,35 +231,35 @@ ENTRY e {
     }
 
     /// What is found of the rows of the loop, in a state of its own.
-    fn rows(kept: &KeptLoops, module: &Module) -> Option<Arc<RowLoop>> {
-        RowLoops::with(kept).of(module, (named(module, "w"), 1, 0))
+    fn rows(cache: &RowLoopCache, module: &Module) -> Option<Arc<RowLoop>> {
+        RowLoops::with(cache).of(module, (named(module, "w"), 1, 0))
     }
 
     /// The same behind another operand for an instruction, which is undone.
-    fn behind(kept: &KeptLoops, module: &mut Module, [user, old, new]: [&str; 3]) -> Option<Arc<RowLoop>> {
+    fn behind(cache: &RowLoopCache, module: &mut Module, [user, old, new]: [&str; 3]) -> Option<Arc<RowLoop>> {
         let [user, old, new] = [user, old, new].map(|name| named(module, name));
         let mut other: Instruction = module.instruction(user).clone();
         other.operands.iter_mut().filter(|operand| **operand == old).for_each(|operand| *operand = new);
         let mut patch = Patch::new(module);
         patch.rewrite(user, other);
         let undo = patch.apply(module).expect("the patch fits");
-        let found = rows(kept, module);
+        let found = rows(cache, module);
         undo.revert(module);
         found
     }
 
     #[test]
     fn loops_that_are_as_they_were_are_not_asked_again() {
-        let (mut module, kept) = (text::parse(LOOP).expect("legal"), KeptLoops::default());
-        let found = rows(&kept, &module).expect("rows are independent");
+        let (mut module, cache) = (text::parse(LOOP).expect("legal"), RowLoopCache::default());
+        let found = rows(&cache, &module).expect("rows are independent");
         assert_eq!(found.roles(), [Role::Whole, Role::Cut(0), Role::Sum]);
         let is_known = |now: Option<Arc<RowLoop>>| Arc::ptr_eq(&now.expect("rows are independent"), &found);
-        assert!(is_known(rows(&kept, &module)));
-        assert!(is_known(behind(&kept, &mut module, ["o", "q", "r"])), "what reads the loop does not count");
-        let other = behind(&kept, &mut module, ["start", "p", "q"]).expect("rows are independent");
+        assert!(is_known(rows(&cache, &module)));
+        assert!(is_known(behind(&cache, &mut module, ["o", "q", "r"])), "what reads the loop does not count");
+        let other = behind(&cache, &mut module, ["start", "p", "q"]).expect("rows are independent");
         assert_eq!(other.starts[1], named(&module, "q"), "what it starts from is another value");
-        assert!(behind(&kept, &mut module, ["zeros", "nothing", "k"]).is_none(), "what it sums up begins with k");
-        assert!(behind(&kept, &mut module, ["go_on", "most", "at"]).is_none(), "nobody knows which rows it writes");
-        assert!(is_known(rows(&kept, &module)), "as it was");
+        assert!(behind(&cache, &mut module, ["zeros", "nothing", "k"]).is_none(), "what it sums up begins with k");
+        assert!(behind(&cache, &mut module, ["go_on", "most", "at"]).is_none(), "nobody knows which rows it writes");
+        assert!(is_known(rows(&cache, &module)), "as it was");
     }
 }

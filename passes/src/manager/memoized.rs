@@ -15,7 +15,7 @@ use hlo_memory::{Estimate, EstimateError, Estimator, SavingBound, Stored, Target
 use super::known_findings::KnownFindings;
 use crate::Machine;
 use crate::bounds;
-use crate::loops::KeptLoops;
+use crate::loops::RowLoopCache;
 use crate::run_time::{estimate_and_look, run_time};
 
 /// What an estimator says of a form.
@@ -56,12 +56,12 @@ pub(super) struct Memoized<'a> {
     /// What passes found, which searches with other options on the same module may ask for again.
     pub(super) findings: KnownFindings,
     /// The loops over independent rows that they found.
-    pub(super) row_loops: KeptLoops,
+    pub(super) row_loops: RowLoopCache,
 }
 
 impl<'a> Memoized<'a> {
     pub(super) fn of(estimator: &'a dyn Estimator, machine: &'a Machine) -> Self {
-        let (findings, row_loops) = (KnownFindings::default(), KeptLoops::default());
+        let (findings, row_loops) = (KnownFindings::default(), RowLoopCache::default());
         Self { estimator, machine, known: Known::default(), findings, row_loops }
     }
 

@@ -163,7 +163,8 @@ fn takes_a_dot(graph: &Graph, id: InstructionId) -> bool {
     graph.opcode(id) == Opcode::Add && graph.operands(id).iter().any(|&operand| can_be_output_fused(graph, operand, id))
 }
 
-fn is_custom_fusion(graph: &Graph, id: InstructionId) -> bool {
+/// Whether an instruction is a kernel that another generator than that of loops makes: of a product on XLA:GPU, of a call of the library on XLA:CPU.
+pub(super) fn is_custom_fusion(graph: &Graph, id: InstructionId) -> bool {
     graph.opcode(id) == Opcode::Fusion && graph.inst(id).word(&AttrKey::Kind) == Some("kCustom")
 }
 

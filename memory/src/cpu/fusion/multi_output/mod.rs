@@ -12,7 +12,7 @@ use smol_str::format_smolstr;
 
 use super::super::graph::Graph;
 use super::super::{in_place, traits};
-use super::{gemm, priority};
+use super::{gemm, priority, rules};
 use order::RunOrder;
 
 /// Arrays that a kernel reads and writes at most (`MaxOperandsAndOutputsPerFusion`), and reductions (`kMaxUnnestedReductionOutputsPerFusion`).
@@ -134,9 +134,9 @@ fn is_kernel(graph: &Graph, id: InstructionId) -> bool {
     }
 }
 
-/// Whether a value is made by a kernel of a product: those that read it are not merged, which XLA:GPU asks of others only.
+/// Whether a kernel of a product makes a value, perhaps of its operands alone: kernels that read it are not merged.
 fn is_of_product(graph: &Graph, id: InstructionId) -> bool {
-    graph.inst(id).word(&AttrKey::Kind) == Some("kCustom") || gemm::is_product(graph, id)
+    rules::is_custom_fusion(graph, id) || gemm::is_product(graph, id)
 }
 
 /// Whether a fusion is none of a product, a scatter or of whole rows, which other generators make.
@@ -146,7 +146,7 @@ fn is_loop(graph: &Graph, id: InstructionId) -> bool {
         Opcode::Tuple => graph.operands(graph.root(body)).iter().map(|&result| behind(graph, result)).collect(),
         _ => vec![behind(graph, graph.root(body))],
     };
-    graph.inst(id).word(&AttrKey::Kind) != Some("kCustom")
+    !rules::is_custom_fusion(graph, id)
         && graph.list(body).all(|inner| match graph.opcode(inner) {
             Opcode::Dot | Opcode::Convolution | Opcode::Scatter => false,
             Opcode::Reduce => {
