@@ -256,6 +256,7 @@ ENTRY e {
         let is_known = |now: Option<Arc<RowLoop>>| Arc::ptr_eq(&now.expect("rows are independent"), &found);
         assert!(is_known(rows(&cache, &module)));
         assert!(is_known(behind(&cache, &mut module, ["o", "q", "r"])), "what reads the loop does not count");
+        assert!(!is_known(behind(&cache, &mut module, ["sum", "y", "x"])), "another body");
         let other = behind(&cache, &mut module, ["start", "p", "q"]).expect("rows are independent");
         assert_eq!(other.starts[1], named(&module, "q"), "what it starts from is another value");
         assert!(behind(&cache, &mut module, ["zeros", "nothing", "k"]).is_none(), "what it sums up begins with k");
