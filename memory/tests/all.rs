@@ -10,6 +10,7 @@ mod devices;
 mod expanded;
 mod legal;
 mod live_range;
+mod not_stored;
 mod partitioned;
 mod predict;
 mod product_kernels;

@@ -176,6 +176,24 @@ fn loops_first_are_compared_with_what_is_computed_again() {
     assert!(slowdown < 1.4, "{slowdown}");
 }
 
+/// The lowest end takes 1.52 times as long, and misses the budget by the error margin too.
+#[test]
+fn a_budget_missed_by_the_error_margin_alone_costs_no_more_time_than_it_must() {
+    let mut module = parse(include_str!("budget_programs/message_network_gradient.hlo"));
+    let budget = Bytes(180 << 20);
+    let options = Options {
+        exactness: Grade::Reassociate,
+        budget: Some(budget),
+        target: Target::Gpu,
+        advise: false,
+        ..Options::default()
+    };
+    let report = run(&mut module, &default_pipeline(), &options, &ModelEstimator { target: Target::Gpu });
+    let report = report.expect("it has an estimate");
+    assert!(report.after.likely() <= budget && report.after.certain() > budget, "{:?}", report.after.total);
+    assert!(report.slowdown.is_some_and(|slowdown| slowdown < 1.45), "{:?}", report.slowdown);
+}
+
 /// Loops alone end at 1.46 GiB in 1.16 times the time.
 #[test]
 fn layers_are_computed_again_without_a_budget_where_that_saves_more_than_it_takes_beside_loops() {
@@ -183,7 +201,7 @@ fn layers_are_computed_again_without_a_budget_where_that_saves_more_than_it_take
     let options = Options { target: Target::Gpu, advise: false, ..Options::default() };
     let report = run(&mut module, &default_pipeline(), &options, &ModelEstimator { target: Target::Gpu });
     let report = report.expect("it has an estimate");
-    assert_eq!(report.rewrites[0].pass, "rematerialize", "{:?}", report.rewrites);
+    assert!(report.rewrites.iter().any(|rewrite| rewrite.pass == "rematerialize"), "{:?}", report.rewrites);
     assert!(report.before.total > Bytes(2400 << 20), "XLA:GPU says 2.38 GiB: {:?}", report.before.total);
     assert!(report.after.total < Bytes(1300 << 20), "XLA:GPU says 1.20 GiB: {:?}", report.after.total);
     assert!(report.slowdown.is_some_and(|slowdown| slowdown <= 1.25), "{:?}", report.slowdown);

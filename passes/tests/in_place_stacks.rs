@@ -300,7 +300,6 @@ fn an_array_is_written_over_once() {
 fn a_cache_stands_in_memory_once() {
     let source = include_str!("../../corpus/in-place-stacks/fires-cache.before.hlo");
     assert_eq!(peaks(source, Target::Gpu), [1553, 1072]);
-    for target in [Target::Cpu, Target::Tpu] {
-        assert_eq!(peaks(source, target), [1616, 1104], "{target:?}");
-    }
+    assert_eq!(peaks(source, Target::Cpu), [1616, 1104]);
+    assert_eq!(peaks(source, Target::Tpu), [1617, 1105]);
 }

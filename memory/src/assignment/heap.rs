@@ -23,12 +23,7 @@ pub(crate) fn heap_block(
     sizes: &[u64],
     heap: &[u32],
 ) -> Option<Block> {
-    let mut values: Vec<_> = heap
-        .iter()
-        .flat_map(|&buffer| buffers.values(buffer))
-        .filter_map(|value| ranges.get(value).map(|range| (range.start, range.end, value)))
-        .collect();
-    values.sort_unstable();
+    let values = in_order_of_start(ranges, heap.iter().flat_map(|&buffer| buffers.values(buffer)));
     if values.is_empty() {
         return None;
     }
@@ -51,6 +46,25 @@ pub(crate) fn heap_block(
     Some(block)
 }
 
+/// Bytes alive at most at a time as a scheduler counts them, which compares orders by that. Constants do not count, and values that hand on one buffer all count where one
+/// ends and the next begins.
+///
+/// Source: `HeapSimulator::MinimumMemoryForModule`, `NoFragmentationStatsHeap` (xla/service/heap_simulator/heap_simulator.cc).
+pub(crate) fn most_alive(flow: &Flow<'_>, buffers: &Buffers, ranges: &Ranges, sizes: &[u64]) -> u64 {
+    let owner = |value: ValueId| flow.module.instruction(flow.places.owner(flow.values.place(value)));
+    let counted = flow.values.list().iter().copied().filter(|&value| owner(value).opcode != Opcode::Constant);
+    let values = in_order_of_start(ranges, counted);
+    Replay::run(flow, buffers, sizes, &values).most_alive
+}
+
+/// The values that have live ranges, with these, in the order in which they get memory.
+fn in_order_of_start(ranges: &Ranges, values: impl Iterator<Item = ValueId>) -> Vec<(u32, u32, ValueId)> {
+    let with_range = |value| ranges.get(value).map(|range| (range.start, range.end, value));
+    let mut values: Vec<_> = values.filter_map(with_range).collect();
+    values.sort_unstable();
+    values
+}
+
 /// The replayed schedule. Values are named by their position in the sorted list.
 struct Replay {
     /// The value whose memory each value shares; itself if it has memory of its own.
@@ -60,6 +74,9 @@ struct Replay {
     size: Vec<u64>,
     id: Vec<ValueId>,
     clock: u32,
+    /// Bytes of the values that are alive, and the most so far.
+    alive: u64,
+    most_alive: u64,
 }
 
 impl Replay {
@@ -71,6 +88,8 @@ impl Replay {
             size: values.iter().map(size_of).collect(),
             id: values.iter().map(|&(_, _, value)| value).collect(),
             clock: 0,
+            alive: 0,
+            most_alive: 0,
         };
         let horizon = values.iter().map(|&(_, end, _)| end).max().map_or(0, |end| end as usize + 1);
         let ends: Vec<(u32, u32)> = values.iter().enumerate().map(|(k, &(_, end, _))| (end, k as u32)).collect();
@@ -119,15 +138,19 @@ impl Replay {
         self.tick_in(k);
     }
     fn tick_in(&mut self, k: u32) {
-        if self.size[k as usize] > 0 {
+        let size = self.size[k as usize];
+        if size > 0 {
             self.span[k as usize] = Some(Span { start: self.clock, end: self.clock });
             self.clock += 1;
+            self.alive = self.alive.saturating_add(size);
+            self.most_alive = self.most_alive.max(self.alive);
         }
     }
     fn free(&mut self, k: u32) {
         if let Some(span) = &mut self.span[k as usize] {
             span.end = self.clock;
             self.clock += 1;
+            self.alive = self.alive.saturating_sub(self.size[k as usize]);
         }
     }
     /// The sets of values that share memory, with all the times at which one of them is alive.

@@ -41,8 +41,9 @@ pub(crate) mod uses;
 pub(crate) mod values;
 mod worklist;
 
+use hlo_ir::arena::Id as _;
 use hlo_ir::host::HostMove;
-use hlo_ir::{InstructionId, Module, Opcode};
+use hlo_ir::{ComputationId, InstructionId, Module, Opcode};
 
 use self::aliases::Buffers;
 use self::allocation::Block;
@@ -98,6 +99,38 @@ pub fn assign_for(module: &Module, target: Target) -> Result<Assignment<'_>, Est
     blocks.extend(thread_local);
     let blocks = combine::combine(blocks);
     Ok(Assignment { flow, buffers, schedule, ranges, blocks, host, given: None })
+}
+
+/// What schedulers ask of a module whose instructions have no order yet.
+pub(crate) struct Unordered<'m> {
+    flow: Flow<'m>,
+    buffers: Buffers,
+    sizes: Vec<u64>,
+}
+
+impl<'m> Unordered<'m> {
+    /// Those of an analysed module on a target; without sizes where one does not fit 64 bits.
+    pub(crate) fn of(flow: Flow<'m>, target: Target) -> Self {
+        let buffers = Buffers::of(&flow);
+        let unsized_ = || vec![0; buffers.len() as usize];
+        let sizes = buffer_sizes(&flow, &buffers, target).map_or_else(|_| unsized_(), |sizes| sizes.of_buffers);
+        Self { flow, buffers, sizes }
+    }
+    /// Bytes of the values that each instruction makes itself, by its number: a loop makes no value of what it carries unchanged.
+    pub(crate) fn bytes_made(&self) -> Vec<u64> {
+        let mut made = vec![0_u64; self.flow.module.instruction_count()];
+        for &value in self.flow.values.list() {
+            let bytes = &mut made[self.flow.places.owner(self.flow.values.place(value)).index()];
+            *bytes = bytes.saturating_add(self.sizes[self.buffers.of_value(value) as usize]);
+        }
+        made
+    }
+    /// Bytes alive at most at a time where each computation runs its instructions in the order of `list`, as XLA's schedulers count them.
+    pub(crate) fn most_alive<'l>(&self, list: impl Fn(ComputationId) -> &'l [InstructionId]) -> u64 {
+        let schedule = Schedule::in_order(self.flow.module, list);
+        let ranges = Ranges::of(&self.flow, &self.buffers, &schedule);
+        heap::most_alive(&self.flow, &self.buffers, &ranges, &self.sizes)
+    }
 }
 
 /// What buffers take.

@@ -29,12 +29,15 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// Flattens the schedule of a module whose text order is the schedule.
     pub(crate) fn of(module: &Module) -> Self {
+        Self::in_order(module, |computation| module.computation(computation).instructions.as_slice())
+    }
+    /// Flattens a schedule in which a computation runs its instructions in the order of `list`.
+    pub(crate) fn in_order<'a>(module: &Module, list: impl Fn(ComputationId) -> &'a [InstructionId]) -> Self {
         let mut schedule = Self {
             sequence: Vec::with_capacity(module.instruction_count()),
             time: vec![NEVER; module.instruction_count()],
             span: vec![(NEVER, NEVER); module.computation_count()],
         };
-        let list = |computation: ComputationId| module.computation(computation).instructions.as_slice();
         walk(module, list, |step| schedule.step(step));
         schedule
     }

@@ -16,6 +16,7 @@ mod just_enough;
 mod libraries;
 mod limit;
 mod measure;
+mod near_budget;
 mod pairs;
 mod recompute;
 mod replay;
@@ -48,6 +49,7 @@ use crate::{Grade, Options, Outcome, Pass, PassKind, bounds};
 use candidate_order::PastSavings;
 use freedom::{Freedom, TimePolicy};
 use libraries::KnownLibraries;
+use near_budget::NearBudget;
 use recompute::Asked;
 pub use replay::Recording;
 use restarts::{Checkpoint, Restarts};
@@ -90,6 +92,8 @@ pub(super) struct Search<'a> {
     seconds_before: Option<f64>,
     /// The lowest end so far, where it takes longer than the input, on devices.
     accepted: Option<Accepted>,
+    /// The best state so far that misses the budget by the error margin alone.
+    near_budget: Option<NearBudget>,
     /// Memory of the module as it is now.
     pub(super) now: Estimate,
     steps: Vec<Step>,
@@ -169,6 +173,7 @@ impl<'a> Search<'a> {
             before,
             seconds_before,
             accepted: None,
+            near_budget: None,
             steps: Vec::new(),
             committed: 0,
             trials_left: trials,
@@ -454,6 +459,7 @@ impl<'a> Search<'a> {
             self.now.total_with_scratch() + least <= self.committed_estimate.total_with_scratch() || self.fits();
         if claim.kind == PassKind::Speed || (claim.kind == PassKind::Rewrite && gained && !self.rises(&self.now)) {
             self.commit();
+            self.note_near_budget();
         }
         Ok(true)
     }

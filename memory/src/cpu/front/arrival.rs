@@ -1,14 +1,17 @@
-//! What the way through StableHLO simplifies before the compiler sees a program: sizes of dimensions that are set to what they are, and arrays that
-//! are sorted along with others although nobody reads them.
+//! What the way through StableHLO simplifies before the compiler sees a program: sizes of dimensions that are set to what they are, arrays that
+//! are sorted along with others although nobody reads them, and arrays that repeat a constant, which loops make themselves.
 //!
-//! Source: `SetDimensionSizeOp::fold`, `SortOpDropUnusedArgs` (stablehlo/transforms, mlir_hlo/mhlo/IR/hlo_ops.cc).
+//! Source: `SetDimensionSizeOp::fold`, `SortOpDropUnusedArgs` (stablehlo/transforms, mlir_hlo/mhlo/IR/hlo_ops.cc), `SinkConstantsToControlFlow`
+//! (mlir_hlo/mhlo/transforms/sink_constants_to_control_flow).
+
+// Tests: `memory/tests/not_stored.rs`.
 
 use hlo_ir::shape::Shape;
 use hlo_ir::{AttrKey, AttrValue, Opcode};
 
 use super::cx::{Cx, Id};
-use super::dce;
 use super::visit::each;
+use super::{dce, loops};
 use crate::cpu::tuples;
 
 /// Simplifies a program that holds any of it.
@@ -18,6 +21,12 @@ pub(super) fn run(cx: &mut Cx<'_>) {
         dce::run(cx);
     }
     each_sort(cx);
+    if cx.has_seen(Opcode::While) {
+        // There are no tuples on the way.
+        tuples::run(cx);
+        loops::forward_invariants(cx);
+        loops::sink_repeated(cx);
+    }
 }
 
 /// The operand, if its dimension is as large as it is said to be.

@@ -26,6 +26,7 @@ mod cx;
 pub(super) mod dims;
 mod expand;
 mod float;
+mod float_conversions;
 mod gemv_and_transpose_folding;
 mod index;
 mod layout;
@@ -197,7 +198,7 @@ fn repeat<const COUNT: usize>(cx: &mut Cx<'_>, passes: &[Pass; COUNT], idle: &mu
     }
 }
 
-/// XLA:GPU cuts products of which the result alone does not keep it busy, and merges what is equal before it fuses.
+/// XLA:GPU cuts products of which the result alone does not keep it busy, converts floats once, and merges what is equal before it fuses.
 ///
 /// Source: `GpuCompiler::OptimizeHloPostLayoutAssignment` (xla/service/gpu/gpu_compiler.cc).
 pub(crate) fn split_products(graph: &mut Graph, target: Target) {
@@ -205,6 +206,7 @@ pub(crate) fn split_products(graph: &mut Graph, target: Target) {
         let mut cx = Cx::new(graph);
         cx.layout_sensitive = true;
         expand::split_products(&mut cx);
+        float_conversions::run(&mut cx);
         cse::run(&mut cx);
     }
 }

@@ -27,6 +27,7 @@ use smol_str::format_smolstr;
 use super::graph::Graph;
 use super::traits;
 use crate::Target;
+use multi_output::UserOrder;
 pub use priority::fits_registers;
 use rules::Fuser;
 
@@ -40,10 +41,11 @@ pub(crate) fn run_for(graph: &mut Graph, target: Target) {
     let mut position = SideTable::new(None);
     for computation in control_flow_computations(graph) {
         let mut fuser = Fuser::new(target);
+        let mut read_since = priority::ReadSince::default();
         let barred = match target {
             Target::Gpu => {
                 gemm::run(graph, computation);
-                fuser.made = priority::made_where_read(graph, computation);
+                priority::Plan { made: fuser.made, read_since } = priority::plan(graph, computation);
                 IndexSet::default()
             }
             Target::Cpu => global::globally_unfusible(graph, computation, &mut fuser),
@@ -56,7 +58,7 @@ pub(crate) fn run_for(graph: &mut Graph, target: Target) {
         };
         Queue::new(graph, computation, &mut position).run(graph, &mut fuser, &barred);
         if target == Target::Gpu {
-            multi_output::run(graph, computation);
+            multi_output::run(graph, computation, &UserOrder { roots: fuser.roots, read_since });
         }
     }
 }
@@ -155,7 +157,9 @@ impl<'a> Queue<'a> {
         } else {
             let name =
                 format_smolstr!("{}_{}_fusion", graph.inst(producer).opcode_name(), graph.inst(consumer).opcode_name());
-            graph.fuse_alone(consumer, kind, name)
+            let fusion = graph.fuse_alone(consumer, kind, name);
+            fuser.roots.insert(fusion, consumer);
+            fusion
         };
         fuser.before_fusing(graph, fusion, producer);
         let (copy, is_gone) = absorb(graph, fusion, producer);

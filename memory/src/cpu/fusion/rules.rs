@@ -14,6 +14,7 @@ use super::duplication::Indexing;
 use super::reuse::reused_operands;
 use super::{device, priority};
 use crate::Target;
+use crate::hash::IndexMap;
 
 /// A concatenation of more operands is not fused.
 const MOST_CONCATENATED: usize = 8;
@@ -33,12 +34,14 @@ pub(super) struct Fuser {
     reused: Option<(InstructionId, Users)>,
     /// What XLA:GPU makes in each kernel that reads it.
     pub(super) made: SideTable<InstructionId, bool>,
+    /// The instruction that each fusion was made of first, which gives its result.
+    pub(super) roots: IndexMap<InstructionId, InstructionId>,
 }
 
 impl Fuser {
     /// A fuser that has built nothing yet.
-    pub(super) const fn new(target: Target) -> Self {
-        Self { target, indexing: None, reused: None, made: SideTable::new(false) }
+    pub(super) fn new(target: Target) -> Self {
+        Self { target, indexing: None, reused: None, made: SideTable::new(false), roots: IndexMap::default() }
     }
 
     /// Whether operand `number` of `consumer` should become part of it.

@@ -173,6 +173,49 @@ impl Graph {
         self.replace(copy, element);
     }
 
+    /// Lets a fusion of several results make only those that somebody reads.
+    ///
+    /// Source: `RemoveMultiOutputFusionsUnusedOutputs` (xla/hlo/transforms/simplifiers/hlo_dce.cc).
+    pub(crate) fn keep_read_results(&mut self, fusion: InstructionId) {
+        let Some(body) = self.fused(fusion).filter(|&body| self.opcode(self.root(body)) == Opcode::Tuple) else {
+            return;
+        };
+        let (root, readers) = (self.root(body), self.users(fusion).to_vec());
+        let index =
+            |graph: &Self, id| graph.inst(id).int(&AttrKey::Index).and_then(|index| usize::try_from(index).ok());
+        let is_element = |&id: &InstructionId| self.opcode(id) == Opcode::GetTupleElement;
+        if self.is_root(fusion) || self.has_control(fusion) || !readers.iter().all(is_element) {
+            return;
+        }
+        let mut read: Vec<usize> = readers.iter().filter_map(|&id| index(self, id)).collect();
+        read.sort_unstable();
+        read.dedup();
+        if read.is_empty() || read.len() == self.operands(root).len() {
+            return;
+        }
+        let kept: Vec<InstructionId> = read.iter().map(|&index| self.operand(root, index)).collect();
+        if let [only] = kept[..] {
+            self.set_root(only);
+            self.set_shape(fusion, self.shape(only).clone());
+            readers.into_iter().for_each(|reader| self.replace(reader, fusion));
+        } else {
+            let shape = Shape::tuple(kept.iter().map(|&result| self.shape(result).clone()));
+            let tuple = self.add(body, Instruction::new("tuple", shape, Opcode::Tuple, kept));
+            self.set_root(tuple);
+            self.set_shape_of_results(fusion);
+            for reader in readers {
+                let place = index(self, reader).and_then(|index| read.binary_search(&index).ok()).unwrap_or_default();
+                self.set_attribute(reader, AttrKey::Index, AttrValue::Int(place as i64));
+            }
+        }
+        self.remove_with_operands(root);
+        for number in (0..self.operands(fusion).len()).rev() {
+            if self.is_dead(self.parameter(body, number)) {
+                self.remove_fusion_operand(fusion, number);
+            }
+        }
+    }
+
     /// Lets a fusion return a tuple of one result, unless it returns several.
     fn make_several(&mut self, fusion: InstructionId) {
         let body = self.fused(fusion).expect("a fusion has a body");

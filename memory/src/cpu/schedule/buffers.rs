@@ -128,26 +128,6 @@ impl Buffers {
         let counted = self.defined[slot].iter().filter(|&&buffer| !self.ignored[buffer]);
         counted.map(|&buffer| self.sizes[buffer] as i64).sum()
     }
-
-    /// The most bytes alive at a time where instructions run in this order, `called` being what the computations that one calls need meanwhile.
-    pub(super) fn peak(&self, graph: &Graph, sequence: &[InstructionId], called: impl Fn(InstructionId) -> u64) -> u64 {
-        let mut last = vec![usize::MAX; self.sizes.len()];
-        for (step, &id) in sequence.iter().enumerate() {
-            let slot = graph.slot(id);
-            self.used[slot].iter().chain(&self.defined[slot]).for_each(|&buffer| last[buffer] = step);
-        }
-        self.live_out.iter().for_each(|&buffer| last[buffer] = usize::MAX);
-        let (mut alive, mut peak) = (0, 0);
-        for (step, &id) in sequence.iter().enumerate() {
-            let slot = graph.slot(id);
-            let counted = |buffer: &&usize| !self.ignored[**buffer];
-            alive += self.defined[slot].iter().filter(counted).map(|&buffer| self.sizes[buffer]).sum::<u64>();
-            peak = peak.max(alive + called(id));
-            let ended = self.used[slot].iter().chain(&self.defined[slot]).filter(|&&buffer| last[buffer] == step);
-            alive -= ended.filter(counted).map(|&buffer| self.sizes[buffer]).sum::<u64>();
-        }
-        peak
-    }
 }
 
 fn place_of(places: &[Option<Rc<BufferTree>>], graph: &Graph, id: InstructionId) -> Rc<BufferTree> {

@@ -5,11 +5,14 @@
 use hlo_ir::{ComputationId, InstructionId, Opcode};
 
 use super::super::graph::Graph;
-use super::buffers::Buffers;
 
-/// The instructions of a computation in this order.
-pub(super) fn order(graph: &Graph, computation: ComputationId, buffers: &Buffers) -> Vec<InstructionId> {
-    let weights = weights(graph, computation, buffers);
+/// The instructions of a computation in this order, of which each makes so many bytes.
+pub(super) fn order(
+    graph: &Graph,
+    computation: ComputationId,
+    bytes_made: impl Fn(InstructionId) -> u64,
+) -> Vec<InstructionId> {
+    let weights = weights(graph, computation, bytes_made);
     let root = graph.root(computation);
     let others = graph.list(computation).filter(|&id| id != root && graph.user_count(id) == 0);
     let mut walk = Walk { graph, weights, done: vec![None; graph.slots(computation)], sequence: Vec::new() };
@@ -20,7 +23,7 @@ pub(super) fn order(graph: &Graph, computation: ComputationId, buffers: &Buffers
 }
 
 /// By slot: users beyond the first, and bytes, of all that leads to an instruction, values that lead to it twice counted twice.
-fn weights(graph: &Graph, computation: ComputationId, buffers: &Buffers) -> Vec<(u64, u64)> {
+fn weights(graph: &Graph, computation: ComputationId, bytes_made: impl Fn(InstructionId) -> u64) -> Vec<(u64, u64)> {
     let count = graph.len(computation) as u64;
     let mut all_bytes = 0_u64;
     let mut weights = vec![(0, 0); graph.slots(computation)];
@@ -29,7 +32,7 @@ fn weights(graph: &Graph, computation: ComputationId, buffers: &Buffers) -> Vec<
             continue;
         }
         let slot = graph.slot(id);
-        let own = buffers.bytes_defined(slot) as u64;
+        let own = bytes_made(id);
         all_bytes = all_bytes.saturating_add(own);
         let mut weight = ((graph.user_count(id) as u64).saturating_sub(1), own);
         let mut operands = graph.operands(id).to_vec();

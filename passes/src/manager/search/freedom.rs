@@ -151,6 +151,7 @@ impl Search<'_> {
             }
             (self.trials_left, self.searches) = (trials, 0);
             order_counts = self.descend_with(freedom)?;
+            self.note_near_budget();
             let end = self.now.total;
             // Where loops end as low, but for a hundredth, no value is computed again in their place; nor is that worth time.
             let costs = freedom.recomputes_first() || freedom.for_budget();
@@ -183,6 +184,9 @@ impl Search<'_> {
             }
         }
         self.time_policy = TimePolicy::NoTime;
+        if met.is_none() && self.end_near_budget(&start)? {
+            return Ok(());
+        }
         match lowest {
             Some((.., recording)) if !is_there => self.restore_end(&start, &recording),
             _ => Ok(()),

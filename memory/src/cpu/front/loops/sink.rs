@@ -2,7 +2,7 @@
 //!
 //! Source: `WhileLoopConstantSinking` (xla/service/while_loop_constant_sinking.cc).
 
-use hlo_ir::Opcode;
+use hlo_ir::{AttrKey, Opcode};
 
 use super::super::cx::{Cx, Id};
 use super::Loop;
@@ -10,36 +10,62 @@ use super::simplify::copy_constant;
 
 /// Sinks constants into every loop, outer loops first; returns whether any was.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
+    sink_into_all(cx, |cx, id| cx.is_constant(id))
+}
+
+/// The same for arrays that repeat one constant.
+pub(crate) fn sink_repeated(cx: &mut Cx<'_>) -> bool {
+    sink_into_all(cx, |cx, id| cx.opcode(id) == Opcode::Broadcast && cx.is_constant(cx.operand(id, 0)))
+}
+
+/// Readers of what a loop carries unchanged read what it starts from, inner loops first.
+pub(crate) fn forward_invariants(cx: &mut Cx<'_>) {
+    for computation in cx.computation_order() {
+        for id in cx.list(computation).filter(|&id| cx.opcode(id) == Opcode::While).collect::<Vec<_>>() {
+            let Some(at) = Loop::of(cx, id).filter(|at| cx.opcode(at.init) == Opcode::Tuple) else { continue };
+            for read in cx.users(id) {
+                let index = cx.of(read, Opcode::GetTupleElement).and_then(|_| cx.inst(read).int(&AttrKey::Index));
+                let index = index.and_then(|index| usize::try_from(index).ok());
+                if let Some(index) = index.filter(|&index| at.passes(cx, index)) {
+                    let init = cx.operand(at.init, index);
+                    cx.replace_all_uses(read, init);
+                }
+            }
+        }
+    }
+}
+
+fn sink_into_all(cx: &mut Cx<'_>, sinks: impl Fn(&Cx<'_>, Id) -> bool) -> bool {
     let mut changed = false;
     for computation in cx.computation_order().into_iter().rev() {
         for id in cx.list(computation).filter(|&id| cx.opcode(id) == Opcode::While).collect::<Vec<_>>() {
             if let Some(at) = Loop::of(cx, id) {
-                changed |= sink(cx, &at);
+                changed |= sink(cx, &at, &sinks);
             }
         }
     }
     changed
 }
 
-fn sink(cx: &mut Cx<'_>, at: &Loop) -> bool {
+fn sink(cx: &mut Cx<'_>, at: &Loop, sinks: &impl Fn(&Cx<'_>, Id) -> bool) -> bool {
     if cx.opcode(at.init) != Opcode::Tuple || cx.opcode(at.root(cx)) != Opcode::Tuple {
         return false;
     }
     let mut changed = false;
     for index in 0..cx.operands(at.init).len() {
         let init = cx.operand(at.init, index);
-        if !cx.is_constant(init) || !at.passes(cx, index) {
+        if !sinks(cx, init) || !at.passes(cx, index) {
             continue;
         }
         let kept = cx.operand(at.root(cx), index);
         if cx.user_count(kept) > 1 {
-            let constant = copy_constant(cx, kept, init);
+            let constant = copy_of(cx, kept, init);
             redirect(cx, kept, constant, index, at.root(cx));
             changed = true;
         }
         for read in cx.users(at.condition_state) {
             if at.element_read(cx, read) == Some(index) && cx.user_count(read) > 0 {
-                let constant = copy_constant(cx, read, init);
+                let constant = copy_of(cx, read, init);
                 cx.replace_all_uses(read, constant);
                 cx.remove(read);
                 changed = true;
@@ -47,6 +73,15 @@ fn sink(cx: &mut Cx<'_>, at: &Loop) -> bool {
         }
     }
     changed
+}
+
+/// A copy of a constant, or of the array that repeats it, in the computation of `at`.
+fn copy_of(cx: &mut Cx<'_>, at: Id, init: Id) -> Id {
+    if cx.is_constant(init) {
+        return copy_constant(cx, at, init);
+    }
+    let constant = copy_constant(cx, at, cx.operand(init, 0));
+    cx.copy_to(cx.parent(at), init, &[constant])
 }
 
 /// Lets every use of `read` except operand `index` of `root` be a use of `constant`.

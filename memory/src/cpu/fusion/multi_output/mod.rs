@@ -3,15 +3,17 @@
 //! Source: `MultiOutputFusion` (xla/service/gpu/transforms/multi_output_fusion.cc) and `ShapesCompatibleForMultiOutputFusion`
 //! (xla/service/gpu/gpu_fusible.cc).
 
-// Tests: `memory/tests/devices.rs`.
+// Tests: `memory/tests/devices.rs`, `memory/tests/not_stored.rs`.
 
 mod order;
 
 use hlo_ir::{ArrayShape, AttrKey, AttrValue, ComputationId, InstructionId, Opcode};
 use smol_str::format_smolstr;
 
+use crate::hash::IndexMap;
+
 use super::super::graph::Graph;
-use super::super::{in_place, traits};
+use super::super::{in_place, traffic, traits};
 use super::{gemm, priority, rules};
 use order::RunOrder;
 
@@ -22,9 +24,28 @@ const MOST_REDUCTIONS: usize = 8;
 /// Bytes that the threads of a block share at most.
 const MOST_SHARED: u64 = 49_152;
 
+/// In which order kernels became users of what they read.
+pub(super) struct UserOrder {
+    /// What each fusion was made of first.
+    pub(super) roots: IndexMap<InstructionId, InstructionId>,
+    pub(super) read_since: priority::ReadSince,
+}
+
+impl UserOrder {
+    /// The step since which a kernel reads an array: instructions that were not fused read it from the beginning, fusions of this pass come last.
+    fn since(&self, graph: &Graph, kernel: InstructionId, array: InstructionId) -> u32 {
+        let root = |id| self.roots.get(&id).copied();
+        match root(kernel) {
+            Some(of) => self.read_since.get(&(of, root(array).unwrap_or(array))).copied().unwrap_or(0),
+            None if graph.opcode(kernel) == Opcode::Fusion => u32::MAX,
+            None => 0,
+        }
+    }
+}
+
 /// Merges kernels of a computation, from its results towards its operands.
-pub(super) fn run(graph: &mut Graph, computation: ComputationId) {
-    let mut merger = Merger { order: RunOrder::of(graph, computation) };
+pub(super) fn run(graph: &mut Graph, computation: ComputationId, users: &UserOrder) {
+    let mut merger = Merger { order: RunOrder::of(graph, computation), users };
     let order = graph.post_order(computation);
     for id in order.into_iter().rev() {
         if graph.is_alive(id) && graph.opcode(id) != Opcode::Constant && !is_of_product(graph, id) {
@@ -32,14 +53,18 @@ pub(super) fn run(graph: &mut Graph, computation: ComputationId) {
             merger.merge_into_reader(graph, id);
         }
     }
+    for id in graph.list(computation).filter(|&id| makes_several(graph, id)).collect::<Vec<_>>() {
+        graph.keep_read_results(id);
+    }
 }
 
 /// Looks at what depends on what.
-struct Merger {
+struct Merger<'a> {
     order: RunOrder,
+    users: &'a UserOrder,
 }
 
-impl Merger {
+impl Merger<'_> {
     /// Merges kernels that read the same array.
     fn merge_readers(&mut self, graph: &mut Graph, shared: InstructionId) {
         if graph.array(shared).is_none_or(|array| traits::true_rank(array) == 0) || graph.user_count(shared) < 2 {
@@ -47,7 +72,7 @@ impl Merger {
         }
         let mut readers: Vec<InstructionId> =
             graph.each_user(shared).filter(|&id| graph.user_count(id) > 0 && is_kernel(graph, id)).collect();
-        readers.sort_by_key(|&id| std::cmp::Reverse(rank(graph, id)));
+        readers.sort_by_key(|&id| (std::cmp::Reverse(rank(graph, id)), self.users.since(graph, id, shared)));
         let mut first = 0;
         while first < readers.len() {
             let kept = readers[first];
@@ -171,7 +196,24 @@ fn is_producer(graph: &Graph, id: InstructionId) -> bool {
         && !graph.is_root(id)
         && graph.array(id).is_some()
         && in_place::pairs(graph, id).is_empty()
+        && !inside(graph, id).any(|inner| transposes(graph, inner))
         && !priority::moves_rows(graph, last(graph, id))
+}
+
+/// A kernel and what it computes.
+fn inside(graph: &Graph, id: InstructionId) -> impl Iterator<Item = InstructionId> + '_ {
+    graph.fused(id).into_iter().flat_map(|body| graph.list(body)).chain([id])
+}
+
+/// Whether an instruction writes elements in another order than it reads them.
+///
+/// Source: `IsPhysicallyTransposing` (xla/service/gpu/gpu_fusible.cc).
+fn transposes(graph: &Graph, id: InstructionId) -> bool {
+    match graph.opcode(id) {
+        Opcode::Copy => true,
+        Opcode::Transpose => !traffic::is_bitcast_transpose(graph, id),
+        _ => false,
+    }
 }
 
 /// What writes the first result.
@@ -239,9 +281,8 @@ fn has_room(graph: &Graph, a: InstructionId, b: InstructionId) -> bool {
     let results = |id| {
         graph.fused(id).filter(|_| makes_several(graph, id)).map_or(1, |body| graph.operands(graph.root(body)).len())
     };
-    let inside = |id| graph.fused(id).into_iter().flat_map(|body| graph.list(body)).chain([id]);
-    let reductions = |id| inside(id).filter(|&inner| priority::is_by_threads(graph, inner)).count();
-    let shared = |id| inside(id).map(|inner| priority::shared_bytes(graph, inner)).sum::<u64>();
+    let reductions = |id| inside(graph, id).filter(|&inner| priority::is_by_threads(graph, inner)).count();
+    let shared = |id| inside(graph, id).map(|inner| priority::shared_bytes(graph, inner)).sum::<u64>();
     graph.operands(a).len() + graph.operands(b).len() + results(a) + results(b) <= MOST_ARRAYS
         && reductions(a) + reductions(b) <= MOST_REDUCTIONS
         && shared(a) + shared(b) <= MOST_SHARED
@@ -330,7 +371,7 @@ less {
         let module = hlo_ir::text::parse(&format!("{KERNELS}ENTRY main {{\n{lines}\n}}\n")).expect("it is legal");
         let mut graph = Graph::from_module(&module, Origin::Program);
         let entry = graph.entry();
-        run(&mut graph, entry);
+        run(&mut graph, entry, &UserOrder { roots: IndexMap::default(), read_since: IndexMap::default() });
         let kernels = graph.list(entry).filter_map(|id| graph.fused(id)).map(|body| graph.root(body));
         let mut found: Vec<usize> = kernels
             .map(|root| if graph.opcode(root) == Opcode::Tuple { graph.operands(root).len() } else { 1 })

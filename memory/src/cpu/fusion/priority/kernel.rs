@@ -20,6 +20,9 @@ use super::facts::{self, Facts};
 use super::{cycles, places, reduction, rows};
 use crate::hash::IndexSet;
 
+/// Operands of elementwise instructions behind which transposes are looked for.
+const MOST_OPERANDS: usize = 3;
+
 /// Numbers of the values that others are computed beside.
 pub(super) type Beside = SmallVec<[u32; 4]>;
 
@@ -40,8 +43,10 @@ pub(super) struct Kernel {
     pub(super) keeps_rows: bool,
     /// How many values it computes otherwise than row by row, or of rows that do not fit into registers.
     pub(super) not_by_row: u32,
-    /// Whether it reads neighbouring elements from places that are far from each other.
-    pub(super) is_scattered: bool,
+    /// Whether a transpose is inside that reads neighbouring elements from places that are far from each other.
+    pub(super) transposes: bool,
+    /// Transposes that lie behind its result but for elementwise work. The kernel goes through tiles if there is one, which it reads in order.
+    pub(super) tiled: u32,
     pub(super) reads: SmallVec<[Read; 8]>,
     /// How often all of the value with this number is computed.
     pub(super) times: Vec<f64>,
@@ -64,6 +69,15 @@ pub(super) struct Read {
 impl Kernel {
     pub(super) fn read(&self, of: InstructionId) -> Option<&Read> {
         self.reads.iter().find(|read| read.of == of)
+    }
+    /// Whether it reads neighbouring elements from places that are far from each other.
+    pub(super) fn is_scattered(&self) -> bool {
+        self.transposes && self.tiled != 1
+    }
+    /// The same if it makes a value itself that it reads.
+    pub(super) fn is_scattered_with(&self, value: &Self, read: &Read) -> bool {
+        let tiled = self.tiled + if read.beside.contains(&0) { value.tiled } else { 0 };
+        (self.transposes || value.transposes) && tiled != 1
     }
 }
 
@@ -167,12 +181,12 @@ impl<'a> Kernels<'a> {
             reduces: false,
             keeps_rows: self.has_rows && self.keeps_rows(root),
             not_by_row: 0,
-            is_scattered: false,
+            transposes: false,
+            tiled: self.tiled(root),
             reads: SmallVec::new(),
             times: Vec::new(),
             time: 0.0,
         };
-        let moves = places::moves_rows(self.graph, root);
         while let Some(place) = open.pop() {
             let id = self.order[place as usize];
             let at = self.node[id].1 as usize;
@@ -189,7 +203,7 @@ impl<'a> Kernels<'a> {
             kernel.code += code;
             kernel.reduces |= fact.is_long && !self.of_rows[id];
             kernel.not_by_row += u32::from(!rows::is_computed_by_row(self.graph, id));
-            kernel.is_scattered |= !moves && fact.is_scattered;
+            kernel.transposes |= fact.is_scattered;
             let is_beside = kernel.keeps_rows || fact.keeps_places;
             self.pass_on(id, is_beside, (times, code), &mut nodes, &mut open);
         }
@@ -211,6 +225,26 @@ impl<'a> Kernels<'a> {
             open.extend(self.graph.operands(id).iter().copied().filter(|&of| self.made[of] && seen.insert(of)));
         }
         false
+    }
+
+    /// Transposes behind `root` in its kernel but for elementwise work.
+    ///
+    /// Source: `FindHero`, `IsIntermediate` (xla/codegen/ir_emission_utils.cc).
+    fn tiled(&self, root: InstructionId) -> u32 {
+        let mut found = 0;
+        let mut open: SmallVec<[InstructionId; 16]> = SmallVec::from_slice(&[root]);
+        let mut seen: IndexSet<InstructionId> = IndexSet::default();
+        while let Some(id) = open.pop() {
+            if places::moves_rows(self.graph, id) {
+                found += 1;
+                continue;
+            }
+            let is_passed = traits::is_elementwise_alone(self.graph, id) || self.graph.opcode(id) == Opcode::Bitcast;
+            if is_passed && self.graph.operands(id).len() <= MOST_OPERANDS {
+                open.extend(self.graph.operands(id).iter().copied().filter(|&of| self.made[of] && seen.insert(of)));
+            }
+        }
+        found
     }
 
     /// Counts what `id` asks of its operands.

@@ -34,14 +34,24 @@ pub(super) use rules::takes_values;
 /// What is saved, in picoseconds, and the value that is made where it is read; of two that save the same the later one.
 type Key = (i64, InstructionId);
 
-/// The values of `computation` that every kernel which reads them makes itself.
-pub(super) fn made_where_read(graph: &Graph, computation: ComputationId) -> SideTable<InstructionId, bool> {
+/// By what a kernel writes and what it reads, the step that made it a fusion which reads that: new fusions are the last users of what they read.
+pub(super) type ReadSince = IndexMap<(InstructionId, InstructionId), u32>;
+
+/// The kernels of a computation.
+pub(super) struct Plan {
+    /// The values that every kernel which reads them makes itself.
+    pub(super) made: SideTable<InstructionId, bool>,
+    pub(super) read_since: ReadSince,
+}
+
+/// The kernels that XLA:GPU makes of `computation`.
+pub(super) fn plan(graph: &Graph, computation: ComputationId) -> Plan {
     let mut queue = Queue::new(graph, computation);
     queue.fill();
     while let Some(value) = queue.next() {
         queue.make_where_read(value);
     }
-    queue.kernels.into_made()
+    Plan { made: queue.kernels.into_made(), read_since: queue.read_since }
 }
 
 /// The values that could be made where they are read, and the kernels there would be.
@@ -51,6 +61,9 @@ struct Queue<'a> {
     known: SideTable<InstructionId, Option<Rc<Kernel>>>,
     values: SideTable<InstructionId, Option<Box<Value>>>,
     order: BTreeSet<Key>,
+    read_since: ReadSince,
+    /// Values that were made where they are read, so far.
+    steps: u32,
 }
 
 /// A value that could be made where it is read.
@@ -70,6 +83,8 @@ impl<'a> Queue<'a> {
             known: SideTable::new(None),
             values: SideTable::new(None),
             order: BTreeSet::new(),
+            read_since: IndexMap::default(),
+            steps: 0,
         }
     }
 
@@ -116,6 +131,7 @@ impl<'a> Queue<'a> {
                 other.readers.swap_remove(&value);
             }
         }
+        self.note_reads(value, readers.keys().copied());
         self.take_in(value, readers.keys().copied());
         self.kernels.make_where_read(value);
         self.known.set(value, None);
@@ -129,6 +145,18 @@ impl<'a> Queue<'a> {
         }
         again.into_iter().for_each(|id| self.place(id));
         readers.into_keys().for_each(|reader| self.ask_all(reader));
+    }
+
+    /// Notes what the readers of a value read from now on, when they make it.
+    fn note_reads(&mut self, value: InstructionId, readers: impl Iterator<Item = InstructionId>) {
+        self.steps += 1;
+        let own = self.kernel(value);
+        for reader in readers {
+            let kernel = self.kernel(reader);
+            for of in kernel.reads.iter().chain(&own.reads).map(|read| read.of) {
+                self.read_since.entry((reader, of)).or_insert(self.steps);
+            }
+        }
     }
 
     /// Notes what the readers of a value compute when they make it.
@@ -259,7 +287,7 @@ ENTRY main {
         let is_made = |count: &str| {
             let module = hlo_ir::text::parse(&text.replace("COUNT", count)).expect("it is legal");
             let graph = Graph::from_module(&module, Origin::Program);
-            let made = made_where_read(&graph, graph.entry());
+            let made = plan(&graph, graph.entry()).made;
             graph.list(graph.entry()).any(|id| graph.opcode(id) == Opcode::Reduce && made[id])
         };
         assert!(is_made("3"), "a thread reduces three");
@@ -300,7 +328,7 @@ ENTRY main {
     fn normalized_rows_are_normalized_again_where_they_are_read() {
         let module = hlo_ir::text::parse(SOFTMAX).expect("it is legal");
         let graph = Graph::from_module(&module, Origin::Program);
-        let made = made_where_read(&graph, graph.entry());
+        let made = plan(&graph, graph.entry()).made;
         let is_made = |name: &str| graph.list(graph.entry()).any(|id| graph.inst(id).name == name && made[id]);
         assert!(is_made("shifted") && is_made("largest") && !is_made("sums"));
     }

@@ -1,6 +1,6 @@
 //! Whether what stands side by side in a result stands side by side in what it is made of: only then a line of memory is read for all of it.
 //!
-//! Source: `IsReadCoalescedHeuristic` (xla/service/gpu/model/coalescing_analysis.cc).
+//! Source: `IsReadCoalescedHeuristic` (xla/service/gpu/model/coalescing_analysis.cc), `TransposesMinorDimension` (xla/service/gpu/gpu_fusible.cc).
 
 // Tests: `memory/tests/devices.rs`.
 
@@ -11,7 +11,11 @@ use super::super::super::traits;
 
 /// Whether neighbours in the result are no neighbours in what is read.
 pub(in super::super) fn moves_rows(graph: &Graph, id: InstructionId) -> bool {
-    let fastest = |id| graph.array(id).and_then(|array| array.minor_to_major().first().copied());
+    // A dimension of size 1 moves nothing.
+    let fastest = |id| {
+        let array = graph.array(id)?;
+        array.minor_to_major().iter().copied().find(|&dim| array.dims[dim as usize] > 1)
+    };
     match graph.opcode(id) {
         Opcode::Transpose => {
             let dims = graph.inst(id).ints(&AttrKey::Dimensions);

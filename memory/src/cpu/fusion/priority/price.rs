@@ -28,20 +28,21 @@ const HIDDEN: f64 = 0.95;
 /// The time of a kernel.
 pub(super) fn alone(facts: &Facts, kernel: &Kernel) -> f64 {
     let reads = kernel.reads.iter().map(|read| (read.of, read.times * facts[read.of].bytes));
-    time(facts, kernel, kernel.operations, kernel.is_scattered, reads)
+    time(facts, kernel, kernel.operations, kernel.is_scattered(), reads)
 }
 
 /// The time of a kernel that makes `value` itself.
 pub(super) fn together(facts: &Facts, (value, own): (InstructionId, &Kernel), kernel: &Kernel) -> f64 {
     let Some(read) = kernel.read(value) else { return kernel.time };
     let operations = kernel.operations + own.operations * read.times;
+    let is_scattered = kernel.is_scattered_with(own, read);
     let size = |id| facts[id].bytes;
     if own.keeps_rows || kernel.keeps_rows {
         // What is in registers is read once, whatever it is for.
         let others = kernel.reads.iter().filter(|other| other.of != value);
         let more = own.reads.iter().filter(|inner| kernel.read(inner.of).is_none());
         let reads = others.chain(more).map(|read| (read.of, read.times.min(1.0) * size(read.of)));
-        return time(facts, kernel, operations, kernel.is_scattered || own.is_scattered, reads);
+        return time(facts, kernel, operations, is_scattered, reads);
     }
     let of_kernel = kernel.reads.iter().filter(|other| other.of != value).map(|other| {
         let made =
@@ -50,7 +51,7 @@ pub(super) fn together(facts: &Facts, (value, own): (InstructionId, &Kernel), ke
     });
     let of_value = own.reads.iter().filter(|inner| kernel.read(inner.of).is_none());
     let reads = of_kernel.chain(of_value.map(|inner| (inner.of, inner.times * read.times * size(inner.of))));
-    time(facts, kernel, operations, kernel.is_scattered || own.is_scattered, reads)
+    time(facts, kernel, operations, is_scattered, reads)
 }
 
 /// How often an array is read for the value and for the kernel at the same place.

@@ -1,0 +1,33 @@
+//! Floats that are converted several times in a row are converted once, which skips roundings: XLA:GPU computes with more precision than it is asked for.
+//!
+//! Source: `SimplifyFPConversions` (xla/hlo/transforms/simplifiers/simplify_fp_conversions.cc), `GpuCompiler::OptimizeHloPostLayoutAssignment`
+//! (xla/service/gpu/gpu_compiler.cc).
+
+// Tests: `memory/tests/not_stored.rs`.
+
+use hlo_ir::Opcode;
+
+use super::cx::{Cx, Id};
+
+/// Converts in one step what is converted in several.
+pub(crate) fn run(cx: &mut Cx<'_>) {
+    if !cx.has_seen(Opcode::Convert) {
+        return;
+    }
+    for computation in cx.computation_order() {
+        for id in cx.post_order(computation) {
+            let Some(source) = source(cx, id) else { continue };
+            let to = cx.element_type(id);
+            let converted = if cx.element_type(source) == to { source } else { cx.convert(id, source, to) };
+            cx.replace(id, converted);
+        }
+    }
+}
+
+/// What a conversion begins with, if there is another one in between.
+fn source(cx: &Cx<'_>, id: Id) -> Option<Id> {
+    let converts = |id: Id| cx.opcode(id) == Opcode::Convert && cx.element_type(id).is_float();
+    let mut steps = std::iter::successors(Some(id), |&id| converts(id).then(|| cx.operand(id, 0)));
+    let (from, length) = steps.by_ref().fold((id, 0), |(_, length), id| (id, length + 1));
+    (length > 2).then_some(from)
+}
