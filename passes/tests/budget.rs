@@ -1,6 +1,7 @@
 //! What is done for a budget: no more than it takes, and what costs run time only where nothing else fits.
 //!
-//! Pins `passes/src/manager.rs`, `passes/src/manager/search/freedom.rs`, `passes/src/manager/search/time.rs`, `passes/src/objective.rs`.
+//! Pins `passes/src/manager.rs`, `passes/src/manager/search/freedom.rs`, `passes/src/manager/search/near_budget.rs`, `passes/src/manager/search/time.rs`,
+//! `passes/src/objective.rs`.
 
 use hlo_ir::text;
 use hlo_memory::{Bytes, ModelEstimator, Target};

@@ -46,8 +46,8 @@ pub(crate) fn heap_block(
     Some(block)
 }
 
-/// Bytes alive at most at a time as a scheduler counts them, which compares orders by that. Constants do not count, and values that hand on one buffer all count where one
-/// ends and the next begins.
+/// Bytes alive at most at a time as a scheduler counts them, which compares orders by that. Constants do not count. Of two values in one buffer both count
+/// where one ends and the other begins.
 ///
 /// Source: `HeapSimulator::MinimumMemoryForModule`, `NoFragmentationStatsHeap` (xla/service/heap_simulator/heap_simulator.cc).
 pub(crate) fn most_alive(flow: &Flow<'_>, buffers: &Buffers, ranges: &Ranges, sizes: &[u64]) -> u64 {

@@ -197,7 +197,9 @@ impl Graph {
         if let [only] = kept[..] {
             self.set_root(only);
             self.set_shape(fusion, self.shape(only).clone());
-            readers.into_iter().for_each(|reader| self.replace(reader, fusion));
+            for reader in readers {
+                self.replace(reader, fusion);
+            }
         } else {
             let shape = Shape::tuple(kept.iter().map(|&result| self.shape(result).clone()));
             let tuple = self.add(body, Instruction::new("tuple", shape, Opcode::Tuple, kept));

@@ -10,12 +10,12 @@ use super::simplify::copy_constant;
 
 /// Sinks constants into every loop, outer loops first; returns whether any was.
 pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
-    sink_into_all(cx, |cx, id| cx.is_constant(id))
+    sink_into_all(cx, false)
 }
 
 /// The same for arrays that repeat one constant.
 pub(crate) fn sink_repeated(cx: &mut Cx<'_>) -> bool {
-    sink_into_all(cx, |cx, id| cx.opcode(id) == Opcode::Broadcast && cx.is_constant(cx.operand(id, 0)))
+    sink_into_all(cx, true)
 }
 
 /// Readers of what a loop carries unchanged read what it starts from, inner loops first.
@@ -35,26 +35,26 @@ pub(crate) fn forward_invariants(cx: &mut Cx<'_>) {
     }
 }
 
-fn sink_into_all(cx: &mut Cx<'_>, sinks: impl Fn(&Cx<'_>, Id) -> bool) -> bool {
+fn sink_into_all(cx: &mut Cx<'_>, is_repeated: bool) -> bool {
     let mut changed = false;
     for computation in cx.computation_order().into_iter().rev() {
         for id in cx.list(computation).filter(|&id| cx.opcode(id) == Opcode::While).collect::<Vec<_>>() {
             if let Some(at) = Loop::of(cx, id) {
-                changed |= sink(cx, &at, &sinks);
+                changed |= sink(cx, &at, is_repeated);
             }
         }
     }
     changed
 }
 
-fn sink(cx: &mut Cx<'_>, at: &Loop, sinks: &impl Fn(&Cx<'_>, Id) -> bool) -> bool {
+fn sink(cx: &mut Cx<'_>, at: &Loop, is_repeated: bool) -> bool {
     if cx.opcode(at.init) != Opcode::Tuple || cx.opcode(at.root(cx)) != Opcode::Tuple {
         return false;
     }
     let mut changed = false;
     for index in 0..cx.operands(at.init).len() {
         let init = cx.operand(at.init, index);
-        if !sinks(cx, init) || !at.passes(cx, index) {
+        if !is_sunk(cx, init, is_repeated) || !at.passes(cx, index) {
             continue;
         }
         let kept = cx.operand(at.root(cx), index);
@@ -73,6 +73,14 @@ fn sink(cx: &mut Cx<'_>, at: &Loop, sinks: &impl Fn(&Cx<'_>, Id) -> bool) -> boo
         }
     }
     changed
+}
+
+/// Whether an initial value is a constant, or an array that repeats one.
+fn is_sunk(cx: &Cx<'_>, init: Id, is_repeated: bool) -> bool {
+    if is_repeated {
+        return cx.opcode(init) == Opcode::Broadcast && cx.is_constant(cx.operand(init, 0));
+    }
+    cx.is_constant(init)
 }
 
 /// A copy of a constant, or of the array that repeats it, in the computation of `at`.
