@@ -432,7 +432,7 @@ impl<'m> Compiled<'m> {
     }
 }
 
-/// The margin within which XLA needs no more than the total of a rough model: 40 of 42 programs on GPU, 30 of 35 on TPU (`docs/measured/rough-models.md`). Arguments
+/// The margin within which XLA needs no more than the total of a rough model: 38 of 40 programs on GPU, 30 of 35 on TPU (`docs/measured/rough-models.md`). Arguments
 /// and results are known, so it is no more than there are temporaries.
 fn error_margin(estimate: &Estimate, target: Target) -> Bytes {
     let percent = match target {

@@ -192,6 +192,22 @@ fn distinct(operands: &[InstructionId]) -> usize {
 mod tests {
     use super::*;
 
+    #[test]
+    fn loops_make_what_they_change() {
+        let module =
+            hlo_ir::text::parse(include_str!("../../tests/device_programs/two_loops.hlo")).expect("it is legal");
+        let graph = super::super::compile_graph(&module, Target::Gpu);
+        let Skeleton { snapshot, paths, .. } = &graph.skeleton(None);
+        let made = Unordered::of(Flow::beside(&snapshot.module, paths), Target::Gpu).bytes_made();
+        let loops = graph.list(graph.entry()).filter(|&id| graph.opcode(id) == Opcode::While);
+        let bytes = loops.filter_map(|id| snapshot.in_module(id)).map(|id| made[id.index()] >> 20);
+        assert_eq!(
+            bytes.collect::<Vec<_>>(),
+            [4 + 256, 128],
+            "without 64 MiB that the first one reads, and 256 that the second one reads"
+        );
+    }
+
     /// What XLA:GPU itself logs (`TF_CPP_VMODULE=hlo_memory_scheduler=2`), in MiB.
     #[test]
     fn orders_need_what_the_scheduler_says() {

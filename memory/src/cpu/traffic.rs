@@ -51,7 +51,7 @@ fn leaves(shape: &Shape) -> u64 {
 }
 
 /// A transpose whose result layout makes it a reinterpretation of its operand.
-pub(super) fn is_bitcast_transpose(graph: &Graph, id: InstructionId) -> bool {
+fn is_bitcast_transpose(graph: &Graph, id: InstructionId) -> bool {
     let (Some(from), Some(to)) = (graph.array(graph.operand(id, 0)), graph.array(id)) else { return false };
     let permutation = graph.inst(id).ints(&AttrKey::Dimensions);
     let mapped = to.minor_to_major().iter().map(|&dim| permutation[dim as usize]).collect::<Vec<_>>();

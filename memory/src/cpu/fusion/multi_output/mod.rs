@@ -13,7 +13,7 @@ use smol_str::format_smolstr;
 use crate::hash::IndexMap;
 
 use super::super::graph::Graph;
-use super::super::{in_place, traffic, traits};
+use super::super::{in_place, traits};
 use super::{gemm, priority, rules};
 use order::RunOrder;
 
@@ -196,24 +196,13 @@ fn is_producer(graph: &Graph, id: InstructionId) -> bool {
         && !graph.is_root(id)
         && graph.array(id).is_some()
         && in_place::pairs(graph, id).is_empty()
-        && !inside(graph, id).any(|inner| transposes(graph, inner))
+        && !inside(graph, id).any(|inner| priority::transposes(graph, inner))
         && !priority::moves_rows(graph, last(graph, id))
 }
 
 /// A kernel and what it computes.
 fn inside(graph: &Graph, id: InstructionId) -> impl Iterator<Item = InstructionId> + '_ {
     graph.fused(id).into_iter().flat_map(|body| graph.list(body)).chain([id])
-}
-
-/// Whether an instruction writes elements in another order than it reads them.
-///
-/// Source: `IsPhysicallyTransposing` (xla/service/gpu/gpu_fusible.cc).
-fn transposes(graph: &Graph, id: InstructionId) -> bool {
-    match graph.opcode(id) {
-        Opcode::Copy => true,
-        Opcode::Transpose => !traffic::is_bitcast_transpose(graph, id),
-        _ => false,
-    }
 }
 
 /// What writes the first result.
@@ -378,6 +367,31 @@ less {
             .collect();
         found.sort_unstable();
         found
+    }
+
+    /// Of two kernels that cannot both be merged with a third, the one that came to read their array first is.
+    #[test]
+    fn kernels_are_merged_in_the_order_in_which_they_came_to_read() {
+        let lines = "  y = f32[4096,64] parameter(0)
+  a = f32[4096,64] fusion(y), kind=kLoop, calls=scaled
+  b = f32[4096,64] fusion(y), kind=kLoop, calls=scaled
+  s = f32[4096,64] sort(b), dimensions={1}, to_apply=less
+  c = f32[4096,64] fusion(y, s), kind=kLoop, calls=both
+  ROOT t = (f32[4096,64], f32[4096,64]) tuple(a, c)";
+        let module = hlo_ir::text::parse(&format!("{KERNELS}ENTRY main {{\n{lines}\n}}\n")).expect("it is legal");
+        let reads_what_was_sorted = |order: [&str; 3]| {
+            let mut graph = Graph::from_module(&module, Origin::Program);
+            let entry = graph.entry();
+            let named = |name: &str| graph.list(entry).find(|&id| graph.inst(id).name == name).expect("it is there");
+            let (array, sorted) = (named("y"), named("s"));
+            let roots = order.iter().map(|name| (named(name), named(name))).collect();
+            let read_since = order.iter().zip(1..).map(|(name, step)| ((named(name), array), step)).collect();
+            run(&mut graph, entry, &UserOrder { roots, read_since });
+            let merged = graph.list(entry).find(|&id| makes_several(&graph, id)).expect("two are merged");
+            graph.operands(merged).contains(&sorted)
+        };
+        assert!(!reads_what_was_sorted(["a", "b", "c"]));
+        assert!(reads_what_was_sorted(["a", "c", "b"]));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use super::super::graph::Graph;
 use crate::hash::{IndexMap, IndexSet};
 use kernel::{Kernel, Kernels};
-pub(super) use places::moves_rows;
+pub(super) use places::{moves_rows, transposes};
 pub(super) use reduction::{is_by_threads, shared_bytes};
 pub use rows::fits_registers;
 pub(super) use rules::takes_values;

@@ -26,6 +26,26 @@ pub(in super::super) fn moves_rows(graph: &Graph, id: InstructionId) -> bool {
     }
 }
 
+/// Whether an instruction writes elements in another order than it reads them; dimensions of size 1 have no order.
+///
+/// Source: `IsPhysicallyTransposing` (xla/service/gpu/gpu_fusible.cc), behind `LayoutNormalization`, which leaves no copies that move nothing.
+pub(in super::super) fn transposes(graph: &Graph, id: InstructionId) -> bool {
+    let order = |id| {
+        let array = graph.array(id)?;
+        let dims = array.minor_to_major().into_iter().filter(|&dim| array.dims[dim as usize] > 1);
+        Some(dims.collect::<Vec<i64>>())
+    };
+    match graph.opcode(id) {
+        Opcode::Copy => order(id) != order(graph.operand(id, 0)),
+        Opcode::Transpose => {
+            let dims = graph.inst(id).ints(&AttrKey::Dimensions);
+            let read = |order: Vec<i64>| order.into_iter().map(|dim| dims[dim as usize]).collect::<Vec<i64>>();
+            order(id).map(read) != order(graph.operand(id, 0))
+        }
+        _ => false,
+    }
+}
+
 /// Whether what is moved is a repeated number, so that it does not matter where it stood.
 pub(super) fn is_repeated(graph: &Graph, id: InstructionId) -> bool {
     let mut of = graph.operand(id, 0);
