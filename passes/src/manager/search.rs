@@ -92,8 +92,8 @@ pub(super) struct Search<'a> {
     seconds_before: Option<f64>,
     /// The lowest end so far, where it takes longer than the input, on devices.
     accepted: Option<Accepted>,
-    /// The best state so far that misses the budget by the error margin alone.
-    near_budget: Option<NearBudget>,
+    /// What misses the budget by the error margin alone.
+    near_budget: NearBudget,
     /// Memory of the module as it is now.
     pub(super) now: Estimate,
     steps: Vec<Step>,
@@ -173,7 +173,7 @@ impl<'a> Search<'a> {
             before,
             seconds_before,
             accepted: None,
-            near_budget: None,
+            near_budget: NearBudget::default(),
             steps: Vec::new(),
             committed: 0,
             trials_left: trials,

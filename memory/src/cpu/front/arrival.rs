@@ -1,5 +1,5 @@
 //! What the way through StableHLO simplifies before the compiler sees a program: sizes of dimensions that are set to what they are, arrays that
-//! are sorted along with others although nobody reads them, and arrays that repeat a constant, which loops make themselves.
+//! are sorted along with others although nobody reads them, and broadcasts of constants, which loops make themselves.
 //!
 //! Source: `SetDimensionSizeOp::fold`, `SortOpDropUnusedArgs` (stablehlo/transforms, mlir_hlo/mhlo/IR/hlo_ops.cc), `SinkConstantsToControlFlow`
 //! (mlir_hlo/mhlo/transforms/sink_constants_to_control_flow).
@@ -25,7 +25,7 @@ pub(super) fn run(cx: &mut Cx<'_>) {
         // There are no tuples on the way.
         tuples::run(cx);
         loops::forward_invariants(cx);
-        loops::sink_repeated(cx);
+        loops::sink_broadcasts(cx);
     }
 }
 

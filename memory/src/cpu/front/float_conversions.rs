@@ -27,7 +27,9 @@ pub(crate) fn run(cx: &mut Cx<'_>) {
 /// What a conversion begins with, if there is another one in between.
 fn source(cx: &Cx<'_>, id: Id) -> Option<Id> {
     let converts = |id: Id| cx.opcode(id) == Opcode::Convert && cx.element_type(id).is_float();
-    let mut steps = std::iter::successors(Some(id), |&id| converts(id).then(|| cx.operand(id, 0)));
-    let (from, length) = steps.by_ref().fold((id, 0), |(_, length), id| (id, length + 1));
-    (length > 2).then_some(from)
+    let (mut from, mut conversions) = (id, 0);
+    while converts(from) {
+        (from, conversions) = (cx.operand(from, 0), conversions + 1);
+    }
+    (conversions > 1).then_some(from)
 }

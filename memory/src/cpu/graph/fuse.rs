@@ -180,7 +180,13 @@ impl Graph {
         let Some(body) = self.fused(fusion).filter(|&body| self.opcode(self.root(body)) == Opcode::Tuple) else {
             return;
         };
-        let (root, readers) = (self.root(body), self.users(fusion).to_vec());
+        let is_unread = |id| self.opcode(id) == Opcode::GetTupleElement && self.is_dead(id) && !self.has_control(id);
+        let (unread, readers): (Vec<InstructionId>, Vec<InstructionId>) =
+            self.users(fusion).iter().partition(|&&id| is_unread(id));
+        for id in unread {
+            self.remove(id);
+        }
+        let root = self.root(body);
         let index =
             |graph: &Self, id| graph.inst(id).int(&AttrKey::Index).and_then(|index| usize::try_from(index).ok());
         let is_element = |&id: &InstructionId| self.opcode(id) == Opcode::GetTupleElement;

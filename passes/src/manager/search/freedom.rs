@@ -172,6 +172,7 @@ impl Search<'_> {
                 if !freedom.for_budget() {
                     default_end = Some((self.recorded(), self.time()));
                     self.accept_slowdown();
+                    self.begin_near_budget();
                 }
             }
             // What meets a budget at the price of time may take less of it on another way.

@@ -14,7 +14,7 @@ use super::cx::{Cx, Id};
 
 pub(crate) use motion::run as hoist_invariants;
 pub(crate) use simplify::run as simplify;
-pub(crate) use sink::{forward_invariants, run as sink_constants, sink_repeated};
+pub(crate) use sink::{forward_invariants, run as sink_constants, sink_broadcasts};
 
 /// A `while` and the computations it runs.
 #[derive(Clone, Copy, Debug)]

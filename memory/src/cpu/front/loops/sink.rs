@@ -1,4 +1,4 @@
-//! Constants that a loop carries unchanged move into its body and condition.
+//! Constants that a loop carries unchanged move into its body and condition, and their broadcasts on arrival.
 //!
 //! Source: `WhileLoopConstantSinking` (xla/service/while_loop_constant_sinking.cc).
 
@@ -13,8 +13,8 @@ pub(crate) fn run(cx: &mut Cx<'_>) -> bool {
     sink_into_all(cx, false)
 }
 
-/// The same for arrays that repeat one constant.
-pub(crate) fn sink_repeated(cx: &mut Cx<'_>) -> bool {
+/// The same for broadcasts of constants.
+pub(crate) fn sink_broadcasts(cx: &mut Cx<'_>) -> bool {
     sink_into_all(cx, true)
 }
 
@@ -35,26 +35,26 @@ pub(crate) fn forward_invariants(cx: &mut Cx<'_>) {
     }
 }
 
-fn sink_into_all(cx: &mut Cx<'_>, is_repeated: bool) -> bool {
+fn sink_into_all(cx: &mut Cx<'_>, broadcasts: bool) -> bool {
     let mut changed = false;
     for computation in cx.computation_order().into_iter().rev() {
         for id in cx.list(computation).filter(|&id| cx.opcode(id) == Opcode::While).collect::<Vec<_>>() {
             if let Some(at) = Loop::of(cx, id) {
-                changed |= sink(cx, &at, is_repeated);
+                changed |= sink(cx, &at, broadcasts);
             }
         }
     }
     changed
 }
 
-fn sink(cx: &mut Cx<'_>, at: &Loop, is_repeated: bool) -> bool {
+fn sink(cx: &mut Cx<'_>, at: &Loop, broadcasts: bool) -> bool {
     if cx.opcode(at.init) != Opcode::Tuple || cx.opcode(at.root(cx)) != Opcode::Tuple {
         return false;
     }
     let mut changed = false;
     for index in 0..cx.operands(at.init).len() {
         let init = cx.operand(at.init, index);
-        if !is_sunk(cx, init, is_repeated) || !at.passes(cx, index) {
+        if !is_sunk(cx, init, broadcasts) || !at.passes(cx, index) {
             continue;
         }
         let kept = cx.operand(at.root(cx), index);
@@ -75,15 +75,15 @@ fn sink(cx: &mut Cx<'_>, at: &Loop, is_repeated: bool) -> bool {
     changed
 }
 
-/// Whether an initial value is a constant, or an array that repeats one.
-fn is_sunk(cx: &Cx<'_>, init: Id, is_repeated: bool) -> bool {
-    if is_repeated {
+/// Whether an initial value is a constant, or a broadcast of one.
+fn is_sunk(cx: &Cx<'_>, init: Id, broadcasts: bool) -> bool {
+    if broadcasts {
         return cx.opcode(init) == Opcode::Broadcast && cx.is_constant(cx.operand(init, 0));
     }
     cx.is_constant(init)
 }
 
-/// A copy of a constant, or of the array that repeats it, in the computation of `at`.
+/// A copy of a constant, or of its broadcast, in the computation of `at`.
 fn copy_of(cx: &mut Cx<'_>, at: Id, init: Id) -> Id {
     if cx.is_constant(init) {
         return copy_constant(cx, at, init);

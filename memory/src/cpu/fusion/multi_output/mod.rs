@@ -347,6 +347,24 @@ both {
   ROOT c = f32[4096,64] add(y, z)
 }
 
+turned {
+  y = f32[4096,64]{0,1} parameter(0)
+  c = f32[4096,64]{1,0} copy(y)
+  ROOT g = f32[4096,64]{1,0} negate(c)
+}
+
+unit {
+  y = f32[4096,64,1]{1,2,0} parameter(0)
+  c = f32[4096,64,1]{2,1,0} copy(y)
+  ROOT g = f32[4096,64,1]{2,1,0} negate(c)
+}
+
+both_units {
+  y = f32[4096,64,1] parameter(0)
+  z = f32[4096,64,1] parameter(1)
+  ROOT c = f32[4096,64,1] add(y, z)
+}
+
 less {
   a = f32[] parameter(0)
   b = f32[] parameter(1)
@@ -367,6 +385,33 @@ less {
             .collect();
         found.sort_unstable();
         found
+    }
+
+    #[test]
+    fn kernels_that_transpose_stay_apart_from_their_readers() {
+        let lines = |shape: &str, layout: &str, made: &str, reader: &str| {
+            format!(
+                "  y = {shape}{layout} parameter(0)
+  z = {shape} parameter(1)
+  a = {shape} fusion(y), kind=kLoop, calls={made}
+  b = {shape} fusion(a, z), kind=kLoop, calls={reader}
+  ROOT t = ({shape}, {shape}) tuple(a, b)"
+            )
+        };
+        assert_eq!(results(&lines("f32[4096,64]", "{1,0}", "scaled", "both")), [2]);
+        assert_eq!(results(&lines("f32[4096,64]", "{0,1}", "turned", "both")), [1, 1]);
+        assert_eq!(results(&lines("f32[4096,64,1]", "{1,2,0}", "unit", "both_units")), [2], "it moves nothing");
+    }
+
+    #[test]
+    fn results_that_nobody_reads_are_not_made() {
+        let lines = "  w = f32[4096,64] parameter(0)
+  y = f32[4096,64] parameter(1)
+  p = f32[4096,64] fusion(w), kind=kLoop, calls=scaled
+  b = f32[4096,64] fusion(p, y), kind=kLoop, calls=both
+  a = f32[4096,64] fusion(y), kind=kLoop, calls=scaled
+  ROOT t = (f32[4096,64], f32[4096,64]) tuple(b, a)";
+        assert_eq!(results(lines), [2], "the kernel that makes two results makes what only it reads");
     }
 
     /// Of two kernels that cannot both be merged with a third, the one that came to read their array first is.

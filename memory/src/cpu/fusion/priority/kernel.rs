@@ -20,7 +20,7 @@ use super::facts::{self, Facts};
 use super::{cycles, places, reduction, rows};
 use crate::hash::IndexSet;
 
-/// Operands of elementwise instructions behind which transposes are looked for.
+/// Operands of elementwise instructions behind which transposes are looked for (`allowed_operand_count` of `FindHero`).
 const MOST_OPERANDS: usize = 3;
 
 /// Numbers of the values that others are computed beside.
@@ -46,7 +46,7 @@ pub(super) struct Kernel {
     /// Whether a transpose is inside that reads neighbouring elements from places that are far from each other.
     pub(super) transposes: bool,
     /// Transposes that lie behind its result but for elementwise work. The kernel goes through tiles if there is one, which it reads in order.
-    pub(super) tiled: u32,
+    pub(super) tiled_transposes: u32,
     pub(super) reads: SmallVec<[Read; 8]>,
     /// How often all of the value with this number is computed.
     pub(super) times: Vec<f64>,
@@ -72,11 +72,11 @@ impl Kernel {
     }
     /// Whether it reads neighbouring elements from places that are far from each other.
     pub(super) fn is_scattered(&self) -> bool {
-        self.transposes && self.tiled != 1
+        self.transposes && self.tiled_transposes != 1
     }
     /// The same if it makes a value itself that it reads.
     pub(super) fn is_scattered_with(&self, value: &Self, read: &Read) -> bool {
-        let tiled = self.tiled + if read.beside.contains(&0) { value.tiled } else { 0 };
+        let tiled = self.tiled_transposes + if read.beside.contains(&0) { value.tiled_transposes } else { 0 };
         (self.transposes || value.transposes) && tiled != 1
     }
 }
@@ -182,7 +182,7 @@ impl<'a> Kernels<'a> {
             keeps_rows: self.has_rows && self.keeps_rows(root),
             not_by_row: 0,
             transposes: false,
-            tiled: self.tiled(root),
+            tiled_transposes: self.tiled_transposes(root),
             reads: SmallVec::new(),
             times: Vec::new(),
             time: 0.0,
@@ -230,7 +230,7 @@ impl<'a> Kernels<'a> {
     /// Transposes behind `root` in its kernel but for elementwise work.
     ///
     /// Source: `FindHero`, `IsIntermediate` (xla/codegen/ir_emission_utils.cc).
-    fn tiled(&self, root: InstructionId) -> u32 {
+    fn tiled_transposes(&self, root: InstructionId) -> u32 {
         let mut found = 0;
         let mut open: SmallVec<[InstructionId; 16]> = SmallVec::from_slice(&[root]);
         let mut seen: IndexSet<InstructionId> = IndexSet::default();
