@@ -8,6 +8,7 @@ mod corpus;
 mod device_calls;
 mod devices;
 mod expanded;
+mod layouts;
 mod legal;
 mod live_range;
 mod not_stored;

@@ -1,13 +1,16 @@
 //! What an instruction takes on a machine, as bytes of memory traffic that take as long.
 
+mod multiplications;
+
 use std::cell::RefCell;
 
 use crate::hash::IndexMap;
-use hlo_ir::{ArrayShape, AttrKey, ComputationId, ConvDims, DotDims, InstructionId, Module, Opcode};
+use hlo_ir::{ArrayShape, AttrKey, ComputationId, InstructionId, Module, Opcode};
 use hlo_memory::size;
 
 use crate::Machine;
-use crate::flow::{first_array, is_transcendental};
+use crate::flow::is_transcendental;
+pub(crate) use multiplications::multiplications;
 
 /// Operations for a random number: Threefry makes two of them in twenty rounds of an addition, two shifts and two logical operations.
 pub(crate) const RANDOM: f64 = 20.0 * 5.0 / 2.0;
@@ -35,7 +38,8 @@ impl<'a> Costs<'a> {
         Some(match inst.opcode {
             O::Constant | O::Iota | O::Broadcast | O::Reshape | O::Bitcast | O::GetTupleElement | O::Tuple => 0.0,
             O::Dot | O::Convolution => {
-                multiplications(self.module, id)? as f64 * self.machine.product_traffic(inst.array()?.element_type)
+                multiplications(self.module, id, self.machine.target)? as f64
+                    * self.machine.product_traffic(inst.array()?.element_type)
             }
             O::Reduce | O::ReduceWindow => inst.operands.iter().map(|&operand| self.bytes(operand)).sum(),
             // Read and written.
@@ -91,28 +95,6 @@ impl<'a> Costs<'a> {
         let all = inside.map(|(id, _)| self.of(id)).sum();
         self.known.borrow_mut().insert(computation, all);
         all
-    }
-}
-
-/// Multiplications of a product or a convolution, `u64::MAX` if there are more.
-pub(crate) fn multiplications(module: &Module, id: InstructionId) -> Option<u64> {
-    let inst = module.instruction(id);
-    let results = first_array(&inst.shape)?.elements()?;
-    let side = |index: usize| inst.operands.get(index).and_then(|&operand| module.instruction(operand).array());
-    let extent = |array: &ArrayShape, dim: usize| array.dims.get(dim).and_then(|&dim| u64::try_from(dim).ok());
-    match inst.opcode {
-        Opcode::Dot => {
-            let (dims, left) = (DotDims::of(inst)?, side(0)?);
-            let mut contracted = dims.lhs_contracting.iter().map(|&dim| extent(left, dim as usize));
-            contracted.try_fold(results, |product, extent| Some(product.saturating_mul(extent?)))
-        }
-        // XLA:GPU makes convolutions calls of its library, with the same labels.
-        Opcode::Convolution | Opcode::CustomCall => {
-            let dims = ConvDims::of_labels(inst.raw(&AttrKey::DimLabels)?)?;
-            let kernel = side(1)?;
-            Some(results.saturating_mul(kernel.elements()? / extent(kernel, dims.kernel_output)?.max(1)))
-        }
-        _ => None,
     }
 }
 

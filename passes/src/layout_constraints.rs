@@ -11,8 +11,8 @@
 //!                                                          %all = f32[1,N,8M] all-gather(%row)
 //! ```
 //!
-//! Layout assignment takes the call away and copies a row at a time where a kernel wants another layout. The model of XLA:GPU assigns no layouts: it takes every array to be
-//! row-major, and sees nothing of this change. So this pass is asked behind all others, when something was rewritten, as passes for speed are.
+//! Layout assignment takes the call away and copies a row at a time where a kernel wants another layout. The model of XLA:GPU takes rows that loops read to be
+//! row-major where devices exchange values, and sees nothing of this change. So this pass is asked behind all others, when something was rewritten, as passes for speed are.
 //!
 //! Sound because the call changes no value. Grade: hlo-exact, since kernels that read another layout may add in another order.
 //!

@@ -224,7 +224,7 @@ impl Clock<'_> {
     /// The same of a product.
     fn product(&self, id: InstructionId) -> Option<f64> {
         let inst = self.module.instruction(id);
-        let (array, count) = (first_array(&inst.shape)?, multiplications(self.module, id)? as f64);
+        let (array, count) = (first_array(&inst.shape)?, multiplications(self.module, id, self.machine.target)? as f64);
         let traffic = count * self.machine.product_traffic(array.element_type);
         let shared = self.module.instruction(*inst.operands.get(1)?).array().and_then(ArrayShape::elements)? as f64;
         // Rows of the first operand that meet each element of the second.
@@ -334,7 +334,8 @@ mod tests {
                 "  x = f32[8,4,4,64] parameter(0)\n  k = f32[64,3,3,64] parameter(1)\n  ROOT c = (f32[8,4,4,64], u8[0]) custom-call({operands}), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_o01i->b01f, custom_call_target=\"__cudnn$conv\"\n"
             )
         };
-        let multiplications = 8 * 4 * 4 * 64 * 9 * 64;
+        // Of three places of the kernel and four of the image, ten pairs meet a number in each dimension.
+        let multiplications = 8 * 64 * 64 * (10 * 10);
         assert_eq!(nanoseconds(&call("x, k"), "").0, multiplications / 2 + 1000);
         assert!(nanoseconds(&call("x"), "").0 > 1000, "without a kernel it is one of somebody else's");
     }

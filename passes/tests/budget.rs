@@ -6,7 +6,7 @@
 use hlo_ir::text;
 use hlo_memory::{Bytes, ModelEstimator, Target};
 use hlo_passes::manager::{RunReport, default_pipeline, run};
-use hlo_passes::{Grade, Options};
+use hlo_passes::{Grade, Machine, Options};
 
 use crate::common::parse;
 
@@ -195,15 +195,17 @@ fn a_budget_missed_by_the_error_margin_alone_costs_no_more_time_than_it_must() {
     assert!(report.slowdown.is_some_and(|slowdown| slowdown < 1.45), "{:?}", report.slowdown);
 }
 
-/// Loops alone end at 1.46 GiB in 1.16 times the time.
+/// Loops alone end at 1.38 GiB. On an H100, where products take two fifths of the time, layers on top would take more than a quarter of all.
 #[test]
 fn layers_are_computed_again_without_a_budget_where_that_saves_more_than_it_takes_beside_loops() {
     let mut module = parse(include_str!("budget_programs/attention_layers.hlo"));
-    let options = Options { target: Target::Gpu, advise: false, ..Options::default() };
+    let mut machine = Machine::of(Target::Gpu).clone();
+    machine.operations.f32 = machine.operations.f32 / 5 * 2;
+    let options = Options { target: Target::Gpu, advise: false, machine: Some(machine), ..Options::default() };
     let report = run(&mut module, &default_pipeline(), &options, &ModelEstimator { target: Target::Gpu });
     let report = report.expect("it has an estimate");
     assert!(report.rewrites.iter().any(|rewrite| rewrite.pass == "rematerialize"), "{:?}", report.rewrites);
     assert!(report.before.total > Bytes(2400 << 20), "XLA:GPU says 2.38 GiB: {:?}", report.before.total);
     assert!(report.after.total < Bytes(1300 << 20), "XLA:GPU says 1.20 GiB: {:?}", report.after.total);
-    assert!(report.slowdown.is_some_and(|slowdown| slowdown <= 1.25), "{:?}", report.slowdown);
+    assert!(report.slowdown.is_some_and(|slowdown| 1.05 < slowdown && slowdown <= 1.25), "{:?}", report.slowdown);
 }

@@ -103,7 +103,7 @@ type Stage = fn(&mut Graph);
 /// A rough model of other compilers: the stages of XLA:CPU that they share with it, in the same order, with their own fusion.
 const DEVICE_STAGES: &[fn(&mut Graph, Target)] = &[
     front::simplify_for,
-    |graph, _| front::assign_layouts(graph),
+    front::assign_layouts_for,
     |graph, _| host_memory::run(graph),
     front::split_products,
     fusion::run_for,

@@ -54,7 +54,7 @@ fn of_computation(
 
 fn of_product(module: &Module, id: InstructionId, machine: &Machine) -> f64 {
     let element = first_array(module.shape(id)).map(|array| array.element_type);
-    let count = multiplications(module, id).unwrap_or(0);
+    let count = multiplications(module, id, machine.target).unwrap_or(0);
     element.map_or(0.0, |element| count as f64 * machine.product_traffic(element) / machine.bytes_per_second as f64)
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Cx<'g> {
     pub(crate) simple: SideTable<ComputationId, Option<u64>>,
     /// Whether layouts count when shapes are compared (the clean-up after layout assignment).
     pub(crate) layout_sensitive: bool,
+    /// Whether convolutions are calls of a library already, which no rule changes.
+    pub(crate) calls_convolutions: bool,
 }
 
 impl Deref for Cx<'_> {
@@ -43,7 +45,13 @@ impl DerefMut for Cx<'_> {
 impl<'g> Cx<'g> {
     /// Wraps a graph before layouts are assigned.
     pub(crate) fn new(graph: &'g mut Graph) -> Self {
-        Self { graph, literals: RefCell::default(), simple: SideTable::new(None), layout_sensitive: false }
+        Self {
+            graph,
+            literals: RefCell::default(),
+            simple: SideTable::new(None),
+            layout_sensitive: false,
+            calls_convolutions: false,
+        }
     }
 
     /// The value of an array constant.

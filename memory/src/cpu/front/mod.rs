@@ -21,6 +21,7 @@ mod calls;
 mod caveats;
 mod conditional;
 mod constant_folding;
+mod copies_to_users;
 mod cse;
 mod cx;
 pub(super) mod dims;
@@ -55,11 +56,23 @@ const MOST_ROUNDS: usize = 25;
 
 /// Stages D and E: layouts, and what depends on them.
 pub(crate) fn assign_layouts(graph: &mut Graph) {
+    assign_layouts_for(graph, Target::Cpu);
+}
+
+/// The same for any target.
+pub(crate) fn assign_layouts_for(graph: &mut Graph, target: Target) {
     graph.move_to_prefaulted_lists();
     graph.make_room();
     let mut cx = Cx::new(graph);
-    layout::run(&mut cx);
+    layout::run(&mut cx, target);
     reshape_decomposer::run(&mut cx);
+    if target == Target::Gpu {
+        copies_to_users::run(&mut cx);
+        if layout::normalize(&mut cx) {
+            (cx.layout_sensitive, cx.calls_convolutions) = (true, true);
+            repeat(&mut cx, &CLEAN_UP, &mut [None; 3]);
+        }
+    }
 }
 
 /// Stages A to C: everything before layouts.
@@ -70,7 +83,7 @@ pub(crate) fn simplify(graph: &mut Graph) {
 /// The same without what only a CPU needs: it has no arithmetic on halves.
 pub(crate) fn simplify_for(graph: &mut Graph, target: Target) {
     let cpu = target == Target::Cpu;
-    // Device and host have one memory on CPU, and this model gives every value the layout that such calls fix.
+    // Device and host have one memory on CPU, and where such calls stand, this model gives every value the layout that they fix.
     drop_annotations(graph, |inst| cpu && HostMove::of(inst).is_some() || row_major::is_constraint(inst));
     let mut cx = Cx::new(graph);
     calls::flatten(&mut cx);

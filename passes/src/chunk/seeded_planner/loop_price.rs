@@ -92,7 +92,9 @@ fn price(graph: &Graph<'_>, machine: &Machine, row_loop: &RowLoop) -> Price {
 fn few_rows(graph: &Graph<'_>, machine: &Machine, id: InstructionId, dim: usize) -> f64 {
     let module = graph.module;
     let inst = module.instruction(id);
-    let (Some(dims), Some(array), Some(work)) = (DotDims::of(inst), inst.array(), multiplications(module, id)) else {
+    let (Some(dims), Some(array), Some(work)) =
+        (DotDims::of(inst), inst.array(), multiplications(module, id, machine.target))
+    else {
         return 0.0;
     };
     let Some(left) = module.instruction(inst.operands[0]).array() else { return 0.0 };

@@ -238,7 +238,8 @@ fn work(graph: &Graph<'_>, machine: &Machine, op: InstructionId) -> f64 {
     let elements = |bytes: f64| bytes * 8.0 / f64::from(element.storage_bits().max(1));
     match inst.opcode {
         Opcode::Dot | Opcode::Convolution => {
-            machine.product_traffic(element) * multiplications(graph.module, op).unwrap_or(u64::MAX) as f64
+            machine.product_traffic(element)
+                * multiplications(graph.module, op, machine.target).unwrap_or(u64::MAX) as f64
         }
         Opcode::Reduce | Opcode::ReduceWindow => 0.5 * read(),
         Opcode::Sort => 20.0 * bytes,

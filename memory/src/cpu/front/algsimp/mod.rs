@@ -116,7 +116,7 @@ fn simplify(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
         O::Concatenate => concat::concatenate(cx, id),
         O::Constant => constant::constant(cx, id),
         O::Convert => unary::convert(cx, id),
-        O::Convolution => convolution::convolution(cx, id),
+        O::Convolution if !cx.calls_convolutions => convolution::convolution(cx, id),
         O::Copy => layout::copy(cx, id),
         O::Divide => divide::divide(cx, id),
         O::Dot => dot::dot(cx, id),

@@ -81,6 +81,12 @@ fn turn_kernel(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     Some(new)
 }
 
+/// Whether the library computes a convolution as the gradient for a kernel: its own was not turned to that of a forward convolution.
+pub(crate) fn is_kernel_gradient(cx: &Cx<'_>, id: Id, dims: &ConvDims) -> bool {
+    let is_turned = dims.kernel_output < dims.kernel_input;
+    kind(cx, id, dims) == Some(Kind::Kernel) && !is_dilated(cx, id) && !is_turned
+}
+
 fn is_dilated(cx: &Cx<'_>, id: Id) -> bool {
     let window = cx.inst(id).attribute(&AttrKey::Window);
     matches!(window, Some(AttrValue::Window(window)) if window.iter().any(|dim| dim.lhs_dilate != 1))

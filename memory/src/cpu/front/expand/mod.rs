@@ -23,7 +23,7 @@ pub(crate) use all_to_all::run as exchange_in_pieces;
 pub(crate) use bitcast::run as bitcasts_of_other_sizes;
 pub(crate) use compare::run as total_order_compares;
 pub(crate) use convolution::{is_canonical as is_canonical_convolution, run as canonical_convolutions};
-pub(crate) use cudnn::{call_library, run as library_convolutions};
+pub(crate) use cudnn::{call_library, is_kernel_gradient, run as library_convolutions};
 pub(crate) use cudnn_padding::run as pad_for_library;
 pub(crate) use dot::{decompose as decompose_dots, drop_unit_batches};
 pub(crate) use logistic::run as logistics;

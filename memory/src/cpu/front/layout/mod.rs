@@ -1,14 +1,20 @@
-//! Layout assignment: every array is row-major, except that transposes and some reshapes take the layout that makes them free; uses that
-//! want another layout get a copy of their own. Loops and conditionals carry the layouts their bodies produce.
+//! Layout assignment. On CPU every array is row-major, except that transposes and some reshapes take the layout that makes them free; on GPU convolutions, products and
+//! reductions ask for layouts, which spread to what feeds and reads them. Uses that want another layout get a copy of their own. Loops and conditionals
+//! carry the layouts their bodies produce.
 //!
-//! Source: `CpuLayoutAssignment` (xla/service/cpu/cpu_layout_assignment.cc), `LayoutAssignment` (xla/service/layout_assignment.cc),
-//! `SubByteNormalization`. Constant operands of matrix-vector products that become column-major are not modelled.
+//! Source: `LayoutAssignment` (xla/service/layout_assignment.cc), with the rules of `CpuLayoutAssignment` and `GpuLayoutAssignment`; `SubByteNormalization`. Constant
+//! operands of matrix-vector products that become column-major are not modelled. XLA:TPU's rules are unknown: it has those of the CPU.
 
 mod assign;
+mod cpu;
+mod gpu;
+mod normalize;
 mod order;
 mod points;
 mod rules;
 mod spread;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 
@@ -18,16 +24,18 @@ use hlo_ir::{AttrKey, AttrValue, Opcode};
 
 use super::build::share;
 use super::cx::{Cx, Id};
+use crate::Target;
 use crate::cpu::graph::Rare;
+pub(crate) use normalize::run as normalize;
 use order::Order;
 use points::{Points, first_at};
 use rules::{Program, Rules, Wants, layouts, row_major_layouts};
 
 /// Assigns layouts in every computation.
-pub(crate) fn run(cx: &mut Cx<'_>) {
+pub(crate) fn run(cx: &mut Cx<'_>, target: Target) {
     assign::copy_aliased_operands(cx);
     let computations = cx.outside_fusions();
-    let points = Points::of(cx, &computations);
+    let points = Points::of(cx, &computations, target == Target::Gpu);
     let mut is_body = SideTable::new(false);
     for &computation in computations.iter() {
         for id in cx.calling(computation) {
@@ -41,6 +49,7 @@ pub(crate) fn run(cx: &mut Cx<'_>) {
     let making = vec![None; points.made.len()];
     let mut rules = Rules {
         cx,
+        target,
         points,
         making,
         wanting: Wants::new(),

@@ -34,6 +34,8 @@ pub(super) struct Points {
     /// Every array that is made, in the order in which a visitor meets them.
     pub(super) made: Vec<Made>,
     of: SideTable<ComputationId, (Buffer, Buffer)>,
+    /// The values that are one array each, by that array; empty where nobody asks.
+    values: Vec<SmallVec<[Id; 2]>>,
 }
 
 /// The arrays in a shape, tuples opened.
@@ -72,13 +74,18 @@ pub(super) fn first_at(shape: &Shape, index: &[i64]) -> usize {
 }
 
 impl Points {
-    /// Analyses these computations.
-    pub(super) fn of(cx: &Cx<'_>, computations: &[ComputationId]) -> Self {
-        let mut points = Self { leaves: SideTable::new(Leaves::new()), made: Vec::new(), of: SideTable::new((0, 0)) };
+    /// Analyses these computations, and which values are which array if `with_values`.
+    pub(super) fn of(cx: &Cx<'_>, computations: &[ComputationId], with_values: bool) -> Self {
+        let leaves = SideTable::new(Leaves::new());
+        let mut points = Self { leaves, made: Vec::new(), of: SideTable::new((0, 0)), values: Vec::new() };
         for &computation in computations {
             let start = points.made.len();
             for id in visit_order(cx, computation) {
                 let leaves = points.of_instruction(cx, id);
+                if let (true, [buffer], true) = (with_values, leaves.as_slice(), cx.array(id).is_some()) {
+                    points.values.resize(points.made.len(), SmallVec::new());
+                    points.values[*buffer].push(id);
+                }
                 points.leaves.set(id, leaves);
             }
             points.of.set(computation, (start, points.made.len()));
@@ -110,6 +117,11 @@ impl Points {
     /// The arrays a value consists of.
     pub(super) fn leaves(&self, id: Id) -> &[Buffer] {
         &self.leaves[id]
+    }
+
+    /// The values that are this array, the one that makes it first.
+    pub(super) fn values(&self, buffer: Buffer) -> &[Id] {
+        self.values.get(buffer).map_or(&[], SmallVec::as_slice)
     }
 
     /// The arrays made in a computation.

@@ -1,23 +1,23 @@
 //! The constraints on layouts: which layout each array is made in, and in which each operand is wanted.
 //!
-//! A rule on an array may be overruled only by a mandatory one; rules on operands are always mandatory here, because the CPU wants every
-//! operand row-major from the start. New rules wait until they have been spread to their neighbours.
+//! A rule may be overruled only by a mandatory one, or by any if it is weak. New rules wait until they have been spread to their neighbours.
 //!
-//! Source: `BufferLayoutConstraint`, `OperandLayoutConstraint`, `ComputationLayoutConstraint`, `LayoutAssignment::AddMandatoryConstraints`
-//! (xla/service/layout_assignment.cc), `CpuLayoutAssignment::AddBackendConstraints` (xla/service/cpu/cpu_layout_assignment.cc).
+//! Source: `BufferLayoutConstraint`, `OperandLayoutConstraint`, `ComputationLayoutConstraint`, `LayoutAssignment::AddMandatoryConstraints`,
+//! `SetBufferLayout`, `SetOperandLayout` (xla/service/layout_assignment.cc).
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use hlo_ir::arena::SideTable;
 use hlo_ir::shape::Shape;
-use hlo_ir::{AttrKey, ComputationId, ElementType, Opcode};
+use hlo_ir::{AttrKey, ComputationId, Opcode};
 use smallvec::{SmallVec, smallvec};
 
 use super::super::cx::{Cx, Id};
 use super::branches;
 use super::order::Order;
 use super::points::{Buffer, Leaves, Points, arrays};
+use crate::Target;
 use crate::cpu::graph::Rare;
 
 /// Layouts of the arrays of a value; most values are one array.
@@ -27,15 +27,32 @@ pub(super) type Layouts = SmallVec<[Order; 1]>;
 #[derive(Clone)]
 pub(super) struct Making {
     pub(super) layout: Order,
+    pub(super) force: Force,
+}
+
+/// How much a rule counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Force {
+    /// Whether it overrules others.
     pub(super) mandatory: bool,
+    /// Whether neighbours hear of it before others.
     pub(super) first: bool,
+    /// Whether any other overrules it: it comes from a small operand of an update.
+    pub(super) weak: bool,
+}
+
+impl Force {
+    /// Overrules others, and is heard of first.
+    pub(super) const MANDATORY: Self = Self { mandatory: true, first: true, weak: false };
+    /// Overrules no other, and is heard of first.
+    pub(super) const WISH: Self = Self { mandatory: false, first: true, weak: false };
 }
 
 /// The layouts in which an operand is wanted, one per array.
 #[derive(Clone)]
 pub(super) struct Wanting {
     pub(super) layouts: Layouts,
-    pub(super) first: bool,
+    pub(super) force: Force,
 }
 
 /// The layouts in which operands are wanted, one instruction behind the other.
@@ -98,6 +115,7 @@ pub(super) enum Rule {
 /// All rules, and what they are about.
 pub(super) struct Rules<'a, 'g> {
     pub(super) cx: &'a Cx<'g>,
+    pub(super) target: Target,
     pub(super) points: Points,
     pub(super) making: Vec<Option<Making>>,
     pub(super) wanting: Wants,
@@ -128,22 +146,25 @@ pub(super) fn row_major_layouts(shape: &Shape) -> Layouts {
 }
 
 impl Rules<'_, '_> {
-    /// Says in which layout an array is made, unless a stronger rule stands. `first` says that neighbours hear of it before others.
-    pub(super) fn make(&mut self, buffer: Buffer, layout: &Order, mandatory: bool, first: bool) {
+    /// Says in which layout an array is made, unless a stronger rule stands.
+    pub(super) fn make(&mut self, buffer: Buffer, layout: &Order, force: Force) {
         let Some(old) = &mut self.making[buffer] else {
-            self.making[buffer] = Some(Making { layout: layout.clone(), mandatory, first });
+            self.making[buffer] = Some(Making { layout: layout.clone(), force });
             self.added.push(Rule::Making(buffer));
             self.make_aliases(buffer, layout);
             return;
         };
         if old.layout == *layout {
-            if (old.mandatory || !mandatory) && (old.first || !first) {
+            let both = Force {
+                mandatory: old.force.mandatory | force.mandatory,
+                first: old.force.first | force.first,
+                weak: old.force.weak & force.weak,
+            };
+            if both == std::mem::replace(&mut old.force, both) {
                 return;
             }
-            old.mandatory |= mandatory;
-            old.first |= first;
-        } else if mandatory {
-            *old = Making { layout: layout.clone(), mandatory, first };
+        } else if force.mandatory || (old.force.weak && !force.weak) {
+            *old = Making { layout: layout.clone(), force };
         } else {
             return;
         }
@@ -162,28 +183,28 @@ impl Rules<'_, '_> {
         }
         for (output, operand, index) in super::aliases(self.cx, by) {
             if output == leaf && index == 0 && self.cx.array(self.cx.operand(by, operand)).is_some() {
-                self.want(by, operand, smallvec![layout.clone()], true);
+                self.want(by, operand, smallvec![layout.clone()], Force::MANDATORY);
             }
         }
     }
 
-    /// Says in which layouts an operand is wanted.
-    pub(super) fn want(&mut self, id: Id, slot: usize, layouts: Layouts, first: bool) {
+    /// Says in which layouts an operand is wanted, unless another rule stands that this one does not overrule.
+    pub(super) fn want(&mut self, id: Id, slot: usize, layouts: Layouts, force: Force) {
         if self.cx.is_scalar(self.cx.operand(id, slot)) {
             return;
         }
         let slots = self.wanting.room(id, self.cx.operands(id).len());
-        if slots[slot].as_ref().is_some_and(|old| old.layouts == layouts) {
+        if slots[slot].as_ref().is_some_and(|old| !force.mandatory || old.layouts == layouts) {
             return;
         }
-        slots[slot] = Some(Wanting { layouts, first });
+        slots[slot] = Some(Wanting { layouts, force });
         self.added.push(Rule::Wanting(id, slot));
     }
 
     /// Says in which layouts all arrays of a result are made.
     pub(super) fn make_all(&mut self, id: Id, layouts: &[Order]) {
         for (buffer, layout) in Leaves::from_slice(self.points.leaves(id)).into_iter().zip(layouts) {
-            self.make(buffer, layout, true, true);
+            self.make(buffer, layout, Force::MANDATORY);
         }
     }
 
@@ -215,7 +236,7 @@ impl Rules<'_, '_> {
         let Some(program) = self.cx.to_apply(id).and_then(|callee| self.programs[callee].clone()) else { return };
         self.make_all(id, &program.result);
         for (slot, layouts) in program.parameters.into_iter().enumerate() {
-            self.want(id, slot, layouts, true);
+            self.want(id, slot, layouts, Force::MANDATORY);
         }
     }
 
@@ -232,7 +253,7 @@ impl Rules<'_, '_> {
                 program.parameters = vec![result.clone()];
             }
         }
-        self.want(id, 0, result.clone(), true);
+        self.want(id, 0, result.clone(), Force::MANDATORY);
         self.make_all(id, &result);
     }
 
@@ -252,41 +273,14 @@ impl Rules<'_, '_> {
             let Some(program) = &mut self.programs[branch] else { continue };
             if program.result == chosen.result {
                 let layouts = program.parameters.first().cloned().unwrap_or_default();
-                self.want(id, number + 1, layouts, true);
+                self.want(id, number + 1, layouts, Force::MANDATORY);
             } else {
                 program.result.clone_from(&chosen.result);
                 self.mismatched.set(branch, true);
             }
         }
-        self.want(id, best.0 + 1, chosen.parameters.first().cloned().unwrap_or_default(), true);
+        self.want(id, best.0 + 1, chosen.parameters.first().cloned().unwrap_or_default(), Force::MANDATORY);
         self.make_all(id, &chosen.result);
-    }
-
-    /// What the CPU wants: every operand row-major, and the results of matrix products too; collectives along one dimension their own way.
-    pub(super) fn add_backend(&mut self, computation: ComputationId) {
-        let cx = self.cx;
-        for id in cx.list(computation) {
-            if let Some(layout) = outermost_first(cx, id) {
-                self.make_all(id, &[Order::of(&layout)]);
-                continue;
-            }
-            let library = is_library_call(cx, id);
-            if library {
-                self.make_all(id, &row_major_layouts(cx.shape(id)));
-            }
-            for slot in 0..cx.operands(id).len() {
-                let operand = cx.operand(id, slot);
-                let constrained = self.wanting.of(id).get(slot).is_some_and(Option::is_some);
-                if !library && (constrained || Points::forwards(cx, id)) {
-                    continue;
-                }
-                match cx.array(operand) {
-                    Some(array) => self.want(id, slot, smallvec![Order::Rows(array.rank())], true),
-                    None if library => self.want(id, slot, row_major_layouts(cx.shape(operand)), true),
-                    None => {}
-                }
-            }
-        }
     }
 
     /// Custom calls that name the layouts of their operands.
@@ -300,52 +294,12 @@ impl Rules<'_, '_> {
             let Some(operands) = known else { continue };
             self.make_all(id, &layouts(cx.shape(id)));
             for (slot, shape) in operands.iter().enumerate().take(cx.operands(id).len()) {
-                self.want(id, slot, layouts(shape), true);
+                self.want(id, slot, layouts(shape), Force::MANDATORY);
                 let operand = cx.operand(id, slot);
                 if cx.opcode(operand) == Opcode::Copy {
-                    self.want(operand, 0, layouts(shape), true);
+                    self.want(operand, 0, layouts(shape), Force::MANDATORY);
                 }
             }
         }
     }
-}
-
-/// The layout of a collective that puts pieces together or takes one out: the dimension it does that along lies outermost.
-fn outermost_first(cx: &Cx<'_>, id: Id) -> Option<hlo_ir::shape::Dims> {
-    if !matches!(cx.opcode(id), Opcode::AllGather | Opcode::ReduceScatter) {
-        return None;
-    }
-    let along = *cx.inst(id).ints(&AttrKey::Dimensions).first()?;
-    let layout = cx.array(id)?.minor_to_major();
-    Some(layout.iter().copied().filter(|&dim| dim != along).chain([along]).collect())
-}
-
-/// Whether the code generator insists on row-major operands and results: matrix products that are more than matrix-vector products or
-/// tiny ones, convolutions of the matrix library, top-k.
-///
-/// Source: `DotOperandsAndResultMustHaveRowMajorLayout` (xla/service/cpu/dot_op_emitter.cc).
-fn is_library_call(cx: &Cx<'_>, id: Id) -> bool {
-    match cx.opcode(id) {
-        Opcode::Dot => is_matrix_product(cx, id),
-        Opcode::Convolution => super::super::expand::is_canonical_convolution(cx, id),
-        Opcode::CustomCall => cx.inst(id).raw(&AttrKey::CustomCallTarget) == Some("\"TopK\""),
-        _ => false,
-    }
-}
-
-fn is_matrix_product(cx: &Cx<'_>, id: Id) -> bool {
-    use ElementType as T;
-    let Some((lhs, rhs)) = cx.both(id, Opcode::Dot) else { return false };
-    if !cx.inst(id).ints(&AttrKey::LhsBatchDims).is_empty() {
-        return true;
-    }
-    let (result, element_type) = (cx.dims(id), cx.element_type(id));
-    let vector = result.len() <= 1 || (result.len() == 2 && result.contains(&1));
-    let small = |id: Id| cx.rank(id) <= 1 || (cx.rank(id) == 2 && cx.dims(id).iter().any(|&size| size <= 3));
-    let number = element_type.is_float() || element_type.is_integer();
-    if number && (vector || (small(lhs) && small(rhs))) {
-        return false;
-    }
-    let known = matches!(element_type, T::F16 | T::F32 | T::F64 | T::C64 | T::C128 | T::S32);
-    known && [lhs, rhs, id].iter().all(|&id| cx.rank(id) == 2) && !cx.is_empty_array(lhs) && !cx.is_empty_array(rhs)
 }

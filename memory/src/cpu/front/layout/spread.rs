@@ -14,7 +14,8 @@ use super::super::cx::{Cx, Id};
 use super::super::dims::{align_layouts, inverse, ones_moved, true_rank};
 use super::order::Order;
 use super::points::{Buffer, Leaves, Points, arrays};
-use super::rules::{Layouts, Program, Rule, Rules, layout_of};
+use super::rules::{Force, Layouts, Program, Rule, Rules, layout_of};
+use crate::Target;
 
 /// Rounds over all computations: in the first, layouts flow out of the callees; in the second, they are imposed.
 const ROUNDS: usize = 2;
@@ -57,14 +58,18 @@ impl Rules<'_, '_> {
 
     fn solve_computation(&mut self, computation: ComputationId, later: bool) {
         self.add_mandatory(computation, later);
-        self.add_backend(computation);
+        if self.target == Target::Gpu {
+            self.add_gpu(computation);
+        } else {
+            self.add_cpu(computation);
+        }
         self.add_custom_calls(computation);
         let mut left = MOST_STEPS_EACH * (self.cx.slots(computation) + self.points.made_in(computation).len());
         self.spread(&mut left);
         for buffer in self.points.made_in(computation) {
             if self.making[buffer].is_none() {
                 let layout = Order::Rows(self.points.made[buffer].rank);
-                self.make(buffer, &layout, false, true);
+                self.make(buffer, &layout, Force::WISH);
                 self.spread(&mut left);
             }
         }
@@ -108,7 +113,7 @@ impl Rules<'_, '_> {
                 Rule::Result(computation) => {
                     let root = self.cx.root(computation);
                     let layouts = self.programs[computation].as_ref().map(|program| program.result.clone());
-                    self.reach(root, &layouts.unwrap_or_default());
+                    self.reach(root, &layouts.unwrap_or_default(), false);
                 }
             }
         }
@@ -116,19 +121,19 @@ impl Rules<'_, '_> {
 
     fn is_first(&self, rule: Rule) -> bool {
         match rule {
-            Rule::Making(buffer) => self.making[buffer].as_ref().is_none_or(|rule| rule.first),
-            Rule::Wanting(id, slot) => self.wanting.of(id)[slot].as_ref().is_none_or(|rule| rule.first),
+            Rule::Making(buffer) => self.making[buffer].as_ref().is_none_or(|rule| rule.force.first),
+            Rule::Wanting(id, slot) => self.wanting.of(id)[slot].as_ref().is_none_or(|rule| rule.force.first),
             Rule::Result(_) => true,
         }
     }
 
     /// Asks for the arrays of a value in these layouts.
-    fn reach(&mut self, id: Id, layouts: &[Order]) {
+    fn reach(&mut self, id: Id, layouts: &[Order], weak: bool) {
         for (buffer, layout) in Leaves::from_slice(self.points.leaves(id)).into_iter().zip(layouts) {
             let by = self.points.made[buffer].by;
             let pair = self.cx.opcode(by) == Opcode::Reduce && self.cx.shape(by).as_tuple().is_some();
             if !pair {
-                self.make(buffer, layout, false, true);
+                self.make(buffer, layout, Force { weak, ..Force::WISH });
             }
         }
     }
@@ -139,17 +144,20 @@ impl Rules<'_, '_> {
         if arrays(cx.shape(operand)).iter().all(|array| array.rank() <= 1) {
             return;
         }
-        let Some(layouts) = self.wanting.of(id)[slot].as_ref().map(|rule| rule.layouts.clone()) else { return };
-        self.reach(operand, &layouts);
+        let rule = self.wanting.of(id)[slot].as_ref().map(|rule| (rule.layouts.clone(), rule.force.weak));
+        let Some((layouts, weak)) = rule else { return };
+        self.reach(operand, &layouts, weak);
         self.reach_aliases(id, slot, &layouts);
-        let Some(array) = cx.array(operand) else { return };
+        if cx.array(operand).is_none() {
+            return;
+        }
         let tuple = cx.array(id).is_none();
         if (changes_layout(cx, id) && tuple && cx.opcode(id) != Opcode::Reduce) || Points::forwards(cx, id) {
             return;
         }
         let layout = &layouts[0];
         if !changes_layout(cx, id) || cx.opcode(id) == Opcode::Reduce {
-            self.agree(id, operand, array.rank(), layout);
+            self.agree(id, operand, layout, weak);
             return;
         }
         for buffer in Leaves::from_slice(self.points.leaves(id)) {
@@ -158,7 +166,7 @@ impl Rules<'_, '_> {
             }
             if let Some(result) = result_layout(cx, id, operand, &layout.dims()) {
                 let mandatory = cx.opcode(id) == Opcode::Transpose;
-                self.make(buffer, &Order::of(&result), mandatory, spreads_first(cx, id));
+                self.make(buffer, &Order::of(&result), Force { mandatory, first: spreads_first(cx, id), weak });
             }
         }
     }
@@ -167,14 +175,15 @@ impl Rules<'_, '_> {
     fn reach_aliases(&mut self, id: Id, slot: usize, layouts: &[Order]) {
         for (output, operand, _) in super::aliases(self.cx, id) {
             if let (true, Some(&buffer)) = (operand == slot, self.points.leaves(id).get(output)) {
-                self.make(buffer, &layouts[0], false, false);
+                self.make(buffer, &layouts[0], Force { first: false, ..Force::WISH });
             }
         }
     }
 
     /// Operands and results of one rank share a layout.
-    fn agree(&mut self, id: Id, operand: Id, rank: usize, layout: &Order) {
-        let cx = self.cx;
+    fn agree(&mut self, id: Id, operand: Id, layout: &Order, weak: bool) {
+        let (cx, force) = (self.cx, Force { weak, ..Force::MANDATORY });
+        let rank = cx.rank(operand);
         if cx.opcode(id) == Opcode::Concatenate {
             let dim = cx.dimensions(id)[0] as usize;
             let size = |id: Id| cx.dims(id).get(dim).copied();
@@ -185,13 +194,13 @@ impl Rules<'_, '_> {
         for slot in 0..cx.operands(id).len() {
             let sibling = cx.operand(id, slot);
             if sibling != operand && cx.array(sibling).is_some_and(|array| array.rank() == rank) && rank > 1 {
-                self.want(id, slot, smallvec![layout.clone()], true);
+                self.want(id, slot, smallvec![layout.clone()], force);
             }
         }
         for buffer in Leaves::from_slice(self.points.leaves(id)) {
             let made = &self.points.made[buffer];
             if made.by == id && made.rank == rank && rank > 1 {
-                self.make(buffer, layout, true, true);
+                self.make(buffer, layout, force);
             }
         }
     }
@@ -203,7 +212,7 @@ impl Rules<'_, '_> {
             for slot in 0..cx.operands(id).len() {
                 let fits = |array: &ArrayShape| array.rank() == rank;
                 if cx.array(cx.operand(id, slot)).is_some_and(fits) {
-                    self.want(id, slot, smallvec![layout.clone()], true);
+                    self.want(id, slot, smallvec![layout.clone()], Force::MANDATORY);
                 }
             }
         } else if rank > 1 && cx.opcode(id) == Opcode::Broadcast && cx.rank(cx.operand(id, 0)) > 1 {
@@ -211,7 +220,12 @@ impl Rules<'_, '_> {
             let order = layout.dims();
             let inner = order.iter().filter_map(|dim| dims.iter().position(|other| other == dim));
             let inner: Dims = inner.map(|dim| dim as i64).collect();
-            self.want(id, 0, smallvec![Order::of(&inner)], false);
+            self.want(id, 0, smallvec![Order::of(&inner)], Force { first: false, ..Force::MANDATORY });
+        } else if rank > 1 && self.target == Target::Gpu {
+            self.spread_to_operands(buffer, &layout);
+        }
+        if self.target == Target::Gpu {
+            self.spread_to_uses(buffer, &layout);
         }
         self.reach_parameter(buffer, &layout);
     }
@@ -229,7 +243,7 @@ impl Rules<'_, '_> {
         let Some(&parameter) = cx.parameters(computation).first() else { return };
         let at = super::points::first_at(cx.shape(parameter), &[index as i64]) + leaf;
         if let Some(&element) = self.points.leaves(parameter).get(at) {
-            self.make(element, layout, false, true);
+            self.make(element, layout, Force::WISH);
         }
     }
 }
@@ -237,7 +251,7 @@ impl Rules<'_, '_> {
 /// Whether an operation may make its result in another layout than its operands have.
 ///
 /// Source: `LayoutAssignment::InstructionCanChangeLayout`.
-fn changes_layout(cx: &Cx<'_>, id: Id) -> bool {
+pub(super) fn changes_layout(cx: &Cx<'_>, id: Id) -> bool {
     use Opcode as O;
     matches!(
         cx.opcode(id),
@@ -289,7 +303,7 @@ fn changes_layout(cx: &Cx<'_>, id: Id) -> bool {
 /// Whether the neighbours of the result hear of its layout before others.
 ///
 /// Source: `InstructionShouldPropagateDepthFirst`.
-fn spreads_first(cx: &Cx<'_>, id: Id) -> bool {
+pub(super) fn spreads_first(cx: &Cx<'_>, id: Id) -> bool {
     match cx.opcode(id) {
         Opcode::Gather | Opcode::Scatter | Opcode::Transpose => true,
         Opcode::Reshape => {
