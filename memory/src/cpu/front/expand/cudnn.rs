@@ -81,7 +81,8 @@ fn turn_kernel(cx: &mut Cx<'_>, id: Id) -> Option<Id> {
     Some(new)
 }
 
-/// Whether the library computes a convolution as the gradient for a kernel: its own was not turned to that of a forward convolution.
+/// Whether the library computes a convolution as the gradient for a kernel. Where it does not, although the convolution is one, its second operand was turned to the order of a
+/// forward kernel, and what dilated its input was written out.
 pub(crate) fn is_kernel_gradient(cx: &Cx<'_>, id: Id, dims: &ConvDims) -> bool {
     let is_turned = dims.kernel_output < dims.kernel_input;
     kind(cx, id, dims) == Some(Kind::Kernel) && !is_dilated(cx, id) && !is_turned

@@ -146,8 +146,7 @@ impl Rules<'_, '_> {
             if cx.array(cx.operand(id, slot)).is_some_and(|array| array.rank() > 1)
                 && let Some(wanted) = operand_layout(cx, id, slot, &layout.dims())
             {
-                let weak = is_small(cx, id, slot);
-                let force = Force { mandatory: false, first: spreads_first(cx, id) && !weak, weak };
+                let force = Force { mandatory: false, first: spreads_first(cx, id) };
                 self.want(id, slot, smallvec![Order::of(&wanted)], force);
             }
         }
@@ -156,13 +155,10 @@ impl Rules<'_, '_> {
     /// Readers of an array want it as it is, if they want it in no other layout.
     pub(super) fn spread_to_uses(&mut self, buffer: Buffer, layout: &Order) {
         let cx = self.cx;
-        let weak = self.making[buffer].as_ref().is_some_and(|rule| rule.force.weak);
         for value in self.points.values(buffer).to_vec() {
             for user in cx.users(value).into_iter().filter(|&user| !Points::forwards(cx, user)) {
                 for slot in (0..cx.operands(user).len()).filter(|&slot| cx.operand(user, slot) == value) {
-                    let small = is_small(cx, user, slot);
-                    let force = Force { mandatory: false, first: !small, weak: weak | small };
-                    self.want(user, slot, smallvec![layout.clone()], force);
+                    self.want(user, slot, smallvec![layout.clone()], Force::WISH);
                 }
             }
         }
@@ -172,15 +168,6 @@ impl Rules<'_, '_> {
 /// Whether a value is an element of what a computation is given.
 fn is_of_state(cx: &Cx<'_>, id: Id) -> bool {
     cx.of(id, Opcode::GetTupleElement).is_some_and(|state| cx.opcode(state) == Opcode::Parameter)
-}
-
-/// Whether an operand is small beside what its instruction makes or reads, so that its layout counts less.
-fn is_small(cx: &Cx<'_>, id: Id, slot: usize) -> bool {
-    match cx.opcode(id) {
-        Opcode::DynamicUpdateSlice => slot > 0,
-        Opcode::Reshape => cx.opcode(cx.operand(id, 0)) == Opcode::DynamicSlice,
-        _ => false,
-    }
 }
 
 /// The orders of both operands and of the result in which cuDNN computes a convolution: features last, behind the dimensions of the image; kernels with the

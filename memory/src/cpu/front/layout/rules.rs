@@ -1,6 +1,6 @@
 //! The constraints on layouts: which layout each array is made in, and in which each operand is wanted.
 //!
-//! A rule may be overruled only by a mandatory one, or by any if it is weak. New rules wait until they have been spread to their neighbours.
+//! A rule may be overruled only by a mandatory one. New rules wait until they have been spread to their neighbours.
 //!
 //! Source: `BufferLayoutConstraint`, `OperandLayoutConstraint`, `ComputationLayoutConstraint`, `LayoutAssignment::AddMandatoryConstraints`,
 //! `SetBufferLayout`, `SetOperandLayout` (xla/service/layout_assignment.cc).
@@ -37,15 +37,13 @@ pub(super) struct Force {
     pub(super) mandatory: bool,
     /// Whether neighbours hear of it before others.
     pub(super) first: bool,
-    /// Whether any other overrules it: it comes from a small operand of an update.
-    pub(super) weak: bool,
 }
 
 impl Force {
     /// Overrules others, and is heard of first.
-    pub(super) const MANDATORY: Self = Self { mandatory: true, first: true, weak: false };
+    pub(super) const MANDATORY: Self = Self { mandatory: true, first: true };
     /// Overrules no other, and is heard of first.
-    pub(super) const WISH: Self = Self { mandatory: false, first: true, weak: false };
+    pub(super) const WISH: Self = Self { mandatory: false, first: true };
 }
 
 /// The layouts in which an operand is wanted, one per array.
@@ -155,15 +153,11 @@ impl Rules<'_, '_> {
             return;
         };
         if old.layout == *layout {
-            let both = Force {
-                mandatory: old.force.mandatory | force.mandatory,
-                first: old.force.first | force.first,
-                weak: old.force.weak & force.weak,
-            };
+            let both = Force { mandatory: old.force.mandatory | force.mandatory, first: old.force.first | force.first };
             if both == std::mem::replace(&mut old.force, both) {
                 return;
             }
-        } else if force.mandatory || (old.force.weak && !force.weak) {
+        } else if force.mandatory {
             *old = Making { layout: layout.clone(), force };
         } else {
             return;

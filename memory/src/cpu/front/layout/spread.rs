@@ -113,7 +113,7 @@ impl Rules<'_, '_> {
                 Rule::Result(computation) => {
                     let root = self.cx.root(computation);
                     let layouts = self.programs[computation].as_ref().map(|program| program.result.clone());
-                    self.reach(root, &layouts.unwrap_or_default(), false);
+                    self.reach(root, &layouts.unwrap_or_default());
                 }
             }
         }
@@ -128,12 +128,12 @@ impl Rules<'_, '_> {
     }
 
     /// Asks for the arrays of a value in these layouts.
-    fn reach(&mut self, id: Id, layouts: &[Order], weak: bool) {
+    fn reach(&mut self, id: Id, layouts: &[Order]) {
         for (buffer, layout) in Leaves::from_slice(self.points.leaves(id)).into_iter().zip(layouts) {
             let by = self.points.made[buffer].by;
             let pair = self.cx.opcode(by) == Opcode::Reduce && self.cx.shape(by).as_tuple().is_some();
             if !pair {
-                self.make(buffer, layout, Force { weak, ..Force::WISH });
+                self.make(buffer, layout, Force::WISH);
             }
         }
     }
@@ -144,9 +144,8 @@ impl Rules<'_, '_> {
         if arrays(cx.shape(operand)).iter().all(|array| array.rank() <= 1) {
             return;
         }
-        let rule = self.wanting.of(id)[slot].as_ref().map(|rule| (rule.layouts.clone(), rule.force.weak));
-        let Some((layouts, weak)) = rule else { return };
-        self.reach(operand, &layouts, weak);
+        let Some(layouts) = self.wanting.of(id)[slot].as_ref().map(|rule| rule.layouts.clone()) else { return };
+        self.reach(operand, &layouts);
         self.reach_aliases(id, slot, &layouts);
         if cx.array(operand).is_none() {
             return;
@@ -157,7 +156,7 @@ impl Rules<'_, '_> {
         }
         let layout = &layouts[0];
         if !changes_layout(cx, id) || cx.opcode(id) == Opcode::Reduce {
-            self.agree(id, operand, layout, weak);
+            self.agree(id, operand, layout);
             return;
         }
         for buffer in Leaves::from_slice(self.points.leaves(id)) {
@@ -166,7 +165,7 @@ impl Rules<'_, '_> {
             }
             if let Some(result) = result_layout(cx, id, operand, &layout.dims()) {
                 let mandatory = cx.opcode(id) == Opcode::Transpose;
-                self.make(buffer, &Order::of(&result), Force { mandatory, first: spreads_first(cx, id), weak });
+                self.make(buffer, &Order::of(&result), Force { mandatory, first: spreads_first(cx, id) });
             }
         }
     }
@@ -181,9 +180,8 @@ impl Rules<'_, '_> {
     }
 
     /// Operands and results of one rank share a layout.
-    fn agree(&mut self, id: Id, operand: Id, layout: &Order, weak: bool) {
-        let (cx, force) = (self.cx, Force { weak, ..Force::MANDATORY });
-        let rank = cx.rank(operand);
+    fn agree(&mut self, id: Id, operand: Id, layout: &Order) {
+        let (cx, rank) = (self.cx, self.cx.rank(operand));
         if cx.opcode(id) == Opcode::Concatenate {
             let dim = cx.dimensions(id)[0] as usize;
             let size = |id: Id| cx.dims(id).get(dim).copied();
@@ -194,13 +192,13 @@ impl Rules<'_, '_> {
         for slot in 0..cx.operands(id).len() {
             let sibling = cx.operand(id, slot);
             if sibling != operand && cx.array(sibling).is_some_and(|array| array.rank() == rank) && rank > 1 {
-                self.want(id, slot, smallvec![layout.clone()], force);
+                self.want(id, slot, smallvec![layout.clone()], Force::MANDATORY);
             }
         }
         for buffer in Leaves::from_slice(self.points.leaves(id)) {
             let made = &self.points.made[buffer];
             if made.by == id && made.rank == rank && rank > 1 {
-                self.make(buffer, layout, force);
+                self.make(buffer, layout, Force::MANDATORY);
             }
         }
     }
