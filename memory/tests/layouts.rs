@@ -36,6 +36,11 @@ fn heads_of_attention_are_transposed_for_products() {
     is_total(include_str!("device_programs/heads.hlo"), 76_415_008);
 }
 
+#[test]
+fn what_a_convolution_adds_lies_with_its_channels_last() {
+    is_total(include_str!("device_programs/side_input.hlo"), 21_266_944);
+}
+
 /// By XLA 20.4 MiB: the activation is written in both orders by one kernel, which takes over no buffer. The model has it take one over.
 #[test]
 fn images_lie_with_their_channels_last() {

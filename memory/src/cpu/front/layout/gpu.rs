@@ -1,4 +1,4 @@
-//! What XLA:GPU wants: convolutions as cuDNN computes them, products whose dimensions lie together, sorts and transforms row-major. All else takes the layout that
+//! What XLA:GPU wants: convolutions as cuDNN computes them, products whose dimensions lie together, sorts, largest elements, transforms and what goes to the host row-major. All else takes the layout that
 //! reaches it first, from what feeds it or from what reads it.
 //!
 //! Source: `GpuLayoutAssignment` (xla/service/gpu/transforms/layout_assignment.cc), `MatrixLayout` (xla/service/gpu/matmul_utils.cc),
@@ -38,10 +38,7 @@ impl Rules<'_, '_> {
                 Opcode::Transpose => self.add_transposed_product(id),
                 Opcode::Fft => self.add_rows(id),
                 Opcode::Sort if cx.rank(cx.operand(id, 0)) > 1 => self.add_rows(id),
-                Opcode::CustomCall if cx.inst(id).raw(&AttrKey::CustomCallTarget) == Some("\"TopK\"") => {
-                    self.make_all(id, &row_major_layouts(cx.shape(id)));
-                }
-                Opcode::CustomCall if HostMove::of(cx.inst(id)).is_some() => self.add_rows(id),
+                Opcode::CustomCall if is_top_k(cx, id) || HostMove::of(cx.inst(id)).is_some() => self.add_rows(id),
                 Opcode::TriangularSolve => self.add_columns(id),
                 Opcode::DynamicSlice if exchanges && is_of_state(cx, cx.operand(id, 0)) => {
                     let rank = cx.rank(id);
@@ -163,6 +160,10 @@ impl Rules<'_, '_> {
             }
         }
     }
+}
+
+fn is_top_k(cx: &Cx<'_>, id: Id) -> bool {
+    cx.inst(id).raw(&AttrKey::CustomCallTarget) == Some("\"TopK\"")
 }
 
 /// Whether a value is an element of what a computation is given.

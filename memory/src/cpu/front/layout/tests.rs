@@ -81,6 +81,19 @@ fn arrays_on_the_host_are_row_major() {
     expect(&laid_out(text), &[("y", image), ("h", rows), ("d", rows), ("z", image)]);
 }
 
+#[test]
+fn libraries_have_layouts_of_their_own() {
+    let module = laid_out(include_str!("../../../../tests/device_programs/library_calls.hlo"));
+    expect(&module, &[("sorted", &[1, 0]), ("waves", &[1, 0]), ("solved", &[0, 1]), ("rows", &[2, 1, 0])]);
+}
+
+#[test]
+fn what_a_convolution_adds_lies_as_its_result() {
+    let image: &[i64] = &[1, 3, 2, 0];
+    let module = laid_out(include_str!("../../../../tests/device_programs/side_input.hlo"));
+    expect(&module, &[("s", image), ("w", image)]);
+}
+
 /// The lines of a program behind layouts, without what they are called.
 fn normalized(text: &str) -> Vec<String> {
     let mut graph = graph_of(text);
